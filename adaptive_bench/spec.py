@@ -1,0 +1,65 @@
+"""Method specs as users write them: `gateskip`, `gateskip[shape=scalar,kv=copy_below]`, `gateskip@paper`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from adaptive_bench.errors import UsageError
+
+Semantics = Literal["bench", "paper"]
+SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")
+_FORM = re.compile(r"(?P<name>[A-Za-z0-9_\-]+)(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method, the parameters that differ from its defaults (as text), and the semantics.
+
+    Two specs that say the same thing are equal: parameters are kept sorted. Values stay text here; the
+    method's own config model turns them into numbers and rejects unknown ones.
+    """
+
+    name: str
+    params: tuple[tuple[str, str], ...] = field(default=())
+    semantics: Semantics = "bench"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+    @classmethod
+    def parse(cls, text: str) -> MethodSpec:
+        """Read one spec.
+
+        Raises:
+            UsageError: The text does not have the form `name[key=value,...]@semantics`.
+        """
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"A method spec has the form name[key=value,...]@semantics, got {text!r}.")
+        semantics = match["semantics"] or "bench"
+        if semantics not in SEMANTICS:
+            raise UsageError(f"Semantics must be one of {', '.join(SEMANTICS)}, got {semantics!r} in {text!r}.")
+        params: dict[str, str] = {}
+        for part in filter(None, (part.strip() for part in (match["params"] or "").split(","))):
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not (key and equals and value):
+                raise UsageError(f"A spec parameter has the form key=value, got {part!r} in {text!r}.")
+            if key in params:
+                raise UsageError(f"A spec parameter is given once, got {key!r} twice in {text!r}.")
+            params[key] = value
+        return cls(match["name"], tuple(params.items()), cast(Semantics, semantics))
+
+    def __str__(self) -> str:
+        inner = ",".join(f"{key}={value}" for key, value in self.params)
+        return self.name + (f"[{inner}]" if inner else "") + ("" if self.semantics == "bench" else f"@{self.semantics}")
+
+
+def parse_specs(text: str) -> list[MethodSpec]:
+    """Read a comma list of specs; commas inside brackets belong to the spec. Repeated specs count once."""
+    parts = re.split(r",(?![^\[]*\])", text)
+    specs = [MethodSpec.parse(part) for part in parts if part.strip()]
+    if not specs:
+        raise UsageError(f"At least one method is needed, got {text!r}.")
+    return list(dict.fromkeys(specs))

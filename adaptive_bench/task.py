@@ -1,0 +1,52 @@
+"""What the core knows of a task: its lm-eval name and folder, its headline metric and its training text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Example:
+    """One training sequence. The loss covers `completion` only; the encoder appends the end-of-sequence token."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True)
+class ExampleRequest:
+    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if files are local."""
+
+    split: Literal["train", "calibration"]
+    count: int
+    seed: int
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as a plugin registers it (entry-point group `adaptive_bench.tasks`).
+
+    Attributes:
+        name: Name of the task here and in lm-eval.
+        kind: `generative` (the model writes an answer) or `loglikelihood` (the model scores given answers).
+        folder: Folder with the lm-eval YAML file.
+        metrics: lm-eval metric keys, for example `exact_match,strict-match`; the first one is the headline.
+        chance: Score of a guess.
+        levels: Matched savings reported by default, each a share of the dense model.
+        training: Gives training text; `None` when the task has none. Train, calibration and test items are disjoint.
+        num_fewshot: Worked examples before each question.
+    """
+
+    name: str
+    description: str
+    kind: Literal["generative", "loglikelihood"]
+    folder: Path
+    metrics: tuple[str, ...]
+    chance: float
+    levels: tuple[float, ...]
+    training: Callable[[ExampleRequest], list[Example]] | None
+    num_fewshot: int = 0

@@ -1,0 +1,1 @@
+"""Adaptive-compute methods, one file each."""

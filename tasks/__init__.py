@@ -1,0 +1,1 @@
+"""Tasks: lm-eval YAML files and the little Python beside them."""
