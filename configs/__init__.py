@@ -1,1 +1,9 @@
-"""Presets of `adaptive-bench run`."""
+"""Presets of `adaptive-bench run`, one YAML file each, registered as entry points by their file name."""
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+nano = _FOLDER / "nano.yaml"
+smoke = _FOLDER / "smoke.yaml"
+paper_llama_1b = _FOLDER / "paper_llama_1b.yaml"
