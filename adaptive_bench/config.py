@@ -200,7 +200,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, path: Path) -> str:
-    problems = [dict(problem) for problem in error.errors()]
+    problems = [dict[str, Any](problem) for problem in error.errors()]
     # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
     items = {problem["loc"][:-1] for problem in problems}
     told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
@@ -211,7 +211,8 @@ def _explain_one(problem: dict[str, Any]) -> str:
     location = [str(part) for part in problem["loc"]]
     key, received = ".".join(location), problem["input"]
     if problem["type"] == "extra_forbidden":
-        model = {"train": TrainRecipe, "evaluation": EvalRecipe}.get(location[0], RunConfig)
+        parts: dict[str, type[BaseModel]] = {"train": TrainRecipe, "evaluation": EvalRecipe}
+        model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
         return f"No config key is called {key!r}. {registry.did_you_mean(location[-1], model.model_fields)}"
     if problem["type"] == "missing":
         return f"The config key {key!r} is needed. Add it to the file."

@@ -1,0 +1,40 @@
+# make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
+# make test   install and run the tests (ARGS="-k spec" selects)
+# make check  lint, format and type checks
+# make bench  speed of the engine, written to benchmarks/results.json
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# The first interpreter that is new enough and can make a virtual environment; the pinned set is tested with 3.11.
+USABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 python3 python3.12 python3.13; do \
+	$$python -c "$(USABLE)" 2>/dev/null && { echo $$python; break; }; done)
+ARGS ?=
+
+.PHONY: run test check bench clean
+.DEFAULT_GOAL := run
+
+run: $(INSTALLED)
+	$(BIN)/adaptive-bench run $(ARGS)
+
+test: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/engine_speed.py $(ARGS)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }
+	@echo "Installing into $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
