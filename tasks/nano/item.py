@@ -1,0 +1,44 @@
+"""One question with its reasoning and answer, in GSM8K's template, with one split point for training and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adaptive_bench.task import Example
+
+# The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
+# joined text at exactly this point, so what evaluation continues is what training has seen.
+PROMPT = "Question: {question}\nAnswer:"
+DIRECT_PROMPT = PROMPT + "\n####"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A generated question.
+
+    Attributes:
+        question: Everything after `Question: `, options included.
+        reasoning: One line, one small step per sentence.
+        answer: A whole number or an option letter.
+        key: What decides the split. Two items with the same key always share a split.
+        steps: Steps of reasoning, 1 to 3.
+    """
+
+    question: str
+    reasoning: str
+    answer: str
+    key: str
+    steps: int
+
+    @property
+    def target(self) -> str:
+        """What a perfect model writes, without the leading space."""
+        return f"{self.reasoning}\n#### {self.answer}"
+
+    def reasoned(self) -> Example:
+        """The generative form: reasoning, then the answer."""
+        return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.target}")
+
+    def direct(self) -> Example:
+        """The log-likelihood form: the answer at once."""
+        return Example(prompt=DIRECT_PROMPT.format(question=self.question), completion=f" {self.answer}")

@@ -1,0 +1,131 @@
+"""The seeded recipe of the shipped weights: `python -m adaptive_bench.tasks.nano.pretrain --out FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import random
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import PreTrainedTokenizerBase
+
+from .corpus import training_texts
+from .harness_docs import TEST_DOCS, TEST_SEED
+from .model import build_backbone
+from .scoring import score
+from .splits import Split
+from .tokenizer import train_tokenizer
+
+_TOKENIZER_TEXTS = 20_000
+_SEQUENCES_PER_STEP = 48
+_STEPS_PER_CHUNK = 16
+_PEAK_LEARNING_RATE = 2.5e-3
+_WARM_UP_STEPS = 200
+_FINAL_SHARE = 0.02
+_WEIGHT_DECAY = 0.01
+_MAX_GRADIENT_NORM = 1.0
+_IGNORED = -100
+_LOG_EVERY = 100
+
+
+def _batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[torch.Tensor]:
+    """Right-padded token ids [B, S]; sequences of similar length share a batch, batches come in random order."""
+    texts = training_texts(seed)
+    source = random.Random(f"batches/{seed}")
+    while True:
+        chunk = tokenizer(list(islice(texts, _SEQUENCES_PER_STEP * _STEPS_PER_CHUNK)))["input_ids"]
+        chunk = sorted(([*ids, tokenizer.eos_token_id] for ids in chunk), key=len)
+        batches = [chunk[start : start + _SEQUENCES_PER_STEP] for start in range(0, len(chunk), _SEQUENCES_PER_STEP)]
+        source.shuffle(batches)
+        for batch in batches:
+            longest = len(batch[-1])
+            yield torch.tensor([ids + [tokenizer.pad_token_id] * (longest - len(ids)) for ids in batch])
+
+
+def _learning_rate_share(step: int, steps: int) -> float:
+    if step < _WARM_UP_STEPS:
+        return (step + 1) / _WARM_UP_STEPS
+    progress = (step - _WARM_UP_STEPS) / max(1, steps - _WARM_UP_STEPS)
+    return _FINAL_SHARE + (1 - _FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -> dict[str, object]:
+    """Trains tokenizer and backbone from nothing, saves both to `folder` with `recipe.json`; returns that record.
+
+    Args:
+        folder: Where everything is written.
+        steps: Optimizer steps; the learning rate reaches its end with the last one.
+        seed: Of the initial weights and of the text.
+        scored: Split -> how many of its items are scored at the end.
+    """
+    started_s = time.perf_counter()
+    tokenizer = train_tokenizer(islice(training_texts(seed), _TOKENIZER_TEXTS))
+    model = build_backbone(tokenizer, seed).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=_PEAK_LEARNING_RATE, betas=(0.9, 0.98), weight_decay=_WEIGHT_DECAY, fused=True
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, steps))
+    tokens, recent_loss = 0, 0.0
+    for step, ids in enumerate(islice(_batches(tokenizer, seed), steps), start=1):
+        # No attention mask: padding is on the right, so causal attention never lets a real token see it.
+        loss = model(input_ids=ids, labels=ids.masked_fill(ids == tokenizer.pad_token_id, _IGNORED)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), _MAX_GRADIENT_NORM)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        tokens += int((ids != tokenizer.pad_token_id).sum())
+        recent_loss = loss.item() if step == 1 else 0.98 * recent_loss + 0.02 * loss.item()
+        if step % _LOG_EVERY == 0:
+            elapsed_s = time.perf_counter() - started_s
+            print(f"step {step} loss {recent_loss:.4f} tokens {tokens} tokens/s {tokens / elapsed_s:.0f}", flush=True)
+    record: dict[str, object] = {
+        "seed": seed,
+        "steps": steps,
+        "sequences_per_step": _SEQUENCES_PER_STEP,
+        "tokens": tokens,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "final_loss": round(recent_loss, 4),
+        "training_time_s": round(time.perf_counter() - started_s),
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "scores": {
+            split: {"items": count, **score(model, tokenizer, split, count, TEST_SEED)}
+            for split, count in scored.items()
+        },
+    }
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "recipe.json").write_text(json.dumps(record, indent=2) + "\n")
+    return record
+
+
+def main() -> None:
+    """Command line of the recipe."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--score-test", action="store_true", help="score the test split too: for final weights only")
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    scored: dict[Split, int] = {"calibration": 300}
+    if chosen.score_test:
+        scored["test"] = TEST_DOCS
+    print(json.dumps(pretrain(chosen.out, chosen.steps, chosen.seed, scored), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The three nano tasks as plugins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from adaptive_bench.task import Example, ExampleRequest, Task
+
+from .item import Item
+from .math_problems import make_math_problem
+from .qa_questions import LETTERS, make_one_hop, make_question
+from .splits import stream
+
+_FOLDER = Path(__file__).parent
+_GENERATIVE_METRICS = ("exact_match,strict-match", "exact_match,flexible-extract")
+_GENERATIVE_LEVELS = (0.0, 0.05, 0.10, 0.15, 0.20, 0.25)
+_LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.30, 0.45, 0.60)
+
+
+def _training(
+    make: Callable[[random.Random], Item], form: Callable[[Item], Example]
+) -> Callable[[ExampleRequest], list[Example]]:
+    def examples(request: ExampleRequest) -> list[Example]:
+        return [form(item) for item in islice(stream(make, request.split, request.seed), request.count)]
+
+    return examples
+
+
+NANO_MATH = Task(
+    name="nano_math",
+    description="Generated word problems of one to three steps, GSM8K's format",
+    kind="generative",
+    folder=_FOLDER,
+    metrics=_GENERATIVE_METRICS,
+    chance=0.0,
+    levels=_GENERATIVE_LEVELS,
+    training=_training(make_math_problem, Item.reasoned),
+)
+NANO_QA = Task(
+    name="nano_qa",
+    description="Multiple choice over a small world of facts, one or two hops, with reasoning",
+    kind="generative",
+    folder=_FOLDER,
+    metrics=_GENERATIVE_METRICS,
+    chance=1 / len(LETTERS),
+    levels=_GENERATIVE_LEVELS,
+    training=_training(make_question, Item.reasoned),
+)
+# One hop only: without a reasoning line a held-out composition is beyond so small a model, however much it computes.
+NANO_QA_LL = Task(
+    name="nano_qa_ll",
+    description="The same world's one-hop questions, answered by the likeliest option letter",
+    kind="loglikelihood",
+    folder=_FOLDER,
+    metrics=("acc,none",),
+    chance=1 / len(LETTERS),
+    levels=_LOGLIKELIHOOD_LEVELS,
+    training=_training(make_one_hop, Item.direct),
+)

@@ -1,0 +1,56 @@
+"""lm-eval loads every nano YAML, and the filters find the answer in the gold target."""
+
+from __future__ import annotations
+
+import pytest
+from lm_eval.tasks import TaskManager
+
+from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.tasks.nano.splits import split_of
+from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL
+
+
+def _load(task: Task):
+    manager = TaskManager(include_path=[str(task.folder)], include_defaults=False)
+    return manager.load([task.name])["tasks"][task.name]
+
+
+@pytest.mark.parametrize("task", (NANO_MATH, NANO_QA), ids=lambda task: task.name)
+def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(task: Task) -> None:
+    loaded = _load(task)
+    docs = list(loaded.test_docs())
+    assert len(docs) == 1000
+    assert loaded.config.generation_kwargs["until"] == ["Question:", "\n\n"]
+    loaded.build_all_requests(limit=20)
+    assert loaded.instances[0].args[0] == f"Question: {docs[0]['question']}\nAnswer:"
+    for number, instance in enumerate(loaded.instances):
+        instance.resps = [f" {instance.doc['target']}" if number % 2 else " nothing"]
+    loaded.apply_filters()
+    for number, instance in enumerate(loaded.instances):
+        for metric in task.metrics:
+            name, found = metric.split(",")
+            scored = loaded.process_results(instance.doc, [instance.filtered_resps[found]])
+            assert scored[name] == number % 2
+
+
+def test_the_log_likelihood_task_offers_the_five_letters() -> None:
+    loaded = _load(NANO_QA_LL)
+    loaded.build_all_requests(limit=3)
+    doc = next(iter(loaded.test_docs()))
+    prompts = {instance.args for instance in loaded.instances if instance.doc_id == 0}
+    assert prompts == {(f"Question: {doc['question']}\nAnswer:\n####", f" {letter}") for letter in "ABCDE"}
+    scored = loaded.process_results(doc, [(0.0 if letter == doc["answer"] else -9.0, False) for letter in "ABCDE"])
+    assert scored["acc"] == 1.0
+
+
+@pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL), ids=lambda task: task.name)
+def test_training_text_has_the_form_that_the_harness_asks_for(task: Task) -> None:
+    loaded = _load(task)
+    docs = list(loaded.test_docs())
+    trained = task.training(ExampleRequest(split="train", count=3000, seed=1))
+    asked = {loaded.doc_to_text(doc) for doc in docs}
+    assert not asked & {example.prompt for example in trained}
+    ending = loaded.doc_to_text(docs[0]).rpartition("\n" if task.kind == "generative" else "Answer:")[2]
+    assert all(example.prompt.endswith(ending) and example.completion.startswith(" ") for example in trained)
+    if task is NANO_MATH:
+        assert all(split_of(doc["question"]) == "test" for doc in docs)
