@@ -1,0 +1,7 @@
+"""Training: encoding, one data order for every method, the loop, checkpoints and exact resume."""
+
+from adaptive_bench.training.encoding import calibration_batches, encode_examples
+from adaptive_bench.training.loop import train
+from adaptive_bench.training.order import DataOrder, data_order
+
+__all__ = ["DataOrder", "calibration_batches", "data_order", "encode_examples", "train"]

@@ -1,0 +1,115 @@
+"""Training state on disk, so that a killed training resumes to the same bytes. Tensors are safetensors, the rest JSON.
+
+A checkpoint is a folder `step-00000050` that appears by one rename; the newest one is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from adaptive_bench.atomic import new_folder, write_json
+from adaptive_bench.errors import EnvironmentProblem
+
+_WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is: optimizer steps done, and the micro-batches each step is split into."""
+
+    step: int
+    accumulation: int
+
+
+def save(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Write a checkpoint and remove the older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"step-{progress.step:08d}"
+    with new_folder(target) as temporary:
+        save_file(_detached(trainable_state(model)), temporary / _WEIGHTS)
+        states = optimizer.state_dict()["state"]
+        flat = {f"{index}.{name}": value for index, state in states.items() for name, value in state.items()}
+        save_file(_detached({**flat, **_torch_random_state()}), temporary / _OPTIMIZER)
+        numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
+        write_json(temporary / _PROGRESS, numbers)
+    for other in folder.iterdir():
+        if other != target:
+            shutil.rmtree(other)
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest complete checkpoint, or `None`."""
+    return max(folder.glob("step-*"), default=None)
+
+
+def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put model, optimizer and random generators back to where the checkpoint was taken.
+
+    Raises:
+        EnvironmentProblem: The checkpoint does not fit the model.
+    """
+    saved = load_file(checkpoint / _WEIGHTS)
+    current = trainable_state(model)
+    if saved.keys() != current.keys():
+        raise EnvironmentProblem(
+            f"A checkpoint must hold exactly the model's trainable tensors, but {checkpoint} differs in "
+            f"{', '.join(sorted(saved.keys() ^ current.keys())[:3])}. Delete that folder to train from the start."
+        )
+    with torch.no_grad():
+        for name, tensor in current.items():
+            tensor.copy_(saved[name])
+    numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
+    flat = load_file(checkpoint / _OPTIMIZER)
+    _set_random_state(flat, numbers["random"])
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        index, _, name = key.partition(".")
+        if index.isdigit():
+            states.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    return Progress(numbers["step"], numbers["accumulation"])
+
+
+def trainable_state(model: nn.Module) -> dict[str, Tensor]:
+    """Trainable parameters (each shared one once) and persistent buffers by name; the tensors are the model's own."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    state = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    buffers = {name: value for name, value in model.state_dict(keep_vars=True).items() if name not in parameters}
+    return {**state, **{name: value for name, value in buffers.items() if isinstance(value, Tensor)}}
+
+
+def _detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+
+
+def _torch_random_state() -> dict[str, Tensor]:
+    states = {"random.cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states["random.cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _python_random_state() -> dict[str, Any]:
+    version, internal, gauss = random.getstate()
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
+
+
+def _set_random_state(tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    torch.set_rng_state(tensors["random.cpu"])
+    if "random.cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    version, internal, gauss = numbers["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = numbers["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))

@@ -1,0 +1,141 @@
+"""Turns examples into token ids: the prompt is masked in the loss, the end-of-sequence token is learned.
+
+The prompt's tokens are those the model sees at evaluation; the completion continues them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.progress import Reporter
+from adaptive_bench.task import Example
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IGNORED_LABEL = -100
+
+
+@dataclass(frozen=True)
+class EncodedExample:
+    """One encoded example: `token_ids[prompt_length:]` is the completion with its end-of-sequence token."""
+
+    token_ids: tuple[int, ...]
+    prompt_length: int
+    truncated: bool = False
+
+    @property
+    def loss_tokens(self) -> int:
+        """Tokens that are predicted: every completion token that has something before it."""
+        return len(self.token_ids) - max(self.prompt_length, 1)
+
+
+def encode_examples(
+    examples: Iterable[Example], tokenizer: PreTrainedTokenizerBase, max_length: int, reporter: Reporter
+) -> list[EncodedExample]:
+    """Encode examples and say aloud how many had to be cut.
+
+    Raises:
+        UsageError: The tokenizer has no end-of-sequence token, or `max_length` leaves no room for a prediction.
+    """
+    if tokenizer.eos_token_id is None:
+        raise UsageError(
+            "Training needs an end-of-sequence token, but the tokenizer has none. "
+            "Set eos_token in the model's tokenizer_config.json or choose another --model."
+        )
+    if max_length < 2:
+        raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
+    encoded = [_encode(example, tokenizer, max_length) for example in examples]
+    if cut := sum(example.truncated for example in encoded):
+        reporter.line(
+            f"{cut} of {len(encoded)} training sequences are longer than {max_length} tokens: the beginning of the "
+            f"prompt (then the end of the completion) is cut. Raise train.max_length to keep them whole."
+        )
+    return encoded
+
+
+def _encode(example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExample:
+    prompt = _special_start(tokenizer(example.prompt).input_ids, tokenizer)
+    whole = _special_start(tokenizer(example.prompt + example.completion).input_ids, tokenizer)
+    if whole[: len(prompt)] == prompt:
+        completion = whole[len(prompt) :]
+    else:
+        # A merge reaches over the boundary. At evaluation the prompt stands alone, so it does here too.
+        completion = tokenizer(example.completion, add_special_tokens=False).input_ids
+    completion = [*completion, tokenizer.eos_token_id]
+    truncated = len(prompt) + len(completion) > max_length
+    if truncated:
+        completion = completion[:max_length]
+        room = max_length - len(completion)
+        has_start = bool(prompt) and prompt[0] == tokenizer.bos_token_id
+        if has_start and room > 1:
+            prompt = [prompt[0], *prompt[len(prompt) - room + 1 :]]
+        else:
+            prompt = prompt[len(prompt) - room :]
+    return EncodedExample((*prompt, *completion), len(prompt), truncated)
+
+
+def _special_start(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Drop the end-of-sequence token some tokenizers append on their own; the encoder appends it itself."""
+    if token_ids and token_ids[-1] == tokenizer.eos_token_id:
+        return token_ids[:-1]
+    return token_ids
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The token that fills short rows. It never counts: every batch carries an attention mask.
+
+    A tokenizer without a pad token pads with its end-of-sequence token.
+
+    Raises:
+        UsageError: The tokenizer has neither.
+    """
+    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token_id is not None:
+            return int(token_id)
+    raise UsageError(
+        "Batches need a pad token, but the tokenizer has neither a pad nor an end-of-sequence token. "
+        "Set pad_token in the model's tokenizer_config.json or choose another --model."
+    )
+
+
+def training_batch(
+    examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
+    """Right-padded `input_ids`, `attention_mask` and `labels`, each [B, S]; the loss ignores prompt and padding."""
+    batch = calibration_batch(examples, pad_id, device)
+    completion = batch.pop("continuation_mask")
+    batch["labels"] = batch["input_ids"].masked_fill(~completion, IGNORED_LABEL)
+    return batch
+
+
+def calibration_batch(
+    examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
+    """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask` (the completion), each [B, S]."""
+    length = max(len(example.token_ids) for example in examples)
+    input_ids = torch.full((len(examples), length), pad_id)
+    attention_mask = torch.zeros_like(input_ids)
+    continuation_mask = torch.zeros_like(input_ids, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        end = len(example.token_ids)
+        input_ids[row, :end] = torch.tensor(example.token_ids)
+        attention_mask[row, :end] = 1
+        continuation_mask[row, example.prompt_length : end] = True
+    batch = {"input_ids": input_ids, "attention_mask": attention_mask, "continuation_mask": continuation_mask}
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def calibration_batches(
+    examples: Sequence[EncodedExample], pad_id: int, batch_size: int, device: torch.device | str = "cpu"
+) -> list[dict[str, Tensor]]:
+    """All examples in batches of rows with similar lengths."""
+    ordered = sorted(examples, key=lambda example: len(example.token_ids))
+    chunks = (ordered[start : start + batch_size] for start in range(0, len(ordered), batch_size))
+    return [calibration_batch(chunk, pad_id, device) for chunk in chunks]

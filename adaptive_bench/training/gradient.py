@@ -1,0 +1,74 @@
+"""The gradient of one optimizer step, in as many micro-batches as memory asks for."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+
+from adaptive_bench.training.encoding import EncodedExample, training_batch
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """What one optimizer step's forward passes gave, each value a mean over the step's predicted tokens."""
+
+    loss: float
+    terms: dict[str, float]
+    tokens: int
+
+
+def accumulate(
+    model: AdaptiveModel, batch: Sequence[EncodedExample], pad_id: int, micro_batches: int, accelerator: Accelerator
+) -> StepLoss | None:
+    """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
+
+    The loss is the mean over all predicted tokens of the batch: a micro-batch enters with its share of them, so the
+    number of micro-batches changes nothing but rounding. A loss that is not finite is returned at once, without its
+    gradient.
+    """
+    total = sum(example.loss_tokens for example in batch)
+    sums: defaultdict[str, float] = defaultdict(float)
+    try:
+        for micro_batch in split(batch, micro_batches):
+            share = sum(example.loss_tokens for example in micro_batch) / total
+            with accelerator.autocast():
+                loss = model(**training_batch(micro_batch, pad_id, accelerator.device)).loss
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                return StepLoss(value, dict(model.loss_terms), total)
+            accelerator.backward(loss * share)
+            for name, term in {"": value, **model.loss_terms}.items():
+                sums[name] += term * share
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out_of_memory(error):
+            raise
+    else:
+        return StepLoss(sums.pop(""), dict(sums), total)
+    # Only here, outside the handler, the failed pass no longer holds its activations.
+    model.zero_grad(set_to_none=True)
+    clear_device_cache(garbage_collection=True)
+    return None
+
+
+def split(batch: Sequence[EncodedExample], parts: int) -> list[Sequence[EncodedExample]]:
+    """Cut a batch into `parts` runs whose sizes differ by one at most."""
+    edges = [len(batch) * part // parts for part in range(parts + 1)]
+    return [batch[start:end] for start, end in pairwise(edges)]
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device (or the machine) has no memory left."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, Exception) and should_reduce_batch_size(error)

@@ -1,0 +1,208 @@
+"""The training loop every method goes through: same tokens, same order, same optimizer, same number of steps."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import set_seed
+
+from adaptive_bench import atomic
+from adaptive_bench.config import TrainRecipe
+from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.task import Example
+from adaptive_bench.training import checkpoint
+from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
+from adaptive_bench.training.gradient import StepLoss, accumulate
+from adaptive_bench.training.order import DataOrder, data_order, order_digest
+from adaptive_bench.training.schedule import learning_rate_factor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
+
+RESUME_FOLDER, CHECKPOINT_FOLDER = "resume", "checkpoint"
+
+
+def train(
+    model: AdaptiveModel,
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: TrainRecipe,
+    *,
+    seed: int,
+    folder: Path,
+    reporter: Reporter | None = None,
+) -> None:
+    """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
+
+    Writes `data.json` (what is trained on, with the digest of the order), `train.jsonl` (one line a step, the same
+    bytes for the same seed), `timing.json`, resumable state in `resume/`, and at the end `checkpoint/`, which exists
+    only when the training is complete. On a CPU a resumed training ends in the same bytes as an uninterrupted one.
+
+    Raises:
+        TrainingDiverged: The loss or the gradient is not a finite number.
+        EnvironmentProblem: Memory runs out with one sequence at a time, or the folder cannot be written.
+        UsageError: The tokenizer cannot end a sequence.
+    """
+    reporter = reporter or SilentReporter()
+    max_length = min(recipe.max_length, model.config.max_position_embeddings)
+    encoded = encode_examples(examples, tokenizer, max_length, reporter)
+    order = data_order(len(encoded), recipe, seed)
+    with atomic.writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(folder / "data.json", _describe(encoded, order))
+    set_seed(seed)
+    _Training(model, encoded, order, padding_id(tokenizer), recipe, folder, reporter).run()
+
+
+def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
+    used = [encoded[index] for step in range(len(order)) for index in order[step]]
+    return {
+        "examples": len(encoded),
+        "truncated_examples": sum(example.truncated for example in encoded),
+        "sequences": len(used),
+        "tokens": sum(len(example.token_ids) for example in used),
+        "loss_tokens": sum(example.loss_tokens for example in used),
+        "order_sha256": order_digest(encoded, order),
+    }
+
+
+class _Training:
+    """One training: what stays the same over its steps, and the steps."""
+
+    def __init__(
+        self,
+        model: AdaptiveModel,
+        encoded: Sequence[EncodedExample],
+        order: DataOrder,
+        pad_id: int,
+        recipe: TrainRecipe,
+        folder: Path,
+        reporter: Reporter,
+    ) -> None:
+        self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
+        self.recipe, self.folder, self.reporter = recipe, folder, reporter
+        self.device = next(model.parameters()).device
+        self.accelerator = _accelerator(self.device, recipe.precision)
+        groups = model.parameter_groups(recipe.learning_rate)
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
+        )
+        self.peak_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self.accumulation = recipe.accumulation
+        self.log_path = folder / "train.jsonl"
+
+    def run(self) -> None:
+        """Every step that is not done yet, then the final checkpoint."""
+        done, total = self._resume(), len(self.order)
+        self.model.train()
+        start_s = time.perf_counter()
+        with (
+            self.log_path.open("a", encoding="utf-8") as log,
+            self.reporter.task(f"train {self.model.spec}", total) as meter,
+        ):
+            meter.advance(done)
+            for step in range(done, total):
+                entry = self._step(step)
+                with atomic.writable(self.log_path):
+                    log.write(json.dumps(entry) + "\n")
+                    log.flush()
+                if (step + 1) % self.recipe.checkpoint_every == 0 and step + 1 < total:
+                    self._save(step + 1, log)
+                meter.advance(1, loss=entry["loss"])
+        self._finish(total - done, time.perf_counter() - start_s)
+
+    def _step(self, step: int) -> dict[str, Any]:
+        """One optimizer step and its line of the log."""
+        factor = learning_rate_factor(step, self.recipe.warmup_steps, len(self.order))
+        for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
+            group["lr"] = peak * factor
+        rate = self.recipe.learning_rate * factor
+        self.model.begin_step(step, len(self.order))
+        self.optimizer.zero_grad()
+        loss = self._loss([self.encoded[index] for index in self.order[step]], step)
+        self._check_finite("loss", loss.loss, step, rate)
+        norm = float(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm))
+        self._check_finite("gradient norm", norm, step, rate)
+        self.optimizer.step()
+        entry = {"step": step + 1, "lr": rate, "loss": loss.loss, "terms": loss.terms, "tokens": loss.tokens}
+        return entry | {"gradient_norm": norm}
+
+    def _loss(self, batch: Sequence[EncodedExample], step: int) -> StepLoss:
+        """Loss and gradient of a step; when memory runs out, the same step again with micro-batches half as large."""
+        while True:
+            loss = accumulate(self.model, batch, self.pad_id, self.accumulation, self.accelerator)
+            if loss is not None:
+                return loss
+            if self.accumulation >= len(batch):
+                raise EnvironmentProblem(
+                    f"Training {self.model.spec} needs memory for at least one sequence of {self.recipe.max_length} "
+                    f"tokens, but {self.device} ran out at step {step + 1}. Lower train.max_length, set "
+                    f"train.precision=bf16, or choose a smaller --model."
+                )
+            self.accumulation = min(2 * self.accumulation, len(batch))
+            self.reporter.line(
+                f"train {self.model.spec}: out of memory at step {step + 1}; the step is repeated in "
+                f"{self.accumulation} micro-batches (the result stays the same up to rounding)"
+            )
+
+    def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:
+        if not math.isfinite(value):
+            raise TrainingDiverged(
+                f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of "
+                f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate, raise "
+                f"train.warmup_steps, or set train.precision=fp32."
+            )
+
+    def _resume(self) -> int:
+        """Steps already done according to the newest checkpoint; the log is cut back to them."""
+        newest = checkpoint.newest(self.folder / RESUME_FOLDER)
+        if newest is None:
+            self.log_path.unlink(missing_ok=True)
+            return 0
+        progress = checkpoint.restore(newest, self.model, self.optimizer)
+        self.accumulation = progress.accumulation
+        lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)
+        atomic.write_text(self.log_path, "".join(lines[: progress.step]))
+        self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
+        return progress.step
+
+    def _save(self, steps_done: int, log: IO[str]) -> None:
+        # The log reaches the disk first: a checkpoint never knows of more steps than the log.
+        os.fsync(log.fileno())
+        progress = checkpoint.Progress(steps_done, self.accumulation)
+        checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer)
+
+    def _finish(self, steps: int, elapsed_s: float) -> None:
+        timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
+        atomic.write_json(self.folder / "timing.json", timing)
+        self.model.eval()
+        with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
+            self.model.save_pretrained(temporary)
+        shutil.rmtree(self.folder / RESUME_FOLDER, ignore_errors=True)
+
+
+def _accelerator(device: torch.device, precision: str) -> Accelerator:
+    # accelerate keeps one state per process and refuses a second one that differs; a process trains many models.
+    AcceleratorState._reset_state(reset_partial_state=True)
+    mixed_precision = "bf16" if precision == "bf16" else "no"
+    accelerator = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu", device_placement=False)
+    if accelerator.num_processes > 1:
+        raise EnvironmentProblem(
+            f"Training runs in one process, but accelerate started {accelerator.num_processes}. "
+            f"Run adaptive-bench directly, not through `accelerate launch`."
+        )
+    return accelerator

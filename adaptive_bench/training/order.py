@@ -1,0 +1,56 @@
+"""The one order in which every method of a run sees the training text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from adaptive_bench.config import TrainRecipe
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.training.encoding import EncodedExample
+
+
+class DataOrder:
+    """`order[step]` is the tuple of example indices of one optimizer step, counted from 0.
+
+    Epoch after epoch of the examples, each in its own seeded permutation. Any step can be asked for directly, so a
+    resumed training needs no replay, and nothing but the count, the batch size and the seed enters.
+    """
+
+    def __init__(self, count: int, batch_size: int, steps: int, seed: int) -> None:
+        if count < 1:
+            raise EnvironmentProblem("Training needs at least one example, got none. Check the data of train_on.")
+        self.count, self.batch_size, self.steps, self.seed = count, batch_size, steps, seed
+        self._epoch = lru_cache(maxsize=2)(self._permutation)
+
+    def _permutation(self, epoch: int) -> list[int]:
+        permutation: list[int] = np.random.default_rng([self.seed, epoch]).permutation(self.count).tolist()
+        return permutation
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> tuple[int, ...]:
+        if not 0 <= step < self.steps:
+            raise IndexError(f"step {step} of {self.steps}")
+        positions = range(step * self.batch_size, (step + 1) * self.batch_size)
+        return tuple(self._epoch(position // self.count)[position % self.count] for position in positions)
+
+
+def data_order(count: int, recipe: TrainRecipe, seed: int) -> DataOrder:
+    """The order of `count` examples under a recipe; it knows nothing of the method that is trained."""
+    return DataOrder(count, recipe.batch_size, recipe.steps, seed)
+
+
+def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
+    """sha256 over the token ids in the order they are trained on: equal digests mean equal tokens in equal order."""
+    digest = hashlib.sha256()
+    for step in range(len(order)):
+        for index in order[step]:
+            example = examples[index]
+            header = (len(example.token_ids), example.prompt_length)
+            digest.update(np.array([*header, *example.token_ids], dtype="<i8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,82 @@
+import pytest
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.task import Example
+from adaptive_bench.training.encoding import (
+    calibration_batches,
+    encode_examples,
+    padding_id,
+    training_batch,
+)
+
+
+class Lines(SilentReporter):
+    def __init__(self):
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+def encode(tokenizer, *examples, max_length=64, reporter=None):
+    return encode_examples(examples, tokenizer, max_length, reporter or SilentReporter())
+
+
+def test_the_completion_is_learned_with_an_end_and_the_prompt_is_not(tokenizer):
+    encoded = encode(tokenizer, Example("1+1=", " 2"))
+    batch = training_batch(encoded, pad_id=0)
+    learned = batch["labels"][0] != -100
+    assert tokenizer.decode(batch["input_ids"][0][learned]) == " 2</s>"
+    assert tokenizer.decode(batch["input_ids"][0]) == "1+1= 2</s>"
+    assert encoded[0].loss_tokens == 3
+
+
+def test_a_start_token_is_added_once_when_the_tokenizer_adds_it(tokenizer_of):
+    tokenizer = tokenizer_of(bos=True)
+    (encoded,) = encode(tokenizer, Example("a", "b"))
+    assert encoded.token_ids == (*tokenizer("a").input_ids, *tokenizer("b", add_special_tokens=False).input_ids, 1)
+    assert encoded.token_ids.count(0) == 1 and encoded.prompt_length == 2
+
+
+def test_short_rows_are_padded_on_the_right_and_masked(tokenizer):
+    batch = training_batch(encode(tokenizer, Example("a", "b"), Example("aaaa", "bb")), pad_id=7)
+    assert batch["input_ids"].shape == (2, 7)
+    assert batch["attention_mask"].sum(1).tolist() == [3, 7]
+    assert (batch["input_ids"][0, 3:] == 7).all() and (batch["labels"][0, 3:] == -100).all()
+
+
+def test_a_long_sequence_keeps_its_completion_and_is_said_aloud(tokenizer_of):
+    tokenizer, reporter = tokenizer_of(bos=True), Lines()
+    encoded = encode(tokenizer, Example("abcdefgh", "XY"), Example("a", "b"), max_length=6, reporter=reporter)
+    assert tokenizer.decode(encoded[0].token_ids) == "<s>ghXY</s>"
+    assert [example.truncated for example in encoded] == [True, False]
+    assert len(reporter.lines) == 1 and "1 of 2" in reporter.lines[0] and "train.max_length" in reporter.lines[0]
+
+
+def test_a_completion_longer_than_everything_loses_its_end(tokenizer):
+    (encoded,) = encode(tokenizer, Example("a", "0123456789"), max_length=4)
+    assert tokenizer.decode(encoded.token_ids) == "0123" and encoded.loss_tokens == 3
+
+
+def test_calibration_batches_mark_the_completion(tokenizer):
+    examples = encode(tokenizer, Example("aaaa", "bb"), Example("a", "b"), Example("aa", "b"))
+    batches = calibration_batches(examples, pad_id=0, batch_size=2)
+    assert [len(batch["input_ids"]) for batch in batches] == [2, 1]
+    for batch in batches:
+        assert batch["continuation_mask"].dtype == torch.bool
+        assert not (batch["continuation_mask"] & (batch["attention_mask"] == 0)).any()
+    assert sum(int(batch["continuation_mask"].sum()) for batch in batches) == 3 + 2 + 2
+
+
+def test_without_a_pad_token_the_end_token_pads(tokenizer_of):
+    assert padding_id(tokenizer_of()) == 1
+    assert padding_id(tokenizer_of(pad=True)) == 2
+    with pytest.raises(UsageError, match="pad_token"):
+        padding_id(tokenizer_of(eos=False))
+
+
+def test_a_tokenizer_without_an_end_token_cannot_train(tokenizer_of):
+    with pytest.raises(UsageError, match="end-of-sequence"):
+        encode(tokenizer_of(eos=False), Example("a", "b"))

@@ -1,0 +1,131 @@
+import json
+import math
+
+import pytest
+import torch
+
+from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.training import train
+from adaptive_bench.training.schedule import learning_rate_factor
+
+
+class Lines(SilentReporter):
+    def __init__(self):
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+def log_of(folder):
+    return [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+
+
+def final_bytes(folder):
+    return {file.name: file.read_bytes() for file in sorted((folder / "checkpoint").iterdir())}
+
+
+def test_the_same_seed_gives_the_same_bytes(model_of, examples, tokenizer, recipe, tmp_path):
+    for name in "ab":
+        train(model_of(), examples, tokenizer, recipe, seed=1, folder=tmp_path / name)
+    assert final_bytes(tmp_path / "a") == final_bytes(tmp_path / "b")
+    assert (tmp_path / "a/train.jsonl").read_bytes() == (tmp_path / "b/train.jsonl").read_bytes()
+    train(model_of(), examples, tokenizer, recipe, seed=2, folder=tmp_path / "c")
+    assert final_bytes(tmp_path / "a") != final_bytes(tmp_path / "c")
+
+
+def test_training_learns_and_leaves_a_complete_record(model, examples, tokenizer, recipe, tmp_path):
+    recipe = recipe.model_copy(update={"steps": 30, "learning_rate": 1e-2})
+    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    log = log_of(tmp_path)
+    assert [entry["step"] for entry in log] == list(range(1, 31))
+    assert log[-1]["loss"] < 0.7 * log[0]["loss"]
+    assert log[0]["terms"]["ce"] == pytest.approx(log[0]["loss"])
+    assert model.begun == [(step, 30) for step in range(30)]
+    data = json.loads((tmp_path / "data.json").read_text())
+    assert data["sequences"] == 120 and data["loss_tokens"] == sum(entry["tokens"] for entry in log)
+    assert not (tmp_path / "resume").exists() and (tmp_path / "timing.json").exists()
+    assert not model.training
+
+
+def test_micro_batches_change_nothing_but_rounding(model_of, examples, tokenizer, recipe, tmp_path):
+    weights, losses = [], []
+    for accumulation in (1, 2, 4):
+        model = model_of()
+        split = recipe.model_copy(update={"accumulation": accumulation})
+        train(model, examples, tokenizer, split, seed=1, folder=tmp_path / str(accumulation))
+        weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+        losses.append([entry["loss"] for entry in log_of(tmp_path / str(accumulation))])
+    for other in (1, 2):
+        assert losses[other] == pytest.approx(losses[0], abs=1e-6)
+        # Adam turns rounding of near-zero gradients into steps, hence the wider bound on weights.
+        torch.testing.assert_close(weights[other], weights[0], atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), MemoryError()])
+def test_out_of_memory_halves_the_micro_batch_aloud(model_of, examples, tokenizer, recipe, tmp_path, error):
+    train(model_of(), examples, tokenizer, recipe, seed=1, folder=tmp_path / "plenty")
+    model, reporter = model_of(), Lines()
+    roomy = model.forward
+
+    def cramped(input_ids, **rest):
+        if len(input_ids) > 2:
+            raise error
+        return roomy(input_ids, **rest)
+
+    model.forward = cramped
+    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path / "scarce", reporter=reporter)
+    assert len(reporter.lines) == 1 and "2 micro-batches" in reporter.lines[0]
+    plenty, scarce = (log_of(tmp_path / name) for name in ("plenty", "scarce"))
+    assert [entry["loss"] for entry in scarce] == pytest.approx([entry["loss"] for entry in plenty], abs=1e-6)
+
+
+def test_out_of_memory_with_one_sequence_is_an_error(model, examples, tokenizer, recipe, tmp_path):
+    def full(**_):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory")
+
+    model.forward = full
+    with pytest.raises(EnvironmentProblem, match=r"one sequence.*Lower train\.max_length"):
+        train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+
+
+def test_other_errors_are_not_taken_for_out_of_memory(model, examples, tokenizer, recipe, tmp_path):
+    def broken(**_):
+        raise RuntimeError("shapes do not fit")
+
+    model.forward = broken
+    with pytest.raises(RuntimeError, match="shapes"):
+        train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops_with_advice(model, examples, tokenizer, recipe, tmp_path, value):
+    healthy, calls = model.forward, []
+
+    def poisoned(**inputs):
+        output = healthy(**inputs)
+        calls.append(1)
+        if len(calls) == 3:
+            output.loss = output.loss * value
+        return output
+
+    model.forward = poisoned
+    with pytest.raises(TrainingDiverged, match=r"step 3 of 6 with learning rate 0\.003.*train\.learning_rate"):
+        train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    assert len(log_of(tmp_path)) == 2 and not (tmp_path / "checkpoint").exists()
+
+
+def test_bf16_trains(model, examples, tokenizer, recipe, tmp_path):
+    bf16 = recipe.model_copy(update={"precision": "bf16"})
+    train(model, examples, tokenizer, bf16, seed=1, folder=tmp_path)
+    assert all(math.isfinite(entry["loss"]) for entry in log_of(tmp_path))
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+def test_the_learning_rate_warms_up_and_never_rises_again():
+    factors = [learning_rate_factor(step, 10, 100) for step in range(300)]
+    peak = factors.index(max(factors))
+    assert factors[peak] == 1.0 and peak == 10
+    assert factors[:11] == sorted(factors[:11]) and factors[10:] == sorted(factors[10:], reverse=True)
+    assert factors[0] > 0 and factors[100:] == [0.0] * 200

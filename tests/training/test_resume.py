@@ -1,0 +1,81 @@
+"""A training that is killed at any moment ends, once resumed, in the bytes of one that was not."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.training import checkpoint, train
+
+CHILD = """
+import importlib.util, json, sys, time
+from pathlib import Path
+module = importlib.util.spec_from_file_location("parts", sys.argv[1])
+parts = importlib.util.module_from_spec(module)
+module.loader.exec_module(parts)
+from adaptive_bench.config import TrainRecipe
+from adaptive_bench.task import Example
+from adaptive_bench.training import train
+setting = json.loads(sys.argv[3])
+examples = [Example(*pair) for pair in setting["examples"]]
+model = parts.TinyModel()
+begin = model.begin_step
+model.begin_step = lambda step, total: (time.sleep(0.02), begin(step, total))
+recipe = TrainRecipe(**setting["recipe"])
+train(model, examples, parts.make_tokenizer(), recipe, seed=1, folder=Path(sys.argv[2]))
+"""
+
+
+def result(folder: Path) -> dict[str, bytes]:
+    return {
+        "train.jsonl": (folder / "train.jsonl").read_bytes(),
+        "data.json": (folder / "data.json").read_bytes(),
+        **{file.name: file.read_bytes() for file in (folder / "checkpoint").iterdir()},
+    }
+
+
+@pytest.mark.parametrize("lines_before_the_kill", [1, 9, 14])
+def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_path, lines_before_the_kill):
+    recipe = recipe.model_copy(update={"steps": 16, "checkpoint_every": 3})
+    train(model_of(), examples, tokenizer, recipe, seed=1, folder=tmp_path / "whole")
+
+    folder = tmp_path / "killed"
+    setting = {"recipe": recipe.model_dump(), "examples": [(e.prompt, e.completion) for e in examples]}
+    conftest = Path(__file__).with_name("conftest.py")
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(conftest), str(folder), json.dumps(setting)])
+    log = folder / "train.jsonl"
+    while child.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= lines_before_the_kill):
+        time.sleep(0.002)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not (folder / "checkpoint").exists()
+
+    # Where there is a checkpoint, the weights must come from it: start from other ones.
+    model = model_of(seed=5 if checkpoint.newest(folder / "resume") else 0)
+    train(model, examples, tokenizer, recipe, seed=1, folder=folder)
+    assert result(folder) == result(tmp_path / "whole")
+    assert not (folder / "resume").exists()
+
+
+def test_a_torn_write_is_never_taken_for_a_checkpoint(model, recipe, tmp_path, monkeypatch):
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    monkeypatch.setattr(checkpoint, "write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, checkpoint.Progress(2, 1), model, optimizer)
+    assert checkpoint.newest(tmp_path).name == "step-00000001"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    model.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
+        checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
