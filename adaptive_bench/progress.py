@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -144,6 +144,13 @@ class RichReporter(AbstractContextManager["RichReporter"]):
 
     def line(self, text: str) -> None:
         self.progress.console.print(text, markup=False, highlight=False)
+
+
+def open_reporter() -> AbstractContextManager[Reporter]:
+    """The live display if somebody watches a terminal, plain lines otherwise (both on stderr)."""
+    console = Console(stderr=True)
+    watched = sys.stderr.isatty() and not console.is_dumb_terminal
+    return RichReporter(console) if watched else nullcontext(PlainReporter())
 
 
 def duration(seconds: float) -> str:

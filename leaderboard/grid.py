@@ -1,4 +1,4 @@
-"""Result rows arranged as methods x levels: one grid per task, metric and axis. Tables and pages are made from these."""
+"""Result rows arranged as methods x levels, one grid per task, metric and axis. Tables and pages are made from it."""
 
 from __future__ import annotations
 

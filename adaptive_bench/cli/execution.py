@@ -1,0 +1,40 @@
+"""Carries out a run, or prints its plan, with what the user sees while it lasts and when it ends."""
+
+from __future__ import annotations
+
+import typer
+from tabulate import tabulate
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import Interrupted
+from adaptive_bench.progress import open_reporter
+
+
+def print_plan(config: RunConfig) -> None:
+    """Print the cells of a run: what is cached and what is left to do."""
+    from adaptive_bench.runs import plan
+
+    typer.echo(tabulate(plan(config).describe(), headers="keys", tablefmt="simple"))
+
+
+def execute(config: RunConfig) -> None:
+    """Run, then print the table of the matched axis, the warnings and where everything is.
+
+    Raises:
+        Interrupted: The user pressed Ctrl-C.
+    """
+    from adaptive_bench.runs import run
+
+    try:
+        with open_reporter() as reporter:
+            outcome = run(config, reporter)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
+        ) from None
+    rows = [row for row in outcome.rows if row["axis"] == config.match_on]
+    typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
+    for warning in outcome.warnings:
+        typer.echo(f"\nNote: {warning}")
+    typer.echo(f"\nWritten to {outcome.folder}")

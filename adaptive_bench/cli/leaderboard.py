@@ -1,0 +1,74 @@
+"""`adaptive-bench leaderboard`: the tables of one or several runs as one text."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.errors import EnvironmentProblem
+
+Row = dict[str, Any]
+_MEANING = ("method", "semantics", "task", "metric", "axis", "level")
+
+
+def leaderboard(
+    folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs (default: runs).")] = None,
+    style: Annotated[str, typer.Option("--format", help="markdown or terminal.")] = "markdown",
+    axis: Annotated[str | None, typer.Option(metavar="net|core|tokens", help="Only this axis.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Print the leaderboard of one or several runs."""
+    render = registry.get("leaderboards", style)
+    rows = joined({path.parent: _read(path) for folder in folders or [Path("runs")] for path in tables(folder)})
+    typer.echo(render([row for row in rows if axis in (None, row["axis"])]))
+
+
+def tables(folder: Path) -> list[Path]:
+    """The tables of a run's folder, or of every run below a folder.
+
+    Raises:
+        EnvironmentProblem: There is none.
+    """
+    found = [folder / "table.json"] if (folder / "table.json").is_file() else sorted(folder.rglob("table.json"))
+    if not found:
+        raise EnvironmentProblem(
+            f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
+            f"first, or name the folder that its --out was."
+        )
+    return found
+
+
+def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
+    """One list of rows. Where two runs disagree on a score, both stay and their methods carry the name of the run."""
+    answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
+    for folder, rows in tables_by_folder.items():
+        for row in rows:
+            answers[tuple(row[key] for key in _MEANING)][folder] = row
+    disputed = {
+        meaning[:2]
+        for meaning, by_folder in answers.items()
+        if any(row != next(iter(by_folder.values())) for row in by_folder.values())
+    }
+    result: list[Row] = []
+    for meaning, by_folder in answers.items():
+        if meaning[:2] in disputed:
+            result += [row | {"method": f"{row['method']} ({folder.name})"} for folder, row in by_folder.items()]
+        else:
+            result.append(next(iter(by_folder.values())))
+    return result
+
+
+def _read(path: Path) -> list[Row]:
+    try:
+        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"The table {str(path)!r} cannot be read: {error}. Run the same command again."
+        ) from error
+    return rows

@@ -1,0 +1,71 @@
+"""`adaptive-bench list`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+
+
+class Listed(StrEnum):
+    """What can be listed."""
+
+    methods = "methods"
+    tasks = "tasks"
+    models = "models"
+    configs = "configs"
+    runs = "runs"
+
+
+def list_names(
+    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, configs or runs.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
+    debug: Debug = False,
+) -> None:
+    """List methods, tasks, models, configs or runs."""
+    from tabulate import tabulate
+
+    for path in plugin or []:
+        registry.load_plugin(path)
+    rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
+    typer.echo(tabulate(rows, headers="keys", tablefmt="simple") if rows else f"There are no {what} yet.")
+
+
+def _registered(group: registry.Group) -> list[dict[str, str]]:
+    return [
+        {"name": name, "what it is": _first_sentence(registry.get(group, name)), "from": registry.origin(group, name)}
+        for name in registry.names(group)
+    ]
+
+
+def _first_sentence(thing: object) -> str:
+    """The description a plugin gives of itself: a task's field, a preset's first comment, a docstring's first line."""
+    if isinstance(thing, Path):
+        return thing.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+    description = getattr(thing, "description", None)
+    return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def _runs(out: Path) -> list[dict[str, str]]:
+    """Folders with a table, newest first."""
+    found = []
+    for table in sorted(out.rglob("table.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        rows = json.loads(table.read_text(encoding="utf-8"))
+        found.append(
+            {
+                "run": str(table.parent),
+                "methods": ", ".join(dict.fromkeys(row["method"] for row in rows)),
+                "tasks": ", ".join(dict.fromkeys(row["task"] for row in rows)),
+                "written": datetime.fromtimestamp(table.stat().st_mtime).strftime("%Y-%m-%d %H:%M"),
+            }
+        )
+    return found

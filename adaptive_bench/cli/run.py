@@ -1,0 +1,106 @@
+"""`adaptive-bench run`: train, sweep, match and print the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.values import levels_value, seeds_value
+
+_WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
+
+
+def run(
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Tasks of `list tasks`, or any lm-eval task.", rich_help_panel=_WHAT)
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A model of `list models`, a folder in Hugging Face layout, or a hub id.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="A preset of `list configs` or a YAML file; flags override it.", rich_help_panel=_WHAT),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.", rich_help_panel=_HOW)
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(help="Saved shares to compare at, for example `0,0.1,0.2`.", rich_help_panel=_HOW),
+    ] = None,
+    match_on: Annotated[
+        str | None,
+        typer.Option(metavar="net|core|tokens", help="What the levels are shares of.", rich_help_panel=_HOW),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Test documents per task.", rich_help_panel=_HOW)] = None,
+    num_fewshot: Annotated[
+        int | None, typer.Option(help="Worked examples before each question.", rich_help_panel=_HOW)
+    ] = None,
+    train_steps: Annotated[int | None, typer.Option(help="Optimizer steps per method.", rich_help_panel=_HOW)] = None,
+    train_on: Annotated[
+        str | None,
+        typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).", rich_help_panel=_WHERE),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for records and tables.", rich_help_panel=_WHERE)] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda:0, ...", rich_help_panel=_WHERE)] = None,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(help="Python file that registers methods or tasks; may be repeated.", rich_help_panel=_WHERE),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Compare methods at the same saved compute.
+
+    Without options: dense, random_skip, gateskip and mod on the embedded nano model and its two tasks. Finished work is
+    found again: the same command continues after a stop, and computes nothing when all of it is done.
+    """
+    from adaptive_bench.cli.execution import execute, print_plan
+    from adaptive_bench.config import DEFAULT_PRESET, load_config
+
+    for path in plugin or []:
+        registry.load_plugin(path)
+    run_config = load_config(
+        config or DEFAULT_PRESET,
+        _given(
+            methods=methods,
+            tasks=tasks,
+            model=model,
+            seeds=seeds_value(seeds),
+            levels=levels_value(levels),
+            match_on=match_on,
+            train_on=train_on,
+            data_dir=data_dir,
+            out=out,
+            device=device,
+            train=_given(steps=train_steps),
+            evaluation=_given(limit=limit, num_fewshot=num_fewshot),
+        ),
+    )
+    if not debug:
+        quiet()
+    (print_plan if dry_run else execute)(run_config)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None and value != {}}
