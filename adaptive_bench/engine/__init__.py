@@ -1,0 +1,1 @@
+"""Executors, KV cache and ledger: what executes decisions and counts them."""

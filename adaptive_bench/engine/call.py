@@ -1,0 +1,135 @@
+"""What one forward call knows: which tokens are real, where they stand, what is cached, who counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.engine.attention_mask import additive, visible_keys
+from adaptive_bench.engine.kv_cache import AdaptiveCache, KVPolicy, Session
+from adaptive_bench.engine.ledger import Ledger, Phase
+from adaptive_bench.model.backbone import Backbone, Site
+
+if TYPE_CHECKING:
+    from adaptive_bench.engine.loop import DecisionMeter
+
+_HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
+
+
+@dataclass
+class ForwardCall:
+    """One forward call of B rows and S tokens.
+
+    Attributes:
+        valid: [B, S] real tokens (padding is False).
+        positions: [B, S] position in the sequence, 0 for padding.
+        continuation: [B, S] tokens after the prompt.
+        rotary: Tables (cos, sin) [B, S, head size].
+        cache: K,V of earlier calls; `None` where nothing has to be merged or kept.
+        session: What the requests carry from call to call.
+        phase: `decode` if the cache held tokens before this call, else `prefill`.
+        ledger: Books the work; `None` while training.
+        meter: Counts the MACs of the method's own linear maps.
+        records: What a method noted for its losses, by name.
+    """
+
+    backbone: Backbone
+    input_ids: Tensor
+    valid: Tensor
+    positions: Tensor
+    continuation: Tensor
+    rotary: tuple[Tensor, Tensor]
+    cache: AdaptiveCache | None
+    session: Session
+    kv_policy: KVPolicy
+    packed: bool
+    training: bool
+    phase: Phase
+    ledger: Ledger | None
+    meter: DecisionMeter
+    records: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    @cached_property
+    def all_valid(self) -> bool:
+        """No padding in this call."""
+        return bool(self.valid.all())
+
+    @cached_property
+    def num_valid(self) -> int:
+        """Real tokens in this call."""
+        return int(self.valid.sum())
+
+    @cached_property
+    def prefix_hash(self) -> Tensor:
+        """[B, S] 64-bit hash of every token's prefix, itself included: the same text gives the same value in any batch or call."""
+        length = self.positions.shape[1]
+        powers = torch.full((int(self.positions.max()) + 1,), _HASH_BASE, device=self.valid.device).cumprod(0)
+        terms = (self.input_ids + 1) * powers[self.positions] * self.valid
+        sums = self.session.hash_sum[:, None] + terms.cumsum(1)
+        if length:
+            self.session.hash_sum = sums[:, -1]
+        return sums
+
+    def visible_counts(self, layer: int) -> Tensor:
+        """[B, S] keys each token would see in the dense model."""
+        window = self.backbone.windows[layer]
+        counts = self.positions + 1
+        return counts if window is None else counts.clamp(max=window)
+
+    def repairs_kv(self, layer: int) -> bool:
+        """Whether K,V of skipped tokens are projected at this layer."""
+        return self.kv_policy == "recompute" or (self.kv_policy == "copy_below" and layer == 0)
+
+    @cached_property
+    def pads_right_only(self) -> bool:
+        """Real tokens come first in every row: causality alone hides the padding from them."""
+        return self.all_valid or bool((self.valid[:, :-1] >= self.valid[:, 1:]).all())
+
+    def mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """Additive mask [R, 1, N, T] for query positions [R, N] and key positions [R, T]."""
+        return additive(visible_keys(queries, keys, self.backbone.windows[layer]), self.rotary[0].dtype)
+
+    def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
+        """Mask when all S tokens query keys at positions [B, T]; `None` where the fused kernel needs none."""
+        window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
+        if not self.backbone.eager and (window is None or reach <= window):
+            if reach == length and self.pads_right_only:
+                return None
+            if length == 1 and self.all_valid and bool((keys >= 0).all()):
+                return None
+        return self.mask(layer, self.positions, keys)
+
+
+@dataclass
+class SiteView:
+    """What a method sees when it decides.
+
+    Attributes:
+        site: Layer and branch.
+        hidden: [B, S, H] residual stream.
+        call: The forward call (valid tokens, positions, session ...).
+    """
+
+    site: Site
+    hidden: Tensor
+    call: ForwardCall
+
+    @cached_property
+    def normed(self) -> Tensor:
+        """[B, S, H] what the branch reads: the residual stream after the pre-norm."""
+        return self.call.backbone.pre_norm(self.site, self.hidden)
+
+    def normed_at(self, tokens: Tensor) -> Tensor:
+        """[N, H] pre-normed states of the tokens at flat indices [N]; computes no more than needed."""
+        if "normed" in self.__dict__:
+            return self.normed.flatten(0, 1)[tokens]
+        return self.call.backbone.pre_norm(self.site, self.hidden.flatten(0, 1)[tokens])
+
+    def record(self, **values: Tensor) -> None:
+        """Note tensors for the method's losses; one list per name, in site order."""
+        for name, value in values.items():
+            self.call.records.setdefault(name, []).append(value)

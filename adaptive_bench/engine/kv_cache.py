@@ -1,0 +1,271 @@
+"""Keys and values of every layer, and the KV policy that says what a token leaves behind where it skipped attention.
+
+* `recompute`  its K,V are projected from the hidden state it carries (CALM; GateSkip's default here);
+* `copy_below` the K,V cached one layer below are duplicated (GateSkip's text); layer 0 falls back to `recompute`;
+* `evict`      it leaves nothing and is invisible at that layer (Mixture-of-Depths).
+
+Hugging Face attention modules call `update` with the K,V they computed. The engine announces before each call, with `expect`,
+which tokens those are; `update` merges them with what the policy says about the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+from adaptive_bench.errors import UsageError
+
+KVPolicy = Literal["recompute", "copy_below", "evict"]
+
+
+class LayerStore:
+    """One layer's K,V in buffers that grow by doubling.
+
+    A call first reserves slots (their positions are then known, so the mask can be built), later fills them.
+
+    Attributes:
+        positions: [B, capacity] position of the token in each slot, -1 where the slot shows nothing.
+        keys, values: [B, kv heads, capacity, head size]; `None` before the first fill.
+    """
+
+    def __init__(self, batch: int, device: torch.device) -> None:
+        self.positions = torch.full((batch, 0), -1, dtype=torch.long, device=device)
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+        self.used = 0
+        self._lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self._reserved: tuple[Tensor, Tensor] | None = None
+
+    def key_positions(self) -> Tensor:
+        """[B, T] position per slot in use, -1 where nothing is visible."""
+        return self.positions[:, : self.used]
+
+    def view(self) -> tuple[Tensor, Tensor]:
+        """K and V of the slots in use, [B, kv heads, T, head size]."""
+        assert self.keys is not None and self.values is not None
+        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
+
+    def row_lengths(self) -> Tensor:
+        """[B] slots each row holds (they differ after eviction)."""
+        return self._lengths
+
+    def reserve(self, positions: Tensor) -> None:
+        """Give every row S more slots for tokens at positions [B, S]."""
+        start, self.used = self.used, self.used + positions.shape[1]
+        self._grow_positions()
+        self.positions[:, start : self.used] = positions
+        self._lengths = torch.full_like(self._lengths, self.used)
+        self._reserved = None
+
+    def reserve_ragged(self, rows: Tensor, positions: Tensor) -> None:
+        """Give N tokens a slot each at the end of their row; rows and positions [N], ascending within a row."""
+        added = torch.bincount(rows, minlength=self._lengths.numel())
+        first = torch.cumsum(added, 0) - added
+        slots = self._lengths[rows] + torch.arange(rows.numel(), device=rows.device) - first[rows]
+        self._lengths = self._lengths + added
+        self.used = int(self._lengths.max()) if self._lengths.numel() else 0
+        self._grow_positions()
+        self.positions[rows, slots] = positions
+        self._reserved = (rows, slots)
+
+    def fill(self, keys: Tensor, values: Tensor) -> None:
+        """Fill the slots of `reserve`: K,V [B, kv heads, S, head size]."""
+        start = self.used - keys.shape[2]
+        if start == 0:  # nothing to append to: keep the tensors themselves, which stay differentiable
+            self.keys, self.values = keys, values
+            return
+        self._grow_buffers(keys)
+        assert self.keys is not None and self.values is not None
+        self.keys[:, :, start : self.used] = keys
+        self.values[:, :, start : self.used] = values
+
+    def fill_ragged(self, keys: Tensor, values: Tensor) -> None:
+        """Fill the slots of `reserve_ragged`: K,V [N, kv heads, head size]."""
+        assert self._reserved is not None
+        rows, slots = self._reserved
+        self._grow_buffers(keys[:, :, None])
+        assert self.keys is not None and self.values is not None
+        self.keys[rows, :, slots] = keys
+        self.values[rows, :, slots] = values
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep only the given batch rows."""
+        self.positions, self._lengths = self.positions[rows], self._lengths[rows]
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def _grow_positions(self) -> None:
+        batch, capacity = self.positions.shape
+        if self.used > capacity:
+            more = self.positions.new_full((batch, max(self.used, 2 * capacity) - capacity), -1)
+            self.positions = torch.cat([self.positions, more], dim=1)
+
+    def _grow_buffers(self, like: Tensor) -> None:
+        """Room for `used` slots; like [*, kv heads, *, head size]."""
+        batch = self.positions.shape[0]
+        if self.keys is None or self.values is None:
+            self.keys = like.new_zeros(batch, like.shape[1], self.used, like.shape[-1])
+            self.values = torch.zeros_like(self.keys)
+        capacity = self.keys.shape[2]
+        if self.used > capacity:
+            more = self.keys.new_zeros(batch, like.shape[1], max(self.used, 2 * capacity) - capacity, like.shape[-1])
+            self.keys = torch.cat([self.keys, more], dim=2)
+            self.values = torch.cat([self.values, more], dim=2)
+
+
+@dataclass(frozen=True)
+class Write:
+    """What one layer stores in one call.
+
+    Attributes:
+        positions: [B, S] position of each token of this call.
+        valid: [B, S] real tokens.
+        keep: [B, S] tokens that execute attention; `None` means all.
+        filled: [R, N] which packed slots hold a kept token; `None` when the module sees all S tokens of all rows.
+        rows: [R] batch rows that keep at least one token; `None` for all.
+        repaired: K,V [M, kv heads, head size] of the real skipped tokens, in (row, position) order.
+    """
+
+    positions: Tensor
+    valid: Tensor
+    keep: Tensor | None = None
+    filled: Tensor | None = None
+    rows: Tensor | None = None
+    repaired: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass
+class Session:
+    """What one request carries from call to call besides K,V.
+
+    Attributes:
+        lengths: [B] real tokens seen.
+        hash_sum: [B] running sum behind the prefix hash.
+        state: Tensors [B, ...] a method keeps per request.
+    """
+
+    lengths: Tensor
+    hash_sum: Tensor
+    state: dict[str, Tensor] = field(default_factory=dict)
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep only the given batch rows."""
+        self.lengths, self.hash_sum = self.lengths[rows], self.hash_sum[rows]
+        self.state = {name: value[rows] for name, value in self.state.items()}
+
+
+class AdaptiveCache(Cache):
+    """A Hugging Face `Cache` whose `update` applies the KV policy. Rows can leave the batch with `select_rows`.
+
+    Args:
+        batch: Rows B.
+        policy: What a token leaves behind where it skips attention.
+        ragged: Evicting leaves no slot (packed executor) instead of a hidden one (masked executor).
+    """
+
+    def __init__(self, batch: int, device: torch.device, policy: KVPolicy, *, ragged: bool) -> None:
+        super().__init__(layers=[])
+        self.batch = batch
+        self.device = device
+        self.policy = policy
+        self.ragged = ragged and policy == "evict"
+        self.stores: dict[int, LayerStore] = {}
+        self.session = Session(
+            torch.zeros(batch, dtype=torch.long, device=device), torch.zeros(batch, dtype=torch.long, device=device)
+        )
+        self._write: Write | None = None
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Real tokens of the longest row."""
+        return int(self.session.lengths.max()) if self.batch else 0
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep only the given batch rows (finished requests leave the batch)."""
+        self.batch = rows.numel()
+        self.session.select_rows(rows)
+        for store in self.stores.values():
+            store.select_rows(rows)
+
+    def expect(self, layer: int, write: Write) -> Tensor:
+        """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""
+        self._write = write
+        store = self.stores.setdefault(layer, LayerStore(self.batch, self.device))
+        seen = write.valid if write.keep is None or self.policy != "evict" else write.keep
+        if self.ragged:
+            rows, columns = seen.nonzero(as_tuple=True)
+            store.reserve_ragged(rows, write.positions[rows, columns])
+        else:
+            store.reserve(write.positions.masked_fill(~seen, -1))
+        positions = store.key_positions()
+        return positions if write.rows is None else positions[write.rows]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Store K,V [R, kv heads, N, head size] of the executing tokens; returns K,V [R, kv heads, T, head size] to attend to."""
+        assert self._write is not None, "the engine calls expect() before each attention module"
+        write, self._write = self._write, None
+        store = self.stores[layer_idx]
+        if write.filled is not None:
+            kept = (key_states.transpose(1, 2)[write.filled], value_states.transpose(1, 2)[write.filled])
+            self._fill_packed(store, layer_idx, kept, write)
+        elif self.ragged:
+            rows, columns = write.valid.nonzero(as_tuple=True)
+            store.fill_ragged(key_states[rows, :, columns], value_states[rows, :, columns])
+        else:
+            self._fill_dense(store, layer_idx, key_states, value_states, write)
+        keys, values = store.view()
+        return (keys, values) if write.rows is None else (keys[write.rows], values[write.rows])
+
+    def write_skipped_only(self, layer: int, write: Write) -> None:
+        """Nobody executes attention at this layer: store only what the policy says about skipped tokens."""
+        self.expect(layer, write)
+        if self.policy == "evict":
+            return
+        if write.repaired is not None:
+            like = write.repaired[0]
+        else:
+            below = self.stores[layer - 1].view()[0]
+            like = below.new_empty(0, below.shape[1], below.shape[-1])
+        self._fill_packed(self.stores[layer], layer, (like[:0], like[:0]), write)
+
+    def _fill_dense(self, store: LayerStore, layer: int, keys: Tensor, values: Tensor, write: Write) -> None:
+        if write.keep is not None and self.policy == "copy_below" and layer > 0:
+            below_keys, below_values = self._below(layer, keys)
+            chosen = write.keep[:, None, :, None]
+            keys, values = torch.where(chosen, keys, below_keys), torch.where(chosen, values, below_values)
+        store.fill(keys, values)
+
+    def _fill_packed(self, store: LayerStore, layer: int, kept: tuple[Tensor, Tensor], write: Write) -> None:
+        """Kept K,V [N, kv heads, head size], in (row, position) order."""
+        if self.policy == "evict":
+            store.fill_ragged(*kept)
+            return
+        assert write.keep is not None
+        batch, length = write.valid.shape
+        keys = kept[0].new_zeros(batch, length, *kept[0].shape[1:])
+        values = torch.zeros_like(keys)
+        keys[write.keep], values[write.keep] = kept
+        skipped = write.valid & ~write.keep
+        if write.repaired is not None:
+            keys[skipped], values[skipped] = write.repaired
+        elif self.policy == "copy_below" and layer > 0:
+            below_keys, below_values = self._below(layer, keys.transpose(1, 2))
+            keys[skipped] = below_keys.transpose(1, 2)[skipped]
+            values[skipped] = below_values.transpose(1, 2)[skipped]
+        store.fill(keys.transpose(1, 2), values.transpose(1, 2))
+
+    def _below(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """K,V that the layer below stored for the tokens of this call, [B, kv heads, S, head size]."""
+        keys, values = self.stores[layer - 1].view()
+        if keys.shape[1] != like.shape[1] or keys.shape[-1] != like.shape[-1]:
+            raise UsageError(
+                f"The KV policy copy_below needs equal K,V shapes in neighbouring layers, but layer {layer - 1} has "
+                f"{tuple(keys.shape[1::2])} and layer {layer} has {tuple(like.shape[1::2])}. Use kv=recompute."
+            )
+        length = like.shape[2]
+        return keys[:, :, -length:], values[:, :, -length:]

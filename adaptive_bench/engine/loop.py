@@ -1,0 +1,64 @@
+"""One forward pass through all branches: ask the method, run the branch, move on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from adaptive_bench.engine import masked, packed
+from adaptive_bench.engine.booking import book_dense
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.model.backbone import Site
+from adaptive_bench.model.decisions import Decision
+
+if TYPE_CHECKING:
+    from adaptive_bench.model.method import Method
+
+
+def run_layers(method: Method, call: ForwardCall, hidden: Tensor) -> Tensor:
+    """Residual stream [B, S, H] from the embedding to the final norm."""
+    run_branch = packed.run_branch if call.packed else masked.run_branch
+    book_dense(call)
+    for layer in range(call.backbone.num_layers):
+        if method.unit == "branch":
+            for branch in ("attention", "mlp"):
+                view = SiteView(Site(layer, branch), hidden, call)
+                hidden = run_branch(view.site, view, decide(method, view))
+        else:
+            start = hidden
+            decision = decide(method, SiteView(Site(layer, "layer"), hidden, call))
+            for branch in ("attention", "mlp"):
+                view = SiteView(Site(layer, branch), hidden, call)
+                hidden = run_branch(view.site, view, Decision(decision.keep))
+            if decision.scale is not None:  # the scale multiplies the update of the whole block
+                hidden = start + decision.scale.to(hidden.dtype) * (hidden - start)
+    return hidden
+
+
+def decide(method: Method, view: SiteView) -> Decision:
+    """The method's decision; what its linear maps cost is metered here, not told by the method."""
+    call = view.call
+    before = call.meter.macs
+    with torch.autocast(view.hidden.device.type, enabled=False):  # decisions hinge on differences of 1e-3: never in bf16
+        decision = method.decide(view)
+    if call.ledger is not None:
+        macs = call.meter.macs - before
+        real = macs * call.num_valid // call.valid.numel()
+        call.ledger.book(call.phase, view.site.layer, "overhead.decision", real)
+        call.ledger.book(call.phase, view.site.layer, "waste.dense", macs - real)
+    return decision
+
+
+class DecisionMeter:
+    """Counts the MACs of every `nn.Linear` inside a method, whoever calls it."""
+
+    def __init__(self, method: nn.Module) -> None:
+        self.macs = 0
+        for module in method.modules():
+            if isinstance(module, nn.Linear):
+                module.register_forward_hook(self._count)
+
+    def _count(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        self.macs += inputs[0].numel() * cast(nn.Linear, module).out_features

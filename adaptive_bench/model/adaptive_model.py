@@ -1,0 +1,249 @@
+"""`AdaptiveModel`: a Hugging Face causal language model in which a method decides and the engine executes and counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from adaptive_bench.engine.booking import book_head
+from adaptive_bench.engine.call import ForwardCall
+from adaptive_bench.engine.kv_cache import AdaptiveCache, Session
+from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.engine.loop import DecisionMeter, run_layers
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model import calibration
+from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.generation import generate
+from adaptive_bench.model.method import Method, method_class
+from adaptive_bench.spec import MethodSpec
+
+Executor = Literal["masked", "packed"]
+_SCHEMA = 1
+
+
+class AdaptiveModel(nn.Module):
+    """Wraps a causal language model and behaves like one. Make one with `build` or `from_pretrained`.
+
+    Attributes:
+        backbone: Adapter over the wrapped model.
+        method: The method, with parameters of its own.
+        ledger: Books every MAC of calls in `eval()` mode.
+        loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+    """
+
+    def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
+        super().__init__()
+        self.backbone_model = backbone_model
+        self.method = method
+        self.spec = spec
+        self.backbone = Backbone(backbone_model)
+        self.ledger = Ledger(self.backbone.num_layers)
+        self.loss_terms: dict[str, float] = {}
+        self._meter = DecisionMeter(method)
+        self._executor: Executor | None = None
+
+    @classmethod
+    def build(cls, backbone_model: PreTrainedModel, spec: MethodSpec | str, *, seed: int = 0) -> AdaptiveModel:
+        """Put a method on a model. The method's new parameters depend on the seed alone.
+
+        Raises:
+            UsageError: Unknown method or parameter, unsupported backbone.
+        """
+        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec
+        found = method_class(spec)
+        config = found.parse_config(spec)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            method = found(config, Backbone(backbone_model), spec.semantics, seed)
+        return cls(backbone_model, method.to(backbone_model.device), spec)
+
+    @property
+    def executor(self) -> Executor:
+        """`masked` in training, `packed` in evaluation, unless set."""
+        return self._executor or ("masked" if self.training else "packed")
+
+    @executor.setter
+    def executor(self, name: Executor | None) -> None:
+        if name not in ("masked", "packed", None):
+            raise UsageError(f"An executor is 'masked' or 'packed', got {name!r}.")
+        self._executor = name
+
+    @property
+    def dial(self) -> float:
+        """The one value that moves saved compute; `method.dial` tells its name and range."""
+        return self.method.value
+
+    @dial.setter
+    def dial(self, value: float) -> None:
+        self.method.value = self.method.dial.check(value)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        past_key_values: AdaptiveCache | None = None,
+        use_cache: bool = False,
+        continuation_mask: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+    ) -> CausalLMOutputWithPast:
+        """One forward pass.
+
+        Args:
+            input_ids: [B, S].
+            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding.
+            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does.
+            past_key_values: Cache of earlier calls.
+            use_cache: Return a cache.
+            continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
+            logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
+
+        Returns:
+            Logits [B, K, V], the loss (cross entropy plus the method's weighted losses) and the cache.
+        """
+        call = self._begin_call(input_ids, attention_mask, past_key_values, use_cache, continuation_mask)
+        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
+        call.session.lengths = call.session.lengths + call.valid.sum(dim=1)
+
+        chosen: Any = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
+        chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
+        logits = self.backbone.head(self.backbone.final_norm(hidden)[:, chosen])
+        if call.ledger is not None:
+            needed = call.valid[:, chosen]
+            book_head(call, int(needed.sum()), needed.numel())
+        loss = None if labels is None else self._loss(call, logits, labels)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
+
+    generate = generate
+
+    def compute_report(self) -> dict[str, Any]:
+        """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
+        return self.ledger.report()
+
+    def reset_ledger(self) -> None:
+        """Start counting anew."""
+        self.ledger.reset()
+
+    def begin_step(self, step: int, total_steps: int) -> None:
+        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
+        self.method.begin_step(step, total_steps)
+        if self.method.thresholds is not None:
+            self.method.thresholds.clear()  # they belong to the weights they were measured on
+
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        """Trainable parameters for an optimizer, each once."""
+        groups = [self.backbone_model.parameters(), self.method.parameters()]
+        named = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
+        return [{"params": parameters, "lr": learning_rate} for parameters in named if parameters]
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether `calibrate` must run before a dial that skips can be used."""
+        return self.method.thresholds is not None
+
+    def calibrate(self, batches: Iterable[dict[str, Tensor]], dials: Iterable[float]) -> dict[str, Any]:
+        """Make dial values ready: see `adaptive_bench.model.calibration.calibrate`."""
+        return calibration.calibrate(self, list(batches), dials)
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
+
+        The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.backbone_model.save_pretrained(folder / "backbone")
+        tensors = {f"method.{name}": value.contiguous() for name, value in self.method.state_dict().items()}
+        if self.method.thresholds is not None:
+            tensors |= {f"thresholds.{name}": value.contiguous() for name, value in self.method.thresholds.state().items()}
+        save_file(tensors, folder / "method.safetensors")
+        about = {"schema": _SCHEMA, "spec": str(self.spec), "seed": self.method.seed, "dial": self.dial}
+        (folder / "adaptive.json").write_text(json.dumps(about, indent=2) + "\n")
+
+    @classmethod
+    def from_pretrained(cls, folder: Path | str, spec: MethodSpec | str | None = None, **kwargs: Any) -> AdaptiveModel:
+        """Load what `save_pretrained` wrote.
+
+        Args:
+            spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
+            kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
+
+        Raises:
+            EnvironmentProblem: The folder is not one of ours or is incomplete.
+            UsageError: The spec needs weights that the folder does not hold.
+        """
+        folder = Path(folder)
+        if not (folder / "adaptive.json").is_file():
+            raise EnvironmentProblem(f"A saved adaptive model has a file adaptive.json, not found in {folder}. Check the path.")
+        about = json.loads((folder / "adaptive.json").read_text())
+        saved = MethodSpec.parse(about["spec"])
+        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved
+        config = AutoConfig.from_pretrained(folder / "backbone", local_files_only=True)
+        backbone = AutoModelForCausalLM.from_pretrained(
+            folder / "backbone", config=config, local_files_only=True, use_safetensors=True, **kwargs
+        )
+        model = cls.build(backbone, spec, seed=about["seed"])
+        tensors = load_file(folder / "method.safetensors")
+        weights = {name.removeprefix("method."): value for name, value in tensors.items() if name.startswith("method.")}
+        expected = model.method.state_dict()
+        if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in expected.items()}:
+            raise UsageError(f"The weights in {folder} were trained as {saved}, which does not fit {spec}. Train {spec} first.")
+        model.method.load_state_dict(weights)
+        if model.method.thresholds is not None and spec == saved:
+            model.method.thresholds.load({n.removeprefix("thresholds."): v for n, v in tensors.items() if n.startswith("thresholds.")})
+        if spec == saved:
+            model.dial = about["dial"]
+        return model.eval()
+
+    def _begin_call(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        cache: AdaptiveCache | None,
+        use_cache: bool,
+        continuation_mask: Tensor | None,
+    ) -> ForwardCall:
+        batch, length = input_ids.shape
+        packed, policy = self.executor == "packed", self.method.kv_policy
+        phase: Literal["prefill", "decode"] = "decode" if cache is not None and cache.get_seq_length() else "prefill"
+        valid = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask[:, -length:].bool()
+        if cache is None and (use_cache or packed or policy != "recompute"):
+            cache = AdaptiveCache(batch, input_ids.device, policy, ragged=packed)
+        zeros = torch.zeros(batch, dtype=torch.long, device=input_ids.device)
+        session = cache.session if cache is not None else Session(zeros, zeros)
+        positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
+        if continuation_mask is None:
+            continuation_mask = torch.full_like(valid, phase == "decode")
+        return ForwardCall(
+            backbone=self.backbone,
+            input_ids=input_ids,
+            valid=valid,
+            positions=positions.masked_fill(~valid, 0),
+            continuation=continuation_mask.bool(),
+            rotary=self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions),
+            cache=cache,
+            session=session,
+            kv_policy=policy,
+            packed=packed,
+            training=self.training,
+            phase=phase,
+            ledger=None if self.training else self.ledger,
+            meter=self._meter,
+        )
+
+    def _loss(self, call: ForwardCall, logits: Tensor, labels: Tensor) -> Tensor:
+        loss: Tensor = self.backbone_model.loss_function(logits=logits, labels=labels, vocab_size=self.backbone.vocab_size)
+        terms = {"ce": loss.detach()}
+        for name, (weight, value) in self.method.losses(call).items():
+            terms[name] = value.detach()
+            loss = loss + weight * value
+        self.loss_terms = {name: float(value) for name, value in terms.items()}
+        return loss

@@ -1,0 +1,158 @@
+"""What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
+
+Hugging Face modules are used as they are. Pre-norm families (Llama, Mistral, Qwen2, Qwen3) normalise a branch's input; Gemma-2
+normalises its output as well, before it joins the residual stream. A method's scale acts after that post-norm.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from adaptive_bench.errors import UsageError
+
+Branch = Literal["attention", "mlp", "layer"]
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+
+
+class Site(NamedTuple):
+    """A place where a method decides: one branch of one layer, or the whole layer."""
+
+    layer: int
+    branch: Branch
+
+    @property
+    def index(self) -> int:
+        """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
+        return 2 * self.layer + (self.branch == "mlp")
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """MACs of one layer's linear maps for one token, and of attention for one (query, key) pair."""
+
+    attn_q_o: int
+    attn_kv: int
+    pair: int
+    mlp: int
+    attention_bytes: int
+    mlp_bytes: int
+
+
+class Backbone:
+    """Adapter over one causal language model.
+
+    Args:
+        model: A Hugging Face causal language model of a supported family.
+
+    Raises:
+        UsageError: The family is not supported or needs another attention implementation.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        config = model.config
+        if config.model_type not in FAMILIES:
+            raise UsageError(
+                f"A backbone must be one of the families {', '.join(FAMILIES)}, got model_type {config.model_type!r} "
+                f"({type(model).__name__}). Choose another --model, or add the family to adaptive_bench/model/backbone.py."
+            )
+        if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
+            model.set_attn_implementation("eager")  # the fused kernels cannot soft-cap scores
+        self.model = model
+        self.config = config
+        self.decoder = model.model
+        self.layers: nn.ModuleList = self.decoder.layers
+        self.num_layers = len(self.layers)
+        self.hidden_size: int = config.hidden_size
+        self.vocab_size: int = config.vocab_size
+        self.has_post_norm = config.model_type == "gemma2"
+        self._apply_rotary = importlib.import_module(type(model).__module__).apply_rotary_pos_emb
+        self.costs = [self._cost(layer) for layer in self.layers]
+        self.head_macs = self.hidden_size * model.get_output_embeddings().weight.shape[0]
+        self.windows = [self._window(layer) for layer in range(self.num_layers)]
+
+    @property
+    def eager(self) -> bool:
+        """Whether attention runs unfused: it then needs its causal mask spelled out."""
+        return bool(self.config._attn_implementation == "eager")
+
+    @property
+    def context_length(self) -> int:
+        """Longest sequence the backbone was made for, in tokens."""
+        return int(self.config.max_position_embeddings)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Token ids [B, S] to hidden states [B, S, H]."""
+        return self.decoder.embed_tokens(input_ids)
+
+    def rotary(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
+        return self.decoder.rotary_emb(hidden, positions)
+
+    def pre_norm(self, site: Site, hidden: Tensor) -> Tensor:
+        """What the branch reads: the normalised residual stream."""
+        layer = self.layers[site.layer]
+        if site.branch != "mlp":
+            return layer.input_layernorm(hidden)
+        return (layer.pre_feedforward_layernorm if self.has_post_norm else layer.post_attention_layernorm)(hidden)
+
+    def post_norm(self, site: Site, update: Tensor) -> Tensor:
+        """What the branch adds: its output, normalised where the family does so."""
+        if not self.has_post_norm:
+            return update
+        layer = self.layers[site.layer]
+        return (layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm)(update)
+
+    def attention(self, layer: int) -> nn.Module:
+        """The attention module of a layer."""
+        return self.layers[layer].self_attn
+
+    def mlp(self, layer: int) -> nn.Module:
+        """The MLP module of a layer."""
+        return self.layers[layer].mlp
+
+    def project_kv(self, layer: int, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """K,V [M, kv heads, head size] of M tokens from their normalised hidden states [M, H] and rotary rows [M, head size]."""
+        attention = self.attention(layer)
+        shape = (normed.shape[0], -1, attention.head_dim)
+        keys = attention.k_proj(normed).view(shape)
+        if hasattr(attention, "k_norm"):
+            keys = attention.k_norm(keys)
+        values = attention.v_proj(normed).view(shape)
+        keys = keys.transpose(0, 1)[None]  # [1, kv heads, M, head size], the layout the rotary function expects
+        keys = self._apply_rotary(keys, keys, cos[None], sin[None])[1]
+        return keys[0].transpose(0, 1), values
+
+    def final_norm(self, hidden: Tensor) -> Tensor:
+        """The norm before the head."""
+        return self.decoder.norm(hidden)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Normalised hidden states to logits, soft-capped where the family does so."""
+        logits = self.model.lm_head(hidden)
+        cap = getattr(self.config, "final_logit_softcapping", None)
+        return logits if cap is None else torch.tanh(logits / cap) * cap
+
+    def _cost(self, layer: nn.Module) -> LayerCost:
+        attention = layer.self_attn
+        parts = {name: getattr(attention, f"{name}_proj").weight for name in "qkvo"}
+        linears = [module.weight for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+        size = parts["q"].element_size()
+        return LayerCost(
+            attn_q_o=parts["q"].numel() + parts["o"].numel(),
+            attn_kv=parts["k"].numel() + parts["v"].numel(),
+            pair=2 * parts["q"].shape[0],  # scores and weighted sum, over all query heads
+            mlp=sum(weight.numel() for weight in linears),
+            attention_bytes=size * sum(weight.numel() for weight in parts.values()),
+            mlp_bytes=size * sum(weight.numel() for weight in linears),
+        )
+
+    def _window(self, layer: int) -> int | None:
+        if self.config.model_type == "mistral":
+            return self.config.sliding_window
+        return getattr(self.attention(layer), "sliding_window", None)

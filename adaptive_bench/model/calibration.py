@@ -1,0 +1,177 @@
+"""Calibrated thresholds: per site and phase, the score below which a given share of held-out training text falls.
+
+This is what makes a score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores shift once
+earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly the wanted share at
+each site, and the quantiles of all scores seen become the thresholds; a second pass applies them and measures what they skip.
+Prompt tokens and continuation tokens have thresholds of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.decisions import drop_lowest
+
+if TYPE_CHECKING:
+    from adaptive_bench.model.adaptive_model import AdaptiveModel
+
+WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens at the calibrated sites
+FAIL_ABOVE = 0.03
+
+
+class Thresholds:
+    """Thresholds for every site, phase (0 prompt, 1 continuation) and calibrated skip share.
+
+    Args:
+        sites: Sites that decide, by `Site.index`.
+    """
+
+    def __init__(self, sites: Iterable[int]) -> None:
+        self.sites = tuple(sites)
+        self.shares = torch.zeros(0, dtype=torch.float64)
+        self.values = torch.zeros(0, 2, len(self.sites), dtype=torch.float64)
+        self._collected: dict[tuple[int, int], list[Tensor]] | None = None
+
+    def keep(self, view: SiteView, scores: Tensor, share: float) -> Tensor | None:
+        """Keep mask [B, S]: skip iff score < threshold. `None` (all) for share 0.
+
+        Args:
+            scores: [B, S] in fp32.
+            share: Share of tokens to skip at this site.
+        """
+        if self._collected is not None:
+            return self._collect(view, scores, share)
+        if share <= 0.0:
+            return None
+        thresholds = self.at(share)[:, self.sites.index(view.site.index)].to(scores)
+        return scores >= torch.where(view.call.continuation, thresholds[1], thresholds[0])
+
+    def at(self, share: float) -> Tensor:
+        """Thresholds [2, sites] for a share, linear between calibrated shares.
+
+        Raises:
+            UsageError: The share lies outside what was calibrated.
+        """
+        if not self.shares.numel() or not self.shares[0] <= share <= self.shares[-1] + 1e-9:
+            known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"
+            raise UsageError(
+                f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
+                "Call model.calibrate(batches, dials) with a dial at least that far."
+            )
+        upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
+        if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
+            return self.values[upper]
+        low, high = self.shares[upper - 1], self.shares[upper]
+        weight = (share - low) / (high - low)
+        return (1 - weight) * self.values[upper - 1] + weight * self.values[upper]
+
+    def collect(self) -> None:
+        """From now on record scores and drop exactly the wanted share of each batch."""
+        self._collected = {(phase, site): [] for phase in range(2) for site in self.sites}
+
+    def finish(self, share: float) -> None:
+        """Turn the recorded scores into the thresholds of a share and apply thresholds again."""
+        assert self._collected is not None
+        collected, self._collected = self._collected, None
+        row = torch.zeros(2, len(self.sites), dtype=torch.float64)
+        lowest = torch.zeros_like(row)
+        for column, site in enumerate(self.sites):
+            for phase in range(2):
+                scores = torch.cat(collected[phase, site] or collected[1 - phase, site]).double()
+                row[phase, column] = torch.quantile(scores, share)
+                lowest[phase, column] = scores.min()
+        self._insert(0.0, lowest) if not self.shares.numel() else None
+        self._insert(share, row)
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors for a checkpoint."""
+        return {"shares": self.shares, "values": self.values}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the tensors of `state` back."""
+        self.shares, self.values = state["shares"].double(), state["values"].double()
+
+    def clear(self) -> None:
+        """Forget every threshold (the weights changed)."""
+        self.shares, self.values = self.shares[:0], self.values[:0]
+
+    def _collect(self, view: SiteView, scores: Tensor, share: float) -> Tensor:
+        assert self._collected is not None
+        keep = torch.zeros_like(view.call.valid)
+        for phase, chosen in enumerate((~view.call.continuation, view.call.continuation)):
+            active = chosen & view.call.valid
+            if bool(active.any()):
+                self._collected[phase, view.site.index].append(scores[active].detach().float().cpu())
+                keep |= drop_lowest(scores, active, share)
+        return keep
+
+    def _insert(self, share: float, row: Tensor) -> None:
+        known = (self.shares - share).abs() < 1e-9
+        shares = torch.cat([self.shares[~known], torch.tensor([share], dtype=torch.float64)])
+        values = torch.cat([self.values[~known], row[None]])
+        order = shares.argsort()
+        self.shares = shares[order]
+        self.values = values[order].cummax(dim=0).values  # a larger share never lowers a threshold
+
+
+@torch.no_grad()
+def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> dict[str, Any]:
+    """Calibrate the thresholds of a model for some dial values; see the module's text.
+
+    Args:
+        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
+        dials: Dial values to make ready.
+
+    Returns:
+        Tokens used and, per dial, requested and realised share of skipped tokens at the deciding sites, and a status:
+        `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
+    """
+    thresholds = model.method.thresholds
+    assert thresholds is not None
+    dial_before, training_before, ledger_before = model.dial, model.training, model.ledger.counts()
+    model.eval()
+    points = []
+    try:
+        for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
+            model.dial = dial
+            share = model.method.skip_share
+            if share <= 0.0:
+                continue
+            thresholds.collect()
+            for batch in batches:
+                model(**batch, logits_to_keep=1)
+            thresholds.finish(share)
+            points.append(_verify(model, batches, dial, share))
+    finally:
+        model.dial = dial_before
+        model.train(training_before)
+        model.reset_ledger()
+        model.ledger.add(ledger_before)
+    return {"tokens": int(sum(int(batch["attention_mask"].sum()) for batch in batches)), "dials": points}
+
+
+def _verify(model: AdaptiveModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:
+    model.reset_ledger()
+    for batch in batches:
+        model(**batch, logits_to_keep=1)
+    assert model.method.thresholds is not None
+    whole_layer = model.method.unit == "layer"
+    sites = model.ledger.report()["sites"]
+    deciding = [1 - sites[site]["executed"] for site in model.method.thresholds.sites]
+    realised = sum(deciding) / len(deciding)
+    error = abs(realised - share)
+    status = "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok"
+    return {
+        "dial": dial,
+        "requested": share,
+        "realised": realised,
+        "worst_site_error": max(abs(value - share) for value in deciding),
+        "unit": "layer" if whole_layer else "branch",
+        "status": status,
+    }

@@ -1,0 +1,81 @@
+"""Decisions and the rules that turn scores into them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A method's answer for one site.
+
+    Attributes:
+        keep: Boolean [B, S], the tokens that execute; `None` means all.
+        scale: [B, S, 1] or [B, S, H], multiplies what executing tokens add to the residual stream; `None` means 1.
+    """
+
+    keep: Tensor | None = None
+    scale: Tensor | None = None
+
+
+EXECUTE_ALL = Decision()
+
+
+def quantile_threshold(values: Tensor, q: float) -> float:
+    """QuantileThreshold of the paper, to the letter (GateSkip, Algorithm 3).
+
+    Args:
+        values: Scores [n], n >= 1.
+        q: Quantile in [0, 1]; linear interpolation between order statistics. At q = 1 the index is clamped to the last one.
+    """
+    if values.numel() <= 1 or bool((values == values[0]).all()):
+        return float(values[0])
+    ordered = values.sort().values.double()
+    position = q * (ordered.numel() - 1)
+    lower = min(math.floor(position), ordered.numel() - 1)
+    upper = min(lower + 1, ordered.numel() - 1)
+    alpha = position - lower
+    return float((1 - alpha) * ordered[lower] + alpha * ordered[upper])
+
+
+def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
+    """Keep mask [B, S] of the paper's rule: one quantile over all active tokens of the call, skip where score <= threshold."""
+    if not bool(active.any()):
+        return active
+    threshold = quantile_threshold(scores[active].float(), q)
+    return active & (scores.float() > torch.tensor(threshold, dtype=torch.float64, device=scores.device).float())
+
+
+def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
+    """Keep mask that drops exactly floor(q n) of the n active tokens of the call: lowest scores, earlier tokens first in ties.
+
+    Args:
+        scores: [B, S].
+        active: Boolean [B, S]; inactive tokens are neither counted nor kept.
+        q: Share to drop in [0, 1].
+    """
+    flat_active = active.flatten()
+    drop = math.floor(q * int(flat_active.sum()) + 1e-9)
+    ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
+    keep = flat_active.clone()
+    keep[ranked[:drop]] = False
+    return keep.view_as(active)
+
+
+def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
+    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 for an empty row).
+
+    Args:
+        scores: [B, S].
+        active: Boolean [B, S].
+        capacity: Share of each row in (0, 1].
+    """
+    lengths = active.sum(dim=1)
+    k = (capacity * lengths.double() + 1e-9).floor().long().clamp(min=1).minimum(lengths)
+    order = scores.float().masked_fill(~active, -math.inf).argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+    return active & (rank < k[:, None])

@@ -1,0 +1,181 @@
+"""What a method is to the engine: parameters, one dial, and one answer per site."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor, nn
+
+import adaptive_bench
+from adaptive_bench import registry
+from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.errors import UsageError
+from adaptive_bench.spec import MethodSpec, Semantics
+
+if TYPE_CHECKING:
+    from adaptive_bench.engine.call import ForwardCall, SiteView
+    from adaptive_bench.model.backbone import Backbone
+    from adaptive_bench.model.calibration import Thresholds
+    from adaptive_bench.model.decisions import Decision
+
+
+class MethodConfig(BaseModel):
+    """Parameters of a method. A field is a spec parameter: `name[field=value]`. Unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class DialSpec:
+    """The one value that moves saved compute.
+
+    Attributes:
+        name: The method's own word: budget, capacity, threshold, exit layer.
+        minimum, maximum: Closed range.
+        skip_nothing: The value at which every token executes everything.
+    """
+
+    name: str
+    minimum: float
+    maximum: float
+    skip_nothing: float
+
+    def check(self, value: float) -> float:
+        """The value, if it is in range.
+
+        Raises:
+            UsageError: It is not.
+        """
+        if not self.minimum <= value <= self.maximum:
+            raise UsageError(
+                f"The dial {self.name!r} must lie in [{self.minimum:g}, {self.maximum:g}], got {value!r}; "
+                f"{self.skip_nothing:g} skips nothing."
+            )
+        return float(value)
+
+
+class Method(nn.Module):
+    """Base of all methods. A subclass gives `Config`, `dial`, `decide` and what else differs from these defaults.
+
+    Args:
+        config: The method's parameters.
+        backbone: The model it decides for.
+        semantics: `bench` (causal, batch-free) or `paper` (the equations literally).
+        seed: For whatever the method draws at random.
+
+    Attributes:
+        unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
+        value: Current dial value.
+        thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
+        step, total_steps: Progress of training.
+    """
+
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+    unit: ClassVar[Literal["branch", "layer"]] = "branch"
+    trainable: ClassVar[bool] = True
+
+    def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone_size = (backbone.num_layers, backbone.hidden_size)
+        self.semantics = semantics
+        self.seed = seed
+        self.thresholds: Thresholds | None = None
+        self.step, self.total_steps = 1, 1
+        self.value = self.dial.skip_nothing
+
+    @property
+    def dial(self) -> DialSpec:
+        """Name and range of the dial."""
+        raise NotImplementedError
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """What a token that skips attention leaves in the cache."""
+        return "recompute"
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Largest share of token-branches the dial can skip."""
+        return 1.0
+
+    @property
+    def skip_share(self) -> float:
+        """Share of tokens to skip at a site where the method decides, at the current dial (and training step)."""
+        return 0.0
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """The dial value expected to skip that share of all token-branches."""
+        raise NotImplementedError
+
+    def decide(self, view: SiteView) -> Decision:
+        """Which tokens execute the branch, and with what scale."""
+        raise NotImplementedError
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Auxiliary losses of a training call by name: weight and raw value, each a mean over real tokens."""
+        return {}
+
+    def begin_step(self, step: int, total_steps: int) -> None:
+        """Called before each optimizer step, `step` in 1 .. total_steps: schedules read these."""
+        self.step, self.total_steps = step, total_steps
+
+    @property
+    def progress(self) -> float:
+        """0 at the first optimizer step, 1 at the last: (t - 1) / (T - 1)."""
+        return min(1.0, (self.step - 1) / max(1, self.total_steps - 1))
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """What has to be trained for this spec. Specs that differ in inference only give the same one."""
+        return spec
+
+    @classmethod
+    def parse_config(cls, spec: MethodSpec) -> MethodConfig:
+        """The config of a spec.
+
+        Raises:
+            UsageError: Unknown parameter or bad value.
+        """
+        unknown = [key for key, _ in spec.params if key not in cls.Config.model_fields]
+        if unknown:
+            hint = registry.did_you_mean(unknown[0], cls.Config.model_fields)
+            raise UsageError(f"{spec.name} has no parameter {unknown[0]!r} (in {str(spec)!r}). {hint}")
+        try:
+            return cls.Config.model_validate(dict(spec.params))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or spec.name
+            raise UsageError(f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {first['msg']}.") from error
+
+
+def method_class(spec: MethodSpec) -> type[Method]:
+    """The registered class behind a spec.
+
+    Raises:
+        UsageError: No method has that name.
+    """
+    found: type[Method] = registry.get("methods", spec.name)
+    return found
+
+
+def training_spec(spec: MethodSpec) -> MethodSpec:
+    """What has to be trained for this spec (untrained random skipping: the dense model)."""
+    found = method_class(spec)
+    return found.training_spec(found.parse_config(spec), spec)
+
+
+def code_digest(spec: MethodSpec) -> str:
+    """Digest of the source a result depends on: the method's file, the model core and the engine."""
+    core = Path(adaptive_bench.__file__).parent
+    files = [Path(inspect.getfile(method_class(spec))), *sorted(core.glob("model/*.py")), *sorted(core.glob("engine/*.py"))]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

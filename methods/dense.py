@@ -1,0 +1,43 @@
+"""Dense: every token executes every branch. The control that all savings and retentions are measured against.
+
+Idea: none. Fine-tuned on the same data in the same order, it tells what the training alone does to the score.
+Equations: h' = h + f(h) at every branch. Deviations: none.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+
+class Dense(Method):
+    """Executes everything; its dial has one value."""
+
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+
+    @property
+    def dial(self) -> DialSpec:
+        """One value only."""
+        return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Saves nothing."""
+        return 0.0
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """Always the one value."""
+        return 0.0
+
+    def decide(self, view: SiteView) -> Decision:
+        """All tokens, unscaled."""
+        return EXECUTE_ALL
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same model."""
+        return MethodSpec("dense")

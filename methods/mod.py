@@ -1,0 +1,129 @@
+"""Mixture-of-Depths (MoD): every second block has a capacity; a router picks the tokens that pass through it.
+
+Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend only among
+themselves, the others bypass it on the residual stream. The router's score multiplies the block's update, which is what gives the
+router a gradient. Top-k looks at the whole sequence, so a small predictor learns to tell membership causally for sampling.
+
+Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models", https://arxiv.org/abs/2404.02258.
+Equations: x' = x + r f(x~) for selected tokens, x otherwise, r = w x (eq. 1); k = max(1, floor(capacity S)); predictor trained with
+binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing tokens do not exist in that block (`evict`).
+
+Deviations, all because a pretrained model is fine-tuned instead of trained from scratch:
+* capacity anneals linearly from 1 to `capacity` over training (the paper trains at 12.5 % from the start); the default 0.6 on half of
+  the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
+* the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the model is unchanged
+  at the start;
+* `bench` semantics route every token, prompt included, by the predictor with thresholds calibrated to the capacity (causal, batch-free);
+  `paper` routes prompts by top-k and generated tokens by predictor > 0.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.backbone import Backbone, Site
+from adaptive_bench.model.calibration import Thresholds
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision, top_k_per_row
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec, Semantics
+
+ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
+
+
+class MixtureOfDepthsConfig(MethodConfig):
+    """Parameters of Mixture-of-Depths."""
+
+    capacity: float = Field(0.6, gt=0, le=1, description="capacity of routed blocks at the end of training (paper: 0.125)")
+    capacity_start: float = Field(1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact")
+    every: int = Field(2, ge=1, description="route every n-th block (paper: every second)")
+    predictor_weight: float = Field(1.0, ge=0, description="weight of the predictor's loss; it never reaches the backbone")
+
+
+class MixtureOfDepths(Method):
+    """Routes whole blocks; the dial is their capacity."""
+
+    Config: ClassVar[type[MethodConfig]] = MixtureOfDepthsConfig
+    unit = "layer"
+    config: MixtureOfDepthsConfig
+
+    def __init__(self, config: MixtureOfDepthsConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        self.routed = [layer for layer in range(layers) if layer % config.every == config.every - 1]
+        if not self.routed:
+            raise UsageError(f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every.")
+        self.routers = nn.ModuleDict({str(layer): nn.Linear(hidden, 1) for layer in self.routed})
+        self.predictors = nn.ModuleDict(
+            {str(layer): nn.Sequential(nn.Linear(hidden, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1)) for layer in self.routed}
+        )
+        for router in self.routers.values():
+            nn.init.normal_(router.weight, std=ROUTER_STD)
+            nn.init.constant_(router.bias, ROUTER_BIAS)
+        if semantics == "bench":
+            self.thresholds = Thresholds(Site(layer, "layer").index for layer in self.routed)
+
+    @property
+    def dial(self) -> DialSpec:
+        """Capacity of routed blocks."""
+        return DialSpec("capacity", 0.05, 1.0, 1.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """Bypassing tokens have no K,V in that block."""
+        return "evict"
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Only routed blocks can skip."""
+        return (1.0 - self.dial.minimum) * len(self.routed) / self.backbone_size[0]
+
+    @property
+    def skip_share(self) -> float:
+        """1 - capacity; while training the capacity anneals."""
+        config = self.config
+        if self.training:
+            return 1.0 - (config.capacity_start - (config.capacity_start - config.capacity) * self.progress)
+        return round(1.0 - self.value, 12)
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """Capacity that skips the share of all token-branches in the routed blocks."""
+        return max(self.dial.minimum, 1.0 - saved_tokens * self.backbone_size[0] / len(self.routed))
+
+    def decide(self, view: SiteView) -> Decision:
+        """Router scores [B, S, 1] scale the block; who passes is chosen by top-k or by the predictor."""
+        name = str(view.site.layer)
+        if name not in self.routers:
+            return EXECUTE_ALL
+        states = view.normed.float()
+        score = self.routers[name](states)
+        if view.call.training:
+            keep = top_k_per_row(score[..., 0].detach(), view.call.valid, 1.0 - self.skip_share)
+            view.record(member=keep, prediction=self.predictors[name](states.detach())[..., 0])
+            return Decision(keep, score)
+        if self.thresholds is not None:
+            return Decision(self.thresholds.keep(view, self.predictors[name](states)[..., 0], self.skip_share), score)
+        if view.call.phase == "prefill":
+            return Decision(top_k_per_row(score[..., 0], view.call.valid, 1.0 - self.skip_share), score)
+        return Decision(self.predictors[name](states)[..., 0] > 0.0, score)
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Binary cross entropy of the predictors against top-k membership, over routed blocks and real tokens."""
+        per_block = [
+            functional.binary_cross_entropy_with_logits(prediction[call.valid], member[call.valid].float())
+            for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
+        ]
+        return {"predictor": (self.config.predictor_weight, torch.stack(per_block).mean())}
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics train alike."""
+        return MethodSpec(spec.name, spec.params)

@@ -1,0 +1,97 @@
+"""Random skipping: a token is dropped from a branch with a fixed probability. The control that any method must beat.
+
+Idea: each (token, branch) pair draws independently, attention and MLP apart, prefill and decode alike. The draw is
+counter-based: a 64-bit mix of (seed, prefix of the token, site) instead of a stream, so the same token of the same text
+gets the same fate with or without a cache, in any batch, and later text cannot change it.
+
+Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of tokens,
+uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control: the paper's
+baseline never skipped in training.
+
+Deviations: Bernoulli draws per token instead of an exact share per call, which a causal rule cannot give.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+
+class RandomSkipConfig(MethodConfig):
+    """Parameters of random skipping."""
+
+    trained: bool = Field(False, description="skip in training as well, with GateSkip's schedule")
+    share_end: float = Field(0.2, ge=0, le=1, description="skip share at the end of training (GateSkip: budget 1.0 -> 0.8)")
+    kv: KVPolicy = Field("recompute", description="what skipped tokens leave in the cache")
+
+
+class RandomSkip(Method):
+    """Skips with probability q, the dial."""
+
+    Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
+    config: RandomSkipConfig
+
+    @property
+    def dial(self) -> DialSpec:
+        """Skip probability."""
+        return DialSpec("skip_probability", 0.0, 1.0, 0.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """As configured; training sees identity skipping with K,V intact."""
+        return "recompute" if self.training else self.config.kv
+
+    @property
+    def skip_share(self) -> float:
+        """The dial, or the schedule while training."""
+        return self.config.share_end * self.progress if self.training else self.value
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """The share is the probability."""
+        return saved_tokens
+
+    def decide(self, view: SiteView) -> Decision:
+        """Keep where the draw is at or above q."""
+        share = self.skip_share
+        if share <= 0.0:
+            return EXECUTE_ALL
+        round_of_training = self.step if self.training else 0
+        key = (self.seed * 1_000_003 + round_of_training) * 4_096 + view.site.index
+        return Decision(keep=uniform_from(view.call.prefix_hash, key) >= share)
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Untrained: the dense model. Trained: the schedule alone matters, not semantics or KV policy."""
+        assert isinstance(config, RandomSkipConfig)
+        if not config.trained:
+            return MethodSpec("dense")
+        return MethodSpec(spec.name, tuple((key, value) for key, value in spec.params if key != "kv"))
+
+
+def uniform_from(counters: Tensor, key: int) -> Tensor:
+    """Uniform numbers in [0, 1) from 64-bit counters and a key (the finaliser of SplitMix64, Steele et al. 2014)."""
+    mixed = counters + _signed(key * 0x9E3779B97F4A7C15)
+    mixed = (mixed ^ _shift_right(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ _shift_right(mixed, 27)) * _signed(0x94D049BB133111EB)
+    mixed = mixed ^ _shift_right(mixed, 31)
+    return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53
+
+
+def _signed(value: int) -> int:
+    """The low 64 bits as a signed integer, which is what torch holds."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _shift_right(value: Tensor, bits: int) -> Tensor:
+    """Logical shift of signed 64-bit integers."""
+    return (value >> bits) & ((1 << (64 - bits)) - 1)
