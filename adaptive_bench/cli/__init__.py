@@ -6,11 +6,8 @@ import sys
 
 import typer
 
-from adaptive_bench.cli.doctor import doctor
+from adaptive_bench.cli import doctor, leaderboard, listing, run
 from adaptive_bench.cli.failures import reported
-from adaptive_bench.cli.leaderboard import leaderboard
-from adaptive_bench.cli.listing import list_names
-from adaptive_bench.cli.run import run
 
 app = typer.Typer(
     name="adaptive-bench",
@@ -22,10 +19,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run)
-app.command("list")(list_names)
-app.command("leaderboard")(leaderboard)
-app.command("doctor")(doctor)
+app.command("run")(run.run)
+app.command("list")(listing.list_names)
+app.command("leaderboard")(leaderboard.leaderboard)
+app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:

@@ -1,0 +1,32 @@
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from adaptive_bench.cli import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a user sees of a command."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
+    """Run `adaptive-bench` in this process, inside an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    # It changes settings of the whole process.
+    monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
+
+    def run(*arguments: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["adaptive-bench", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Result(int(end.value.code or 0), *capsys.readouterr())
+
+    return run

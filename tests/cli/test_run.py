@@ -1,0 +1,127 @@
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROW = {
+    "method": "gateskip",
+    "semantics": "bench",
+    "task": "nano_math",
+    "metric": "exact_match,strict-match",
+    "level": 0.1,
+    "score": 0.9,
+    "low": None,
+    "high": None,
+    "seeds": 1,
+    "saved_tokens": 0.2,
+    "saved_core": 0.15,
+    "saved_net": 0.1,
+    "status": "ok",
+}
+
+
+class Runs:
+    """Stands for `adaptive_bench.runs`: keeps the config it gets and answers with one row per axis."""
+
+    config = None
+    error: BaseException | None = None
+
+    def plan(self, config):
+        self.config = config
+        return SimpleNamespace(describe=lambda: [{"cell": "gateskip", "seed": 1, "cached": "no"}])
+
+    def run(self, config, reporter):
+        self.config = config
+        reporter.line("training gateskip")
+        if self.error:
+            raise self.error
+        rows = [ROW | {"axis": "net"}, ROW | {"axis": "tokens", "score": 0.7}]
+        return SimpleNamespace(rows=rows, folder=config.out / "first", warnings=["the dial of mod moves nothing"])
+
+
+@pytest.fixture
+def runs(monkeypatch) -> Runs:
+    runs = Runs()
+    monkeypatch.setitem(sys.modules, "adaptive_bench.runs", runs)
+    return runs
+
+
+def test_no_arguments_run_the_default(command, runs):
+    assert command("run").exit_code == 0
+    assert runs.config.methods == ("dense", "random_skip", "gateskip", "mod")
+
+
+def test_flags_reach_the_config(command, runs, tmp_path):
+    flags = (
+        "--methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 --levels 0,0.1 --limit 50 "
+        "--match-on tokens --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there --device cpu --data-dir"
+    )
+    assert command("run", *flags.split(), str(tmp_path)).exit_code == 0
+    config = runs.config
+    assert config.methods == ("gateskip[a=1,b=2]", "mod@paper")
+    assert config.tasks == ("gsm8k", "csqa")
+    assert (config.model, config.seeds, config.levels, config.match_on) == ("folder", (1, 2, 3), (0.0, 0.1), "tokens")
+    assert (config.evaluation.limit, config.evaluation.num_fewshot, config.train.steps) == (50, 2, 7)
+    assert (config.train_on, config.out, config.device) == (("gsm8k",), Path("there"), "cpu")
+    assert config.data_dir == tmp_path
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("2", (1, 2)), ("1,2,5", (1, 2, 5)), ("4,", (4,))])
+def test_seeds_are_a_number_or_a_list(command, runs, text, seeds):
+    command("run", "--seeds", text)
+    assert runs.config.seeds == seeds
+
+
+def test_the_end_shows_the_matched_axis_the_warnings_and_the_place(command, runs):
+    result = command("run", "--out", "there")
+    assert "90.0" in result.stdout
+    assert "70.0" not in result.stdout
+    assert "Note: the dial of mod moves nothing" in result.stdout
+    assert result.stdout.rstrip().endswith("Written to there/first")
+    assert "training gateskip" in result.stderr
+
+
+def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
+    runs.error = AssertionError("ran")
+    result = command("run", "--dry-run")
+    assert result.exit_code == 0
+    assert "cached" in result.stdout
+    assert "gateskip" in result.stdout
+
+
+def test_ctrl_c_says_that_the_state_is_kept(command, runs):
+    runs.error = KeyboardInterrupt()
+    result = command("run", "--out", "there")
+    assert result.exit_code == 1
+    assert "kept in 'there'" in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
+    (tmp_path / "broken.py").write_text("import no_such_module")
+    result = command("run", "--plugin", "broken.py", "--methods", "[")
+    assert result.exit_code == 1
+    assert "no_such_module" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "nanno"], "Did you mean 'nano'?"),
+        (["--seeds", "x"], "--seeds takes"),
+        (["--levels", "a,b"], "--levels takes"),
+        (["--levels", "5,10"], "Write 0.05 for 5 %"),
+        (["--match-on", "time"], "'match_on'"),
+        (["--limit", "0"], "'evaluation.limit'"),
+        (["--methods", "gateskip@papr"], "Semantics must be one of"),
+        (["--method", "mod"], "--methods"),
+        (["--limit", "many"], "--limit"),
+    ],
+)
+def test_bad_usage_ends_with_exit_code_2_and_no_traceback(command, runs, arguments, message):
+    result = command("run", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert runs.config is None

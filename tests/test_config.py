@@ -1,0 +1,101 @@
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig, load_config
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+
+@pytest.mark.parametrize("name", registry.names("configs"))
+def test_every_preset_is_valid(name):
+    assert load_config(name).methods
+
+
+def test_the_default_is_the_nano_comparison():
+    config = load_config()
+    assert config.methods == ("dense", "random_skip", "gateskip", "mod")
+    assert config.tasks == ("nano_math", "nano_qa")
+    assert config.model == "nano"
+
+
+def test_overrides_win_and_leave_their_neighbours_alone():
+    config = load_config("nano", {"model": "other", "train": {"steps": 7}, "evaluation": {"limit": 3}})
+    default = load_config("nano")
+    assert (config.model, config.train.steps, config.evaluation.limit) == ("other", 7, 3)
+    assert config.train.batch_size == default.train.batch_size
+    assert config.evaluation.grid == default.evaluation.grid
+
+
+def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("methods: gateskip[b=2,a=1],mod\ntasks: [gsm8k]\nseeds: 3\ntrain: {learning_rate: 1e-4}\n")
+    config = load_config(file)
+    assert config.methods == ("gateskip[a=1,b=2]", "mod")
+    assert config.seeds == (1, 2, 3)
+    assert config.train.learning_rate == 1e-4
+    assert config.levels is None
+
+
+def test_the_config_survives_json():
+    config = load_config("paper_llama_1b")
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"metods": ["dense"]}, r"No config key is called 'metods'. Did you mean 'methods'\?"),
+        ({"train": {"step": 3}}, r"'train.step'. Did you mean 'steps'\?"),
+        ({"evaluation": {"limits": 3}}, r"'evaluation.limits'. Did you mean 'limit'\?"),
+        ({"levels": [0, 5]}, r"'levels.1' is wrong: .*got 5. Write 0.05 for 5 %"),
+        ({"levels": [-0.1]}, r"'levels.0'.*got -0.1"),
+        ({"match_on": "flops"}, r"'match_on'.*got 'flops'"),
+        ({"train": {"steps": 0}}, r"'train.steps'.*got 0"),
+        ({"train": {"batch_size": 32, "accumulation": 5}}, r"divide train.batch_size, got 5 and 32"),
+        ({"train": {"learning_rate": float("nan")}}, r"'train.learning_rate'.*finite"),
+        ({"methods": "gateskip["}, r"'gateskip\['"),
+        ({"tasks": []}, r"'tasks'"),
+        ({"seeds": 0}, r"'seeds'"),
+        ({"seeds": "many"}, r"'seeds'.*got 'many'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_received(overrides, message):
+    with pytest.raises(UsageError, match=message):
+        load_config("nano", overrides)
+
+
+def test_a_needed_key_that_is_missing_is_named(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("tasks: [gsm8k]")
+    with pytest.raises(UsageError, match="'methods' is needed"):
+        load_config(file)
+
+
+@pytest.mark.parametrize("content", ["a: [", "- just\n- a list", ""])
+def test_a_file_that_is_not_a_mapping_is_named(tmp_path, content):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=r"mine\.yaml"):
+        load_config(file)
+
+
+def test_unknown_preset_gets_a_suggestion():
+    with pytest.raises(UsageError, match="Did you mean 'nano'"):
+        load_config("nanno")
+
+
+def test_absent_file_is_a_problem_of_the_surroundings(tmp_path):
+    with pytest.raises(EnvironmentProblem, match=r"absent\.yaml"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(tmp_path / "a"))
+    assert load_config("nano").data_dir == tmp_path / "a"
+    assert load_config("nano", {"data_dir": tmp_path / "b"}).data_dir == tmp_path / "b"
+
+
+def test_data_folder_must_exist(tmp_path):
+    with pytest.raises(EnvironmentProblem, match="--data-dir or ADAPTIVE_BENCH_DATA"):
+        load_config("nano", {"data_dir": tmp_path / "absent"})

@@ -1,0 +1,78 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from adaptive_bench import progress
+from adaptive_bench.progress import PlainReporter, RichReporter, SilentReporter, duration
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_plain_lines_are_few_and_say_how_long_it_still_takes(clock):
+    stream = io.StringIO()
+    with PlainReporter(stream, every_s=10).task("train", total=40) as meter:
+        for _ in range(40):
+            clock.now_s += 1
+            meter.advance(1, loss=0.25)
+    assert stream.getvalue().splitlines() == [
+        "train: 10/40, loss 0.25, 0:30 left",
+        "train: 20/40, loss 0.25, 0:20 left",
+        "train: 30/40, loss 0.25, 0:10 left",
+        "train: 40/40 in 0:40",
+    ]
+
+
+def test_given_up_work_is_not_shown_as_done(clock):
+    stream = io.StringIO()
+    with pytest.raises(KeyboardInterrupt), PlainReporter(stream).task("train", total=5) as meter:
+        meter.advance(2)
+        raise KeyboardInterrupt
+    assert stream.getvalue() == "train: 2/5 in 0:00\n"
+
+
+def test_live_display_shows_nested_work_and_its_own_lines():
+    stream = io.StringIO()
+    with (
+        RichReporter(Console(file=stream, force_terminal=True, width=120)) as reporter,
+        reporter.task("all", total=2) as outer,
+        reporter.task("train [x]", total=2) as inner,
+    ):
+        inner.advance(1, loss=0.5)
+        outer.advance()
+        reporter.line("batch halved [to 16]")
+        reporter.progress.refresh()
+    text = stream.getvalue()
+    assert all(part in text for part in ("all", "train [x]", "1/2", "loss 0.5", "batch halved [to 16]"))
+
+
+def test_silent_reporter_takes_everything(capsys):
+    reporter = SilentReporter()
+    with reporter.task("train", total=1) as meter:
+        meter.advance(1, loss=1.0)
+    reporter.line("nothing")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_no_terminal_means_plain_lines(capsys):
+    with progress.open_reporter() as reporter:
+        assert isinstance(reporter, PlainReporter)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (75, "1:15"), (3700, "1:01:40")])
+def test_duration(seconds, text):
+    assert duration(seconds) == text

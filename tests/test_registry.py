@@ -1,0 +1,97 @@
+import textwrap
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+
+@pytest.fixture(autouse=True)
+def own_registrations(monkeypatch):
+    """What a test registers is gone after it, and so are the entry points it invents."""
+    monkeypatch.setattr(registry, "_registered", {})
+    registry._installed.cache_clear()
+    yield
+    registry._installed.cache_clear()
+
+
+def _install(monkeypatch, *entries):
+    def found(group):
+        return [EntryPoint(name, value, group) for name, value in entries]
+
+    monkeypatch.setattr(registry, "entry_points", found)
+
+
+def test_installed_name_is_loaded_on_demand(monkeypatch):
+    _install(monkeypatch, ("path", "pathlib:Path"), ("broken", "no_such_module:thing"))
+    from pathlib import Path
+
+    assert registry.names("models") == ["broken", "path"]
+    assert registry.get("models", "path") is Path
+
+
+def test_unknown_name_suggests_the_closest(monkeypatch):
+    _install(monkeypatch, ("gateskip", "pathlib:Path"))
+    with pytest.raises(UsageError, match=r"No method is called 'gateskp'. Did you mean 'gateskip'\?"):
+        registry.get("methods", "gateskp")
+
+
+def test_unknown_name_without_a_close_one_lists_what_there_is(monkeypatch):
+    _install(monkeypatch, ("gateskip", "pathlib:Path"), ("mod", "pathlib:Path"))
+    with pytest.raises(UsageError, match=r"Known: gateskip, mod\."):
+        registry.get("methods", "zzz")
+
+
+def test_installed_plugin_that_cannot_be_imported_says_which(monkeypatch):
+    _install(monkeypatch, ("broken", "no_such_module:thing"))
+    with pytest.raises(EnvironmentProblem, match=r"'broken' \(no_such_module:thing\)"):
+        registry.get("tasks", "broken")
+
+
+def test_two_packages_with_one_name_are_an_error(monkeypatch):
+    _install(monkeypatch, ("same", "a:x"), ("same", "b:x"))
+    with pytest.raises(EnvironmentProblem, match="claimed by a:x and by b:x"):
+        registry.names("methods")
+
+
+def test_plugin_file_registers_and_is_named_as_the_origin(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        textwrap.dedent("""
+            from adaptive_bench.registry import register
+
+            @register("methods", "mine")
+            class Mine: ...
+        """)
+    )
+    registry.load_plugin(file)
+    assert registry.get("methods", "mine").__name__ == "Mine"
+    assert "mine" in registry.names("methods")
+    assert registry.origin("methods", "mine") == str(file)
+
+
+def test_a_name_is_registered_once(monkeypatch):
+    _install(monkeypatch, ("taken", "pathlib:Path"))
+    with pytest.raises(UsageError, match="'taken' exists already"):
+        registry.register("methods", "taken")
+
+
+def test_unknown_group_is_an_error():
+    with pytest.raises(UsageError, match="got 'metods'"):
+        registry.register("metods", "x")
+
+
+@pytest.mark.parametrize("name", ["absent.py", "notes.txt"])
+def test_plugin_must_be_a_python_file(tmp_path, name):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UsageError, match=name):
+        registry.load_plugin(tmp_path / name)
+
+
+@pytest.mark.parametrize("source", ["import no_such_module", "def broken(:"])
+def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
+    file = tmp_path / "broken.py"
+    file.write_text(source)
+    with pytest.raises(EnvironmentProblem, match=r"broken\.py"):
+        registry.load_plugin(file)

@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.spec import SEMANTICS, MethodSpec, parse_specs
+
+NAMES = st.from_regex(r"[A-Za-z0-9_\-]+", fullmatch=True)
+VALUES = st.text(st.characters(exclude_characters="[],=", exclude_categories=["Z", "C"]), min_size=1)
+SPECS = st.builds(
+    MethodSpec,
+    NAMES,
+    st.dictionaries(VALUES, VALUES, max_size=4).map(lambda params: tuple(params.items())),
+    st.sampled_from(SEMANTICS),
+)
+
+
+@given(SPECS)
+def test_a_spec_survives_being_written_and_read(spec):
+    assert MethodSpec.parse(str(spec)) == spec
+
+
+@given(st.lists(SPECS, min_size=1, max_size=5, unique=True))
+def test_a_list_of_specs_survives_being_written_and_read(specs):
+    assert parse_specs(",".join(map(str, specs))) == specs
+
+
+def test_parameter_order_does_not_make_another_spec():
+    assert MethodSpec.parse("gateskip[b=2, a=1]") == MethodSpec.parse("gateskip[a=1,b=2]")
+    assert str(MethodSpec.parse("gateskip[b=2,a=1]")) == "gateskip[a=1,b=2]"
+
+
+def test_default_semantics_are_not_written():
+    assert str(MethodSpec.parse("mod@bench")) == "mod"
+    assert str(MethodSpec.parse("mod@paper")) == "mod@paper"
+
+
+def test_repeated_specs_count_once():
+    assert [str(spec) for spec in parse_specs("mod,dense,mod@bench")] == ["mod", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("text", "received"),
+    [
+        ("gateskip[", "gateskip["),
+        ("gate skip", "gate skip"),
+        ("gateskip[gate]", "gate"),
+        ("gateskip[gate=]", "gate="),
+        ("gateskip[a=1,a=2]", "'a' twice"),
+        ("gateskip@papr", "papr"),
+    ],
+)
+def test_a_malformed_spec_is_named_in_the_error(text, received):
+    with pytest.raises(UsageError, match=r"spec|Semantics") as caught:
+        MethodSpec.parse(text)
+    assert received in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_no_method_at_all_is_an_error(text):
+    with pytest.raises(UsageError, match="At least one method"):
+        parse_specs(text)
