@@ -14,7 +14,7 @@ class UsageError(AdaptiveBenchError):
 
 
 class EnvironmentProblem(AdaptiveBenchError):
-    """The request is fine but the surroundings are not: data or model not reachable, folder not writable, out of memory."""
+    """The request is fine, the surroundings are not: data or model out of reach, folder not writable, out of memory."""
 
 
 class TrainingDiverged(AdaptiveBenchError):

@@ -1,7 +1,7 @@
 """Finds methods, tasks, models, configs and leaderboards by name.
 
-The core never imports a plugin: names come from entry points (`adaptive_bench.<group>`) of any installed package and from
-files given with `--plugin`. Nothing is imported before somebody asks for it.
+The core never imports a plugin: names come from entry points (`adaptive_bench.<group>`) of any installed package and
+from files given with `--plugin`. Nothing is imported before somebody asks for it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
     if group not in get_args(Group):
         raise UsageError(f"A plugin group is one of {', '.join(get_args(Group))}, got {group!r}.")
     if name in names(group):
-        raise UsageError(f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name.")
+        raise UsageError(
+            f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name."
+        )
 
     def put(thing: Any) -> Any:
         module = sys.modules.get(getattr(thing, "__module__", ""), None)

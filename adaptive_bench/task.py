@@ -18,7 +18,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRequest:
-    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if files are local."""
+    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local."""
 
     split: Literal["train", "calibration"]
     count: int

@@ -1,19 +1,22 @@
 """GateSkip: sigmoid-linear gates on every attention and MLP branch decide which tokens skip it.
 
-Idea: a gate reads the branch's input, multiplies its output, and is pushed towards zero by a sparsity penalty. The mean gate
-value of a token is its importance for that branch; the least important share of tokens skips it. In training the kept share
-decays, so that the model learns to live with skipped states.
+Idea: a gate reads the branch's input, multiplies its output, and is pushed towards zero by a sparsity penalty. The
+mean gate value of a token is its importance for that branch; the least important share of tokens skips it. In
+training the kept share decays, so that the model learns to live with skipped states.
 
 Paper: "What Layers When: Learning to Skip Compute in LLMs with Residual Gates", https://arxiv.org/abs/2510.13876.
-Equations: h' = h + o * g(h), g(h) = sigmoid(W h + b) (eq. 2); loss CE + lambda L_S (eq. 4, 5); threshold = quantile of the mean
-gates at 1 - budget, skip where score <= threshold (eq. 6, Algorithm 3); budget 1.0 -> 0.8 over training (Algorithm 1).
+Equations: h' = h + o * g(h), g(h) = sigmoid(W h + b) (eq. 2); loss CE + lambda L_S (eq. 4, 5); threshold = quantile
+of the mean gates at 1 - budget, skip where score <= threshold (eq. 6, Algorithm 3); budget 1.0 -> 0.8 over training
+(Algorithm 1).
 
 Deviations in `bench` semantics (`paper` takes the equations literally, with K,V copied from the layer below):
 * thresholds are calibrated per branch on held-out training text, so a decision is causal and free of the batch;
-* K,V of skipped tokens are recomputed from the state they carry; budget 1 skips nothing (the rule `<=` would skip one token);
+* K,V of skipped tokens are recomputed from the state they carry; budget 1 skips nothing (the rule `<=` would skip
+  one token);
 * training drops exactly floor(q n) tokens of the batch, ties by position, instead of an interpolated quantile.
-In both: the gate reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`); the
-default penalty is the mean of g^2 (the released code), since the paper's norm of a scalar channel is an L1 (`loss=l1`).
+In both: the gate reads the pre-normed input and its gradient stops there, as in the released code (`input`,
+`detach`); the default penalty is the mean of g^2 (the released code), since the paper's norm of a scalar channel is
+an L1 (`loss=l1`).
 """
 
 from __future__ import annotations
@@ -40,12 +43,16 @@ class GateSkipConfig(MethodConfig):
     """Parameters of GateSkip with the paper's defaults."""
 
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
-    sharing: Literal["separate", "shared"] = Field("separate", description="own gate per branch, or one for all of a kind")
+    sharing: Literal["separate", "shared"] = Field(
+        "separate", description="own gate per branch, or one for all of a kind"
+    )
     loss: Literal["l2", "l1"] = Field("l2", description="penalty: mean of g^2 (released code) or of |g| (Algorithm 1)")
     sparsity_weight: float = Field(0.1, ge=0, description="lambda (appendix, table of hyper-parameters)")
     budget_start: float = Field(1.0, gt=0, le=1, description="kept share at the first step (section 4.1)")
     budget_end: float = Field(0.8, gt=0, le=1, description="kept share at the last step (section 4.1)")
-    input: Literal["prenorm", "residual"] = Field("prenorm", description="what the gate reads (code: prenorm, equations: residual)")
+    input: Literal["prenorm", "residual"] = Field(
+        "prenorm", description="what the gate reads (code: prenorm, equations: residual)"
+    )
     detach: bool = Field(True, description="stop the gradient at the gate's input (released code)")
     kv: KVPolicy | None = Field(None, description="default: recompute in bench, copy_below in paper semantics")
 
@@ -60,7 +67,9 @@ class GateSkip(Method):
         super().__init__(config, backbone, semantics, seed)
         layers, hidden = self.backbone_size
         outputs = hidden if config.shape == "vector" else 1
-        self.gates = nn.ModuleList(nn.Linear(hidden, outputs) for _ in range(2 * layers if config.sharing == "separate" else 2))
+        self.gates = nn.ModuleList(
+            nn.Linear(hidden, outputs) for _ in range(2 * layers if config.sharing == "separate" else 2)
+        )
         for gate in self.gates:
             nn.init.normal_(gate.weight, std=GATE_STD)
             nn.init.constant_(gate.bias, GATE_BIAS)

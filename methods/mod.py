@@ -1,20 +1,23 @@
 """Mixture-of-Depths (MoD): every second block has a capacity; a router picks the tokens that pass through it.
 
-Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend only among
-themselves, the others bypass it on the residual stream. The router's score multiplies the block's update, which is what gives the
-router a gradient. Top-k looks at the whole sequence, so a small predictor learns to tell membership causally for sampling.
+Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend
+only among themselves, the others bypass it on the residual stream. The router's score multiplies the block's update,
+which is what gives the router a gradient. Top-k looks at the whole sequence, so a small predictor learns to tell
+membership causally for sampling.
 
-Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models", https://arxiv.org/abs/2404.02258.
-Equations: x' = x + r f(x~) for selected tokens, x otherwise, r = w x (eq. 1); k = max(1, floor(capacity S)); predictor trained with
-binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing tokens do not exist in that block (`evict`).
+Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models",
+    https://arxiv.org/abs/2404.02258.
+Equations: x' = x + r f(x~) for selected tokens, x otherwise, r = w x (eq. 1); k = max(1, floor(capacity S));
+predictor trained with binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing tokens do not
+exist in that block (`evict`).
 
 Deviations, all because a pretrained model is fine-tuned instead of trained from scratch:
-* capacity anneals linearly from 1 to `capacity` over training (the paper trains at 12.5 % from the start); the default 0.6 on half of
-  the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
-* the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the model is unchanged
-  at the start;
-* `bench` semantics route every token, prompt included, by the predictor with thresholds calibrated to the capacity (causal, batch-free);
-  `paper` routes prompts by top-k and generated tokens by predictor > 0.5.
+* capacity anneals linearly from 1 to `capacity` over training (the paper trains at 12.5 % from the start); the
+  default 0.6 on half of the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
+* the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the
+  model is unchanged at the start;
+* `bench` semantics route every token, prompt included, by the predictor with thresholds calibrated to the capacity
+  (causal, batch-free); `paper` routes prompts by top-k and generated tokens by predictor > 0.5.
 """
 
 from __future__ import annotations
@@ -42,10 +45,16 @@ ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
 class MixtureOfDepthsConfig(MethodConfig):
     """Parameters of Mixture-of-Depths."""
 
-    capacity: float = Field(0.6, gt=0, le=1, description="capacity of routed blocks at the end of training (paper: 0.125)")
-    capacity_start: float = Field(1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact")
+    capacity: float = Field(
+        0.6, gt=0, le=1, description="capacity of routed blocks at the end of training (paper: 0.125)"
+    )
+    capacity_start: float = Field(
+        1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact"
+    )
     every: int = Field(2, ge=1, description="route every n-th block (paper: every second)")
-    predictor_weight: float = Field(1.0, ge=0, description="weight of the predictor's loss; it never reaches the backbone")
+    predictor_weight: float = Field(
+        1.0, ge=0, description="weight of the predictor's loss; it never reaches the backbone"
+    )
 
 
 class MixtureOfDepths(Method):
@@ -60,10 +69,15 @@ class MixtureOfDepths(Method):
         layers, hidden = self.backbone_size
         self.routed = [layer for layer in range(layers) if layer % config.every == config.every - 1]
         if not self.routed:
-            raise UsageError(f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every.")
+            raise UsageError(
+                f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every."
+            )
         self.routers = nn.ModuleDict({str(layer): nn.Linear(hidden, 1) for layer in self.routed})
         self.predictors = nn.ModuleDict(
-            {str(layer): nn.Sequential(nn.Linear(hidden, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1)) for layer in self.routed}
+            {
+                str(layer): nn.Sequential(nn.Linear(hidden, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1))
+                for layer in self.routed
+            }
         )
         for router in self.routers.values():
             nn.init.normal_(router.weight, std=ROUTER_STD)

@@ -4,9 +4,9 @@ Idea: each (token, branch) pair draws independently, attention and MLP apart, pr
 counter-based: a 64-bit mix of (seed, prefix of the token, site) instead of a stream, so the same token of the same text
 gets the same fate with or without a cache, in any batch, and later text cannot change it.
 
-Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of tokens,
-uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control: the paper's
-baseline never skipped in training.
+Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of
+tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
+the paper's baseline never skipped in training.
 
 Deviations: Bernoulli draws per token instead of an exact share per call, which a causal rule cannot give.
 """
@@ -30,7 +30,9 @@ class RandomSkipConfig(MethodConfig):
     """Parameters of random skipping."""
 
     trained: bool = Field(False, description="skip in training as well, with GateSkip's schedule")
-    share_end: float = Field(0.2, ge=0, le=1, description="skip share at the end of training (GateSkip: budget 1.0 -> 0.8)")
+    share_end: float = Field(
+        0.2, ge=0, le=1, description="skip share at the end of training (GateSkip: budget 1.0 -> 0.8)"
+    )
     kv: KVPolicy = Field("recompute", description="what skipped tokens leave in the cache")
 
 

@@ -8,7 +8,9 @@ from adaptive_bench.engine.attention_mask import visible_keys
 from adaptive_bench.engine.call import ForwardCall
 
 
-def book_attention(call: ForwardCall, layer: int, keep: Tensor | None, *, slots: int, pairs: int, repaired: int) -> None:
+def book_attention(
+    call: ForwardCall, layer: int, keep: Tensor | None, *, slots: int, pairs: int, repaired: int
+) -> None:
     """Book an attention branch.
 
     Args:

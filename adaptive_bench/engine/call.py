@@ -65,7 +65,7 @@ class ForwardCall:
 
     @cached_property
     def prefix_hash(self) -> Tensor:
-        """[B, S] 64-bit hash of every token's prefix, itself included: the same text gives the same value in any batch or call."""
+        """[B, S] 64-bit hash of each token's prefix, itself included: the same text hashes alike in any call."""
         length = self.positions.shape[1]
         powers = torch.full((int(self.positions.max()) + 1,), _HASH_BASE, device=self.valid.device).cumprod(0)
         terms = (self.input_ids + 1) * powers[self.positions] * self.valid

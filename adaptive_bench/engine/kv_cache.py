@@ -4,8 +4,8 @@
 * `copy_below` the K,V cached one layer below are duplicated (GateSkip's text); layer 0 falls back to `recompute`;
 * `evict`      it leaves nothing and is invisible at that layer (Mixture-of-Depths).
 
-Hugging Face attention modules call `update` with the K,V they computed. The engine announces before each call, with `expect`,
-which tokens those are; `update` merges them with what the policy says about the rest.
+Hugging Face attention modules call `update` with the K,V they computed. The engine announces before each call, with
+`expect`, which tokens those are; `update` merges them with what the policy says about the rest.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class AdaptiveCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store K,V [R, kv heads, N, head size] of the executing tokens; returns K,V [R, kv heads, T, head size] to attend to."""
+        """Store K,V [R, kv heads, N, head size] of the executing tokens; returns those to attend to, with T slots."""
         assert self._write is not None, "the engine calls expect() before each attention module"
         write, self._write = self._write, None
         store = self.stores[layer_idx]

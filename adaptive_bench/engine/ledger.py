@@ -6,8 +6,8 @@ Buckets (per layer, per phase):
 * `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens);
 * `waste.dense` work executed although nothing needed it: padding, keys behind the causal mask, masked execution.
 
-`core + overhead + waste` is what the hardware really did, so it must equal a dispatcher-level FLOP count (two FLOPs a MAC).
-Saved shares are taken against the dense model on the same tokens; they may be negative.
+`core + overhead + waste` is what the hardware really did, so it must equal a dispatcher-level FLOP count (two FLOPs
+a MAC). Saved shares are taken against the dense model on the same tokens; they may be negative.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ledger:
         self.dense_macs[phase][layer] += macs
 
     def count(self, phase: Phase, layer: int, branch: str, eligible: int, executed: int, weight_bytes: int) -> None:
-        """Count token-branches: real tokens that could execute, and those that did. Weights are read unless none did."""
+        """Count token-branches: real tokens that could execute and that did. Weights are read unless none did."""
         column = BRANCHES.index(branch)
         self.eligible[phase][layer, column] += eligible
         self.executed[phase][layer, column] += executed
@@ -125,7 +125,9 @@ class Ledger:
         dense = sum(self.dense_macs[phase].sum() for phase in phases)
         core, overhead, everything = macs[_CORE].sum(), macs[_OVERHEAD].sum(), macs.sum()
         return {
-            "tokens": _saved_share(sum(self.executed[p].sum() for p in phases), sum(self.eligible[p].sum() for p in phases)),
+            "tokens": _saved_share(
+                sum(self.executed[p].sum() for p in phases), sum(self.eligible[p].sum() for p in phases)
+            ),
             "core": _saved_share(core, dense),
             "net": _saved_share(core + overhead, dense),
             "executed": _saved_share(everything, dense),

@@ -41,7 +41,9 @@ def decide(method: Method, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method."""
     call = view.call
     before = call.meter.macs
-    with torch.autocast(view.hidden.device.type, enabled=False):  # decisions hinge on differences of 1e-3: never in bf16
+    with torch.autocast(
+        view.hidden.device.type, enabled=False
+    ):  # decisions hinge on differences of 1e-3: never in bf16
         decision = method.decide(view)
     if call.ledger is not None:
         macs = call.meter.macs - before

@@ -1,4 +1,5 @@
-"""The masked executor: runs every token through every branch and discards what was skipped. Differentiable; saves nothing.
+"""The masked executor: runs every token through every branch and discards what was skipped. Differentiable; saves
+nothing.
 
 It is the plain reading of a decision, made for training and as the reference the packed executor must agree with.
 """
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.engine.booking import book_attention, book_mlp
-from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.engine.call import SiteView
 from adaptive_bench.engine.kv_cache import Write
 from adaptive_bench.model.backbone import Site
 from adaptive_bench.model.decisions import Decision
@@ -52,4 +53,3 @@ def dense_mlp(site: Site, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens."""
     book_mlp(view.call, site.layer, keep, slots=view.call.valid.numel())
     return view.call.backbone.mlp(site.layer)(view.normed)
-

@@ -1,8 +1,8 @@
 """The packed executor: gathers the kept tokens, computes only those, and puts the result back. For evaluation.
 
-Hugging Face modules run unchanged on the gathered tokens: attention gets their hidden states, their own rotary rows and an
-explicit mask; the cache merges their K,V with what the KV policy says about the skipped ones. Padding is never computed in
-packed branches. When every token is kept the branch is the dense one, bit for bit.
+Hugging Face modules run unchanged on the gathered tokens: attention gets their hidden states, their own rotary rows
+and an explicit mask; the cache merges their K,V with what the KV policy says about the skipped ones. Padding is
+never computed in packed branches. When every token is kept the branch is the dense one, bit for bit.
 """
 
 from __future__ import annotations
@@ -63,13 +63,18 @@ def _packed_attention(site: Site, view: SiteView, keep: Tensor, tokens: Tensor) 
         past_key_values=call.cache,
     )
     book_attention(
-        call, layer, keep, slots=slots.numel(), pairs=slots.numel() * call.cache.stores[layer].used, repaired=num_repaired
+        call,
+        layer,
+        keep,
+        slots=slots.numel(),
+        pairs=slots.numel() * call.cache.stores[layer].used,
+        repaired=num_repaired,
     )
     return output[filled]
 
 
 def _pack(keep: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Rows with a kept token [R] (`None`: all), their slots [R, N] with kept tokens first and ascending, and which are filled."""
+    """Rows with a kept token [R] (`None`: all), their slots [R, N], kept tokens first, ascending, which are filled."""
     counts = keep.sum(dim=1)
     rows = None if bool((counts > 0).all()) else counts.nonzero()[:, 0]
     if rows is not None:

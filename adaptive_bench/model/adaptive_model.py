@@ -1,4 +1,4 @@
-"""`AdaptiveModel`: a Hugging Face causal language model in which a method decides and the engine executes and counts."""
+"""`AdaptiveModel`: a Hugging Face causal language model in which a method decides, the engine executes and counts."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ class AdaptiveModel(nn.Module):
         hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
         call.session.lengths = call.session.lengths + call.valid.sum(dim=1)
 
-        chosen: Any = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
+        chosen: Any = (
+            slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
+        )
         chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
         logits = self.backbone.head(self.backbone.final_norm(hidden)[:, chosen])
         if call.ledger is not None:
@@ -156,14 +158,17 @@ class AdaptiveModel(nn.Module):
     def save_pretrained(self, folder: Path | str) -> None:
         """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
-        The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method.
+        The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the
+        method.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.backbone_model.save_pretrained(folder / "backbone")
         tensors = {f"method.{name}": value.contiguous() for name, value in self.method.state_dict().items()}
         if self.method.thresholds is not None:
-            tensors |= {f"thresholds.{name}": value.contiguous() for name, value in self.method.thresholds.state().items()}
+            tensors |= {
+                f"thresholds.{name}": value.contiguous() for name, value in self.method.thresholds.state().items()
+            }
         save_file(tensors, folder / "method.safetensors")
         about = {"schema": _SCHEMA, "spec": str(self.spec), "seed": self.method.seed, "dial": self.dial}
         (folder / "adaptive.json").write_text(json.dumps(about, indent=2) + "\n")
@@ -182,7 +187,9 @@ class AdaptiveModel(nn.Module):
         """
         folder = Path(folder)
         if not (folder / "adaptive.json").is_file():
-            raise EnvironmentProblem(f"A saved adaptive model has a file adaptive.json, not found in {folder}. Check the path.")
+            raise EnvironmentProblem(
+                f"A saved adaptive model has a file adaptive.json, not found in {folder}. Check the path."
+            )
         about = json.loads((folder / "adaptive.json").read_text())
         saved = MethodSpec.parse(about["spec"])
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved
@@ -194,11 +201,17 @@ class AdaptiveModel(nn.Module):
         tensors = load_file(folder / "method.safetensors")
         weights = {name.removeprefix("method."): value for name, value in tensors.items() if name.startswith("method.")}
         expected = model.method.state_dict()
-        if {name: value.shape for name, value in weights.items()} != {name: value.shape for name, value in expected.items()}:
-            raise UsageError(f"The weights in {folder} were trained as {saved}, which does not fit {spec}. Train {spec} first.")
+        if {name: value.shape for name, value in weights.items()} != {
+            name: value.shape for name, value in expected.items()
+        }:
+            raise UsageError(
+                f"The weights in {folder} were trained as {saved}, which does not fit {spec}. Train {spec} first."
+            )
         model.method.load_state_dict(weights)
         if model.method.thresholds is not None and spec == saved:
-            model.method.thresholds.load({n.removeprefix("thresholds."): v for n, v in tensors.items() if n.startswith("thresholds.")})
+            model.method.thresholds.load(
+                {n.removeprefix("thresholds."): v for n, v in tensors.items() if n.startswith("thresholds.")}
+            )
         if spec == saved:
             model.dial = about["dial"]
         return model.eval()
@@ -214,7 +227,11 @@ class AdaptiveModel(nn.Module):
         batch, length = input_ids.shape
         packed, policy = self.executor == "packed", self.method.kv_policy
         phase: Literal["prefill", "decode"] = "decode" if cache is not None and cache.get_seq_length() else "prefill"
-        valid = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask[:, -length:].bool()
+        valid = (
+            torch.ones_like(input_ids, dtype=torch.bool)
+            if attention_mask is None
+            else attention_mask[:, -length:].bool()
+        )
         if cache is None and (use_cache or packed or policy != "recompute"):
             cache = AdaptiveCache(batch, input_ids.device, policy, ragged=packed)
         zeros = torch.zeros(batch, dtype=torch.long, device=input_ids.device)
@@ -240,7 +257,9 @@ class AdaptiveModel(nn.Module):
         )
 
     def _loss(self, call: ForwardCall, logits: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.backbone_model.loss_function(logits=logits, labels=labels, vocab_size=self.backbone.vocab_size)
+        loss: Tensor = self.backbone_model.loss_function(
+            logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
+        )
         terms = {"ce": loss.detach()}
         for name, (weight, value) in self.method.losses(call).items():
             terms[name] = value.detach()

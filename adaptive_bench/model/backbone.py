@@ -1,7 +1,8 @@
 """What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
 
-Hugging Face modules are used as they are. Pre-norm families (Llama, Mistral, Qwen2, Qwen3) normalise a branch's input; Gemma-2
-normalises its output as well, before it joins the residual stream. A method's scale acts after that post-norm.
+Hugging Face modules are used as they are. Pre-norm families (Llama, Mistral, Qwen2, Qwen3) normalise a branch's
+input; Gemma-2 normalises its output as well, before it joins the residual stream. A method's scale acts after that
+post-norm.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Backbone:
         if config.model_type not in FAMILIES:
             raise UsageError(
                 f"A backbone must be one of the families {', '.join(FAMILIES)}, got model_type {config.model_type!r} "
-                f"({type(model).__name__}). Choose another --model, or add the family to adaptive_bench/model/backbone.py."
+                f"({type(model).__name__}). Choose another --model, or add the family to model/backbone.py."
             )
         if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
             model.set_attn_implementation("eager")  # the fused kernels cannot soft-cap scores
@@ -106,7 +107,9 @@ class Backbone:
         if not self.has_post_norm:
             return update
         layer = self.layers[site.layer]
-        return (layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm)(update)
+        return (layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm)(
+            update
+        )
 
     def attention(self, layer: int) -> nn.Module:
         """The attention module of a layer."""
@@ -117,7 +120,7 @@ class Backbone:
         return self.layers[layer].mlp
 
     def project_kv(self, layer: int, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """K,V [M, kv heads, head size] of M tokens from their normalised hidden states [M, H] and rotary rows [M, head size]."""
+        """K,V [M, kv heads, head size] of M tokens from normalised states [M, H] and rotary rows [M, head size]."""
         attention = self.attention(layer)
         shape = (normed.shape[0], -1, attention.head_dim)
         keys = attention.k_proj(normed).view(shape)

@@ -1,9 +1,9 @@
 """Calibrated thresholds: per site and phase, the score below which a given share of held-out training text falls.
 
-This is what makes a score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores shift once
-earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly the wanted share at
-each site, and the quantiles of all scores seen become the thresholds; a second pass applies them and measures what they skip.
-Prompt tokens and continuation tokens have thresholds of their own.
+This is what makes a score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores
+shift once earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly
+the wanted share at each site, and the quantiles of all scores seen become the thresholds; a second pass applies them
+and measures what they skip. Prompt tokens and continuation tokens have thresholds of their own.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def quantile_threshold(values: Tensor, q: float) -> float:
 
     Args:
         values: Scores [n], n >= 1.
-        q: Quantile in [0, 1]; linear interpolation between order statistics. At q = 1 the index is clamped to the last one.
+        q: Quantile in [0, 1]; linear interpolation between order statistics. At q = 1 the index is clamped to the
+            last one.
     """
     if values.numel() <= 1 or bool((values == values[0]).all()):
         return float(values[0])
@@ -43,7 +44,7 @@ def quantile_threshold(values: Tensor, q: float) -> float:
 
 
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask [B, S] of the paper's rule: one quantile over all active tokens of the call, skip where score <= threshold."""
+    """Keep mask [B, S] of the paper's rule: one quantile over the call's active tokens, skip where score <= it."""
     if not bool(active.any()):
         return active
     threshold = quantile_threshold(scores[active].float(), q)
@@ -51,7 +52,8 @@ def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
 
 
 def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask that drops exactly floor(q n) of the n active tokens of the call: lowest scores, earlier tokens first in ties.
+    """Keep mask that drops exactly floor(q n) of the n active tokens of the call: lowest scores, earlier tokens
+    first in ties.
 
     Args:
         scores: [B, S].
@@ -67,7 +69,8 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
 
 
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
-    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 for an empty row).
+    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 for an
+    empty row).
 
     Args:
         scores: [B, S].
@@ -77,5 +80,7 @@ def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
     lengths = active.sum(dim=1)
     k = (capacity * lengths.double() + 1e-9).floor().long().clamp(min=1).minimum(lengths)
     order = scores.float().masked_fill(~active, -math.inf).argsort(dim=1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)
+    )
     return active & (rank < k[:, None])

@@ -46,11 +46,13 @@ def generate(
         UsageError: Right-padded prompts, or prompts longer than the context.
     """
     if attention_mask is not None and not bool(attention_mask[:, -1].all()):
-        raise UsageError("generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'.")
+        raise UsageError(
+            "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
+        )
     if input_ids.shape[1] >= model.backbone.context_length:
         raise UsageError(
-            f"A prompt must be shorter than the context of {model.backbone.context_length} tokens, got {input_ids.shape[1]}. "
-            "Shorten the prompt, use fewer shots, or choose a model with a longer context."
+            f"A prompt must be shorter than the context of {model.backbone.context_length} tokens, "
+            f"got {input_ids.shape[1]}. Shorten the prompt, use fewer shots, or choose a model with a longer context."
         )
     generator = torch.Generator(device=input_ids.device).manual_seed(seed)
     results: list[list[int]] = [[] for _ in range(input_ids.shape[0])]

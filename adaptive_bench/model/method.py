@@ -152,7 +152,9 @@ class Method(nn.Module):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or spec.name
-            raise UsageError(f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {first['msg']}.") from error
+            raise UsageError(
+                f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {first['msg']}."
+            ) from error
 
 
 def method_class(spec: MethodSpec) -> type[Method]:
@@ -174,7 +176,11 @@ def training_spec(spec: MethodSpec) -> MethodSpec:
 def code_digest(spec: MethodSpec) -> str:
     """Digest of the source a result depends on: the method's file, the model core and the engine."""
     core = Path(adaptive_bench.__file__).parent
-    files = [Path(inspect.getfile(method_class(spec))), *sorted(core.glob("model/*.py")), *sorted(core.glob("engine/*.py"))]
+    files = [
+        Path(inspect.getfile(method_class(spec))),
+        *sorted(core.glob("model/*.py")),
+        *sorted(core.glob("engine/*.py")),
+    ]
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())
