@@ -1,0 +1,168 @@
+"""Evaluates an adaptive model, as its dial stands, on one lm-eval task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accelerate.utils import set_seed
+from accelerate.utils.memory import clear_device_cache
+from lm_eval import evaluator
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.task import Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
+
+
+def evaluate(
+    model: AdaptiveModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task_name: str,
+    *,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    num_fewshot: int | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    progress: Reporter | None = None,
+) -> tuple[Evaluation, list[Sample]]:
+    """Score the model on a task and measure what it saved.
+
+    The model's ledger is reset first. When memory runs out the batch is halved and the task starts again, so that all
+    documents are evaluated at one batch size and nothing is counted twice.
+
+    Args:
+        model: Evaluated with its current dial, in evaluation mode; its mode is put back afterwards.
+        tokenizer: The model's tokenizer.
+        task_name: A task of ours, of a plugin, or of lm-eval.
+        data_dir: Folder with local data files; `None` reads the hub.
+        limit: Only the first documents.
+        num_fewshot: Worked examples before each question; `None` for the task's own number.
+        batch_size: Sequences evaluated together.
+        seed: For worked examples and for tasks that sample.
+        progress: Shows progress and says aloud when the batch is halved.
+
+    Returns:
+        The evaluation, and one sample per document.
+
+    Raises:
+        UsageError: Unknown task, or a prompt that does not fit into the context.
+        EnvironmentProblem: The data cannot be read, or memory does not suffice for one sequence.
+    """
+    reporter = progress or SilentReporter()
+    task = find_task(task_name)
+    was_training = model.training
+    model.eval()
+    try:
+        while True:
+            try:
+                return _evaluate_once(model, tokenizer, task, data_dir, limit, num_fewshot, batch_size, seed, reporter)
+            except OutOfMemory:
+                if batch_size == 1:
+                    raise
+            # Outside the handler: its traceback would keep the tensors of the failed batch alive.
+            batch_size //= 2
+            clear_device_cache(garbage_collection=True)
+            reporter.line(f"{task_name}: memory ran out, starting again with {batch_size} sequence(s) at a time.")
+    finally:
+        model.train(was_training)
+
+
+def _evaluate_once(
+    model: AdaptiveModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    data_dir: Path | None,
+    limit: int | None,
+    num_fewshot: int | None,
+    batch_size: int,
+    seed: int,
+    reporter: Reporter,
+) -> tuple[Evaluation, list[Sample]]:
+    model.reset_ledger()
+    harness_task = load_task(task, data_dir, num_fewshot)
+    set_seed(seed)
+    harness_task.set_fewshot_seed(seed)
+    label = f"{task.name} at {model.method.dial.name} {model.dial:.3g}"
+    lm = AdaptiveLM(model, tokenizer, batch_size=batch_size, seed=seed, label=label, reporter=reporter)
+    with quiet():
+        results = evaluator.evaluate(
+            lm,
+            {"tasks": {task.name: harness_task}, "groups": {}, "group_map": {}},
+            limit=limit,
+            bootstrap_iters=0,
+        )
+    scores = {
+        key: float(value)
+        for key, value in results["results"][task.name].items()
+        if "," in key and "_stderr" not in key and isinstance(value, Real)
+    }
+    if task.metrics[0] not in scores:
+        raise EnvironmentProblem(
+            f"The headline metric of the task {task.name!r} is {task.metrics[0]!r}, but lm-eval gave {sorted(scores)}. "
+            f"Correct the task's metrics."
+        )
+    samples = _samples(results["samples"][task.name], task)
+    report = model.compute_report()
+    evaluation = Evaluation(
+        task=task.name,
+        dial=float(model.dial),
+        scores=scores,
+        docs=len(samples),
+        savings=report["saved"],
+        report=report,
+        time_s=lm.time_s,
+        prompt_tokens=lm.prompt_tokens,
+        generated_tokens=lm.generated_tokens,
+        batch_size=batch_size,
+        num_fewshot=harness_task.config.num_fewshot,
+    )
+    return evaluation, samples
+
+
+def _samples(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
+    """One sample per document; lm-eval logs one per document and filter."""
+    by_doc: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for entry in logged:
+        by_doc[entry["doc_id"]].append(entry)
+    samples = []
+    for doc, entries in sorted(by_doc.items()):
+        output = _output([response[0] for response in entries[0]["resps"]])
+        written = isinstance(output, str)
+        scores = {
+            f"{metric},{entry['filter']}": float(entry[metric])
+            for entry in entries
+            for metric in entry["metrics"]
+            if isinstance(entry[metric], Real)
+        }
+        samples.append(
+            Sample(
+                doc=doc,
+                target=entries[0]["target"],
+                output=output,
+                answers={entry["filter"]: str(entry["filtered_resps"][0]) for entry in entries} if written else {},
+                scores=scores,
+                correct=scores.get(task.metrics[0]),
+            )
+        )
+    return samples
+
+
+def _output(responses: list[Any]) -> str | int | float:
+    """Text written, index of the likeliest choice, or the one log-likelihood asked for."""
+    first = responses[0]
+    if isinstance(first, str):
+        return first
+    scores = [response[0] if isinstance(response, tuple) else response for response in responses]
+    return scores.index(max(scores)) if len(scores) > 1 else float(scores[0])

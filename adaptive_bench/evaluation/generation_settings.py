@@ -1,0 +1,82 @@
+"""How a task wants text to be written: lm-eval's generation arguments, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.models.utils import normalize_gen_kwargs
+
+from adaptive_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# lm-eval's own default for tasks that do not say.
+DEFAULT_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Settings that requests must share to be generated in one batch.
+
+    Attributes:
+        until: Strings that end the text; they are not part of it.
+        max_new_tokens: Most tokens to write.
+        do_sample, temperature, top_p: Sampling; greedy unless `do_sample`.
+    """
+
+    until: tuple[str, ...]
+    max_new_tokens: int
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> GenerationSettings:
+        """Read lm-eval's generation arguments.
+
+        Raises:
+            UsageError: The task wants something adaptive models do not do, such as beam search.
+        """
+        known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
+        until = known.pop("until")
+        settings = cls(
+            until=tuple(text for text in until if text),
+            max_new_tokens=known.pop("max_gen_toks"),
+            do_sample=bool(known.pop("do_sample", False)),
+            temperature=float(known.pop("temperature", None) or 1.0),
+            top_p=float(known.pop("top_p", 1.0)),
+        )
+        unknown = {key: value for key, value in known.items() if not (key == "num_beams" and value == 1)}
+        if unknown:
+            raise UsageError(
+                f"Generation knows until, max_gen_toks, do_sample, temperature and top_p, "
+                f"but the task asks for {unknown}. Choose another task."
+            )
+        return settings
+
+    def within(self, room: int) -> GenerationSettings:
+        """The same settings with at most `room` new tokens."""
+        return replace(self, max_new_tokens=min(self.max_new_tokens, room))
+
+
+def stop_after(until: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], bool] | None:
+    """A function that sees the tokens written so far and says whether a stop string has just been completed."""
+    if not until:
+        return None
+    # A token spells at least one byte, so a stop string that ends with the newest token lies within as many tokens as
+    # it has bytes; two more keep it away from the start, where some decoders drop a space.
+    window = max(len(text.encode()) for text in until) + 2
+
+    def stop(token_ids: Sequence[int]) -> bool:
+        tail = tokenizer.decode(list(token_ids[-window:]))
+        return any(text in tail for text in until)
+
+    return stop
+
+
+def cut_at(until: Sequence[str], text: str) -> str:
+    """The text before the first stop string."""
+    return text[: min((place for place in (text.find(stop) for stop in until) if place >= 0), default=len(text))]

@@ -1,0 +1,290 @@
+"""lm-eval's view of an adaptive model: scores continuations and writes text, in left-padded batches.
+
+Every request is encoded before the model runs, so a prompt that does not fit is reported before any time is spent.
+Requests are sorted by length, longest first: memory runs out at once or not at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import torch
+from accelerate.utils.memory import should_reduce_batch_size
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
+from lm_eval.models.utils import has_bos_prefix
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from torch import Tensor
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
+from adaptive_bench.progress import Meter, Reporter, SilentReporter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
+
+Request = tuple[tuple[str, str] | None, list[int], list[int]]
+T = TypeVar("T")
+
+
+class OutOfMemory(EnvironmentProblem):
+    """One batch does not fit into memory. `evaluate` halves the batch and starts again."""
+
+
+class _Pass(NamedTuple):
+    """One sequence for one forward pass; requests that need the same one share it."""
+
+    token_ids: tuple[int, ...]
+    scored: int  # the last `scored` positions predict the continuation
+
+
+class AdaptiveLM(TemplateLM):
+    """An adaptive model for lm-eval.
+
+    In log-likelihood passes and in generation, tokens after the prompt are marked as such for the model
+    (`continuation_mask`), so both kinds of task use the same thresholds for the same kind of token.
+
+    Args:
+        model: Evaluated as it stands; its dial is not touched.
+        tokenizer: A start token is added exactly when the tokenizer adds one itself, as in training.
+        batch_size: Sequences in one forward pass.
+        seed: For tasks that sample.
+        label: Name of the work in the progress display.
+        reporter: Told about progress and about prompts that had to be cut.
+
+    Attributes:
+        time_s: Seconds inside model calls so far.
+        prompt_tokens: Tokens fed so far, padding not counted.
+        generated_tokens: Tokens written so far.
+    """
+
+    def __init__(
+        self,
+        model: AdaptiveModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        label: str = "evaluate",
+        reporter: Reporter | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self.seed = seed
+        self.label = label
+        self.reporter = reporter or SilentReporter()
+        self.context_length = model.backbone.context_length
+        self._device = next(model.parameters()).device
+        self.time_s = 0.0
+        self.prompt_tokens = 0
+        self.generated_tokens = 0
+
+    @property
+    def eot_token_id(self) -> int:
+        """The end-of-sequence token."""
+        if self.tokenizer.eos_token_id is None:
+            raise UsageError(
+                "Evaluation needs an end-of-sequence token, but the tokenizer has none. "
+                "Set eos_token in the model's tokenizer_config.json or choose another --model."
+            )
+        return int(self.tokenizer.eos_token_id)
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What an empty prompt is replaced by: the start token, or the end-of-sequence token if there is none."""
+        start = self.tokenizer.bos_token_id
+        return self.eot_token_id if start is None else int(start)
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        """Token ids as in training: the tokenizer's own start token, never an end token it may append."""
+        if add_special_tokens is None:
+            add_special_tokens = not has_bos_prefix(string, self.tokenizer.bos_token)
+        token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
+        appended = add_special_tokens and len(token_ids) > 1 and token_ids[-1] == self.tokenizer.eos_token_id
+        return token_ids[:-1] if appended else token_ids
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+        """See `TemplateLM.loglikelihood`; the progress is shown by the reporter."""
+        return super().loglikelihood(requests, disable_tqdm=True)
+
+    @torch.inference_mode()
+    def _loglikelihood_tokens(self, requests: Sequence[Request], **kwargs: Any) -> list[tuple[float, bool]]:
+        """Log-likelihood of each continuation, and whether it is what greedy decoding would write.
+
+        A prompt that does not fit loses its beginning, as in lm-eval, and one line says how many did.
+
+        Raises:
+            UsageError: A continuation alone is longer than the context.
+        """
+        passes: dict[_Pass, list[int]] = defaultdict(list)
+        too_long = 0
+        for index, (texts, prompt, continuation) in enumerate(requests):
+            if len(continuation) > self.context_length:
+                raise UsageError(
+                    f"A continuation must fit into the context of {self.context_length} tokens, got "
+                    f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r}. "
+                    f"Choose another model."
+                )
+            too_long += len(prompt) + len(continuation) > self.context_length + 1
+            # The last token is only predicted, never read.
+            sequence = (prompt + continuation)[-(self.context_length + 1) : -1]
+            passes[_Pass(tuple(sequence), len(continuation))].append(index)
+        if too_long:
+            self.reporter.line(
+                f"{self.label}: {too_long} of {len(requests)} prompts are longer than the context of "
+                f"{self.context_length} tokens; their beginning is cut."
+            )
+        answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
+        ordered = sorted(passes, key=lambda one: (-len(one.token_ids), one))
+        with self.reporter.task(self.label, total=len(requests)) as meter:
+            for batch in self._batches(ordered):
+                for one, logits in zip(batch, self._score(batch), strict=True):
+                    for index in passes[one]:
+                        answers[index] = _judge(logits, requests[index][2])
+                    meter.advance(len(passes[one]))
+        return answers
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
+        """Log-likelihood of whole texts, in windows of the context length."""
+        windows: list[Request] = []
+        owners: list[int] = []
+        for owner, request in enumerate(requests):
+            pieces = get_rolling_token_windows(
+                token_list=self.tok_encode(request.args[0]),
+                prefix_token=self.prefix_token_id,
+                max_seq_len=self.context_length,
+                context_len=1,
+            )
+            for prompt, continuation in map(make_disjoint_window, pieces):
+                windows.append((None, prompt, continuation))
+                owners.append(owner)
+        totals = [0.0] * len(requests)
+        for owner, (score, _) in zip(owners, self._loglikelihood_tokens(windows), strict=True):
+            totals[owner] += score
+        return totals
+
+    @torch.inference_mode()
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
+        """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context.
+
+        Prompts are never cut: an answer to half a question says nothing. What is written is cut instead where the
+        context ends.
+
+        Raises:
+            UsageError: A prompt leaves no room in the context, or the task wants beam search.
+        """
+        groups: dict[GenerationSettings, list[tuple[int, list[int]]]] = defaultdict(list)
+        for index, request in enumerate(requests):
+            settings = GenerationSettings.read(request.args[1])
+            prompt = self.tok_encode(request.args[0]) or [self.prefix_token_id]
+            room = self.context_length - len(prompt)
+            if room < 1:
+                raise UsageError(
+                    f"A prompt must leave room for an answer in the context of {self.context_length} tokens, but "
+                    f"document {request.doc_id} of {request.task_name} has {len(prompt)}. Lower --num-fewshot or "
+                    f"choose a model with a longer context."
+                )
+            groups[settings.within(room)].append((index, prompt))
+        texts = [""] * len(requests)
+        with self.reporter.task(self.label, total=len(requests)) as meter:
+            for settings, members in groups.items():
+                self._write(settings, sorted(members, key=lambda member: -len(member[1])), texts, meter)
+        return texts
+
+    def _write(
+        self, settings: GenerationSettings, members: list[tuple[int, list[int]]], texts: list[str], meter: Meter
+    ) -> None:
+        ends = self._end_tokens()
+        for number, batch in enumerate(self._batches(members)):
+            input_ids, attention_mask = self._left_padded([prompt for _, prompt in batch])
+            write = partial(
+                self.model.generate,
+                input_ids,
+                attention_mask,
+                max_new_tokens=settings.max_new_tokens,
+                eos_token_ids=ends,
+                stop=stop_after(settings.until, self.tokenizer),
+                do_sample=settings.do_sample,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                seed=self.seed + number,
+            )
+            rows = self._timed(write)
+            self.prompt_tokens += int(attention_mask.sum())
+            for (index, _), row in zip(batch, rows, strict=True):
+                self.generated_tokens += len(row)
+                kept = row[: next((place for place, token in enumerate(row) if token in ends), len(row))]
+                texts[index] = cut_at(settings.until, str(self.tokenizer.decode(kept, skip_special_tokens=True)))
+            meter.advance(len(batch))
+
+    def _score(self, batch: list[_Pass]) -> Iterator[Tensor]:
+        """Logits [scored, V] of every row of a batch."""
+        input_ids, attention_mask = self._left_padded([one.token_ids for one in batch])
+        length = input_ids.shape[1]
+        first = torch.tensor([[length - one.scored + 1] for one in batch], device=self._device)
+        continuation_mask = torch.arange(length, device=self._device)[None] >= first
+        score = partial(
+            self.model,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            continuation_mask=continuation_mask,
+            logits_to_keep=max(one.scored for one in batch),
+        )
+        logits: Tensor = self._timed(score).logits
+        self.prompt_tokens += int(attention_mask.sum())
+        return (row[-one.scored :] for one, row in zip(batch, logits, strict=True))
+
+    def _left_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Token ids and attention mask [B, S]. The padding value is never looked at, so any valid id will do."""
+        length = max(map(len, rows))
+        input_ids = torch.tensor([[0] * (length - len(row)) + list(row) for row in rows])
+        attention_mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
+        return input_ids.to(self._device), attention_mask.to(self._device)
+
+    def _batches(self, items: Sequence[T]) -> Iterator[list[T]]:
+        return (list(items[start : start + self.batch_size]) for start in range(0, len(items), self.batch_size))
+
+    def _end_tokens(self) -> tuple[int, ...]:
+        """The tokenizer's end token and those of the model's config (chat models have several)."""
+        configured = self.model.backbone.config.eos_token_id
+        others = configured if isinstance(configured, list) else [configured]
+        return tuple(dict.fromkeys([self.eot_token_id, *(token for token in others if token is not None)]))
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        """Run a model call on the clock.
+
+        Raises:
+            OutOfMemory: It did not fit.
+        """
+        start_s = self._clock_s()
+        try:
+            result = call()
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+            raise OutOfMemory(
+                f"Memory ran out in {self.label} with {self.batch_size} sequence(s) at a time on {self._device}. "
+                f"Choose a smaller model, fewer --num-fewshot examples or a device with more memory."
+            ) from error
+        self.time_s += self._clock_s() - start_s
+        return result
+
+    def _clock_s(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def _judge(logits: Tensor, continuation: list[int]) -> tuple[float, bool]:
+    """Score one continuation with logits [len(continuation), V]."""
+    wanted = torch.tensor(continuation, device=logits.device)[:, None]
+    scores = logits.float().log_softmax(dim=-1).gather(1, wanted)
+    return float(scores.sum()), bool((logits.argmax(dim=-1, keepdim=True) == wanted).all())

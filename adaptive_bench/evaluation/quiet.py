@@ -1,0 +1,32 @@
+"""Keeps lm-eval, datasets and the hub client from writing over our own progress display."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from unittest.mock import patch
+
+import datasets
+import lm_eval.api.task
+
+_LOGGERS = ("lm_eval", "datasets", "huggingface_hub")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Only errors are logged inside, and no foreign progress bar is drawn; everything is put back afterwards."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    bars = datasets.is_progress_bar_enabled()
+    with ExitStack() as stack:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(logging.ERROR)
+            stack.callback(logger.setLevel, level)
+        if bars:
+            datasets.disable_progress_bars()
+            stack.callback(datasets.enable_progress_bars)
+        # lm-eval draws this bar (building requests) without asking anybody.
+        stack.enter_context(patch.object(lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)))
+        yield

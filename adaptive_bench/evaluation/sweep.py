@@ -1,0 +1,96 @@
+"""The sweep: which dial values to evaluate so that every level is between two measured points.
+
+Dial values are asked for as shares of saved tokens; `method.dial_for` turns them into the method's own unit. On another
+axis the saving differs: a gate of overhead `o` saves about `0.9 * tokens - o` net, so the grid must reach further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from adaptive_bench.evaluation.matching import Axis, Point
+
+# Points the sweep may add to the first grid.
+EXTRA_POINTS = 4
+# Aim a little past the level: a bracket that just misses it costs another evaluation.
+_MARGIN = 0.02
+_SMALLEST_STEP = 0.02
+_SMALLEST_SLOPE = 0.05
+_END = 1e-6
+
+
+class HasMaximum(Protocol):
+    """The part of a method the sweep needs: the largest share of token-branches its dial can skip."""
+
+    @property
+    def max_saved_tokens(self) -> float: ...
+
+
+class HasGrid(Protocol):
+    """The part of the evaluation recipe the sweep needs."""
+
+    @property
+    def grid(self) -> Sequence[float]: ...
+
+
+def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) -> list[float]:
+    """Shares of saved tokens to evaluate first, rising: nothing saved, then the grid as far as the dial goes.
+
+    Args:
+        method: Gives the end of the dial. A method whose dial cannot move gets one point.
+        levels: Used as the grid when the recipe has none.
+        recipe: Gives the grid.
+    """
+    wanted = (0.0, *(recipe.grid or levels))
+    return sorted({round(min(saving, method.max_saved_tokens), 6) for saving in wanted if saving >= 0})
+
+
+def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: Axis, maximum: float) -> float | None:
+    """The next share of saved tokens to ask for, or `None` when more points cannot help.
+
+    Extends the upper end by a secant through the last two points; a level below everything measured is out of reach
+    because the sweep starts at nothing saved. Every proposal lies at least 0.02 beyond the last one or is the dial's
+    end, so asking again and again always comes to an end.
+
+    Args:
+        measured: The points so far, by the share of saved tokens that was asked for.
+        levels: Levels that should be reached.
+        axis: The axis they are on.
+        maximum: End of the dial (`method.max_saved_tokens`).
+    """
+    if not measured or not levels:
+        return None
+    target, reached = max(levels), max(point.at(axis) for point in measured.values())
+    asked = sorted(measured)
+    last = asked[-1]
+    if reached >= target or last >= maximum - _END:
+        return None
+    if len(asked) < 2:
+        return round(maximum, 6)
+    before = asked[-2]
+    slope = (measured[last].at(axis) - measured[before].at(axis)) / (last - before)
+    if slope < _SMALLEST_SLOPE:
+        return round(maximum, 6)
+    step = (target - measured[last].at(axis)) / slope + _MARGIN
+    return round(min(maximum, last + max(step, _SMALLEST_STEP)), 6)
+
+
+def sweep(
+    measure: Callable[[float], Point], method: HasMaximum, levels: Sequence[float], axis: Axis, recipe: HasGrid
+) -> dict[float, Point]:
+    """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached.
+
+    Args:
+        measure: Evaluates the method at a share of saved tokens.
+
+    Returns:
+        The measured points by the share of saved tokens that was asked for.
+    """
+    measured = {saving: measure(saving) for saving in first_savings(method, levels, recipe)}
+    for _ in range(EXTRA_POINTS):
+        saving = next_saving(measured, levels, axis, method.max_saved_tokens)
+        if saving is None:
+            break
+        measured[saving] = measure(saving)
+    return measured

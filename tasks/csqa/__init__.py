@@ -1,0 +1,1 @@
+"""CommonsenseQA: five-way multiple choice, with reasoning or by log-likelihood."""
