@@ -13,6 +13,11 @@ Row = Mapping[str, Any]
 AXES = {"net": "saved net FLOPs", "core": "saved core FLOPs", "tokens": "saved tokens"}
 # lm-eval metrics that are shares; any other metric (perplexity, BLEU) is printed as it is.
 _SHARES = {"acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"}
+# Status of a row -> the mark behind its score, and what it means.
+_MARKS = {
+    "partial": ("*", "not every seed that was asked for reached this level"),
+    "inert": ("†", "the dial of this method moves nothing"),
+}
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,10 @@ class Grid:
         return self._table(style, _saving)
 
     @property
-    def has_partial(self) -> bool:
-        """Whether a score rests on fewer seeds or documents than were asked for."""
-        return any(row["status"] == "partial" for row in self.cells.values())
+    def notes(self) -> list[str]:
+        """What the marks in this grid mean."""
+        found = {row["status"] for row in self.cells.values()}
+        return [f"{mark} {meaning}." for status, (mark, meaning) in _MARKS.items() if status in found]
 
     @property
     def _is_share(self) -> bool:
@@ -69,7 +75,7 @@ class Grid:
             return ""
         if row["score"] is None:
             return "n/a"
-        mark = "*" if row["status"] == "partial" else ""
+        mark, _ = _MARKS.get(row["status"], ("", ""))
         interval = "" if row["low"] is None else f" [{self._number(row['low'])}, {self._number(row['high'])}]"
         return self._number(row["score"]) + mark + interval
 

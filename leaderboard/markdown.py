@@ -9,9 +9,8 @@ from .grid import Row, grids
 _LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
     "measured dial values are interpolated linearly, never extrapolated. `n/a`: the method does not reach this saving. "
-    "`[low, high]`: 95 % interval."
+    "`[low, high]`: 95 % interval, over seeds where there are several (t), else over documents (Wilson)."
 )
-_PARTIAL = "`*`: not every seed that was asked for is in this score."
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -20,9 +19,8 @@ def render(rows: Sequence[Row]) -> str:
     Args:
         rows: The rows of one or several `table.json`.
     """
-    all_grids = grids(rows)
-    parts = ["# Leaderboard", _LEGEND + (f" {_PARTIAL}" if any(grid.has_partial for grid in all_grids) else "")]
-    for grid in all_grids:
-        parts += [f"## {grid.title}", grid.scores("github")]
+    parts = ["# Leaderboard", _LEGEND]
+    for grid in grids(rows):
+        parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
         parts += ["Measured saving, tokens / core FLOPs / net FLOPs (%):", grid.savings("github")]
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,6 @@ def render(rows: Sequence[Row]) -> str:
         headline.setdefault(row["task"], row["metric"])
     parts: list[str] = []
     for grid in grids(row for row in rows if row["metric"] == headline[row["task"]]):
-        parts += [grid.title, grid.scores("simple")]
+        parts += [grid.title, grid.scores("simple"), *grid.notes]
         parts += ["measured saving, tokens / core / net (%)", grid.savings("simple")]
-        parts += ["* not every seed that was asked for is in this score"] if grid.has_partial else []
     return "\n\n".join(parts)

@@ -41,9 +41,12 @@ def list_names(
 
 
 def _registered(group: registry.Group) -> list[dict[str, str]]:
+    things = {name: registry.get(group, name) for name in registry.names(group)}
     return [
-        {"name": name, "what it is": _first_sentence(registry.get(group, name)), "from": registry.origin(group, name)}
-        for name in registry.names(group)
+        {"name": name, "what it is": _first_sentence(thing)}
+        | ({"parameters": ", ".join(thing.Config.model_fields)} if group == "methods" else {})
+        | {"from": registry.origin(group, name)}
+        for name, thing in things.items()
     ]
 
 

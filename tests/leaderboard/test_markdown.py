@@ -1,3 +1,5 @@
+import pytest
+
 from adaptive_bench.leaderboard.markdown import render
 
 
@@ -17,11 +19,12 @@ def test_level_outside_the_measured_range_is_not_a_number(make_row):
     assert score.count("n/a") == saving.count("n/a") == 1
 
 
-def test_partial_score_is_marked_and_explained(make_row):
-    text = render([make_row(status="partial")])
-    assert "89.8* [84.0, 95.1]" in text
-    assert "`*`" in text
-    assert "`*`" not in render([make_row()])
+@pytest.mark.parametrize(("status", "mark", "meaning"), [("partial", "*", "seed"), ("inert", "†", "moves nothing")])
+def test_score_with_a_reservation_is_marked_and_explained(make_row, status, mark, meaning):
+    text = render([make_row(status=status)])
+    assert f"89.8{mark} [84.0, 95.1]" in text
+    assert any(meaning in line for line in _lines(text, mark))
+    assert _lines(render([make_row()]), mark) == []
 
 
 def test_single_seed_without_interval(make_row):

@@ -11,4 +11,5 @@ def test_only_the_headline_metric_of_each_task_is_shown(make_row):
 
 def test_partial_score_is_explained(make_row):
     assert "* not every seed" in render([make_row(status="partial")])
+    assert "89.8*" in render([make_row(status="partial")])
     assert "*" not in render([make_row()])
