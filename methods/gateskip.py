@@ -33,7 +33,7 @@ from adaptive_bench.engine.kv_cache import KVPolicy
 from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.calibration import Thresholds
 from adaptive_bench.model.decisions import Decision, drop_lowest, paper_quantile_keep
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
 from adaptive_bench.spec import MethodSpec, Semantics
 
 GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to the pretrained model
@@ -68,11 +68,9 @@ class GateSkip(Method):
         layers, hidden = self.backbone_size
         outputs = hidden if config.shape == "vector" else 1
         self.gates = nn.ModuleList(
-            nn.Linear(hidden, outputs) for _ in range(2 * layers if config.sharing == "separate" else 2)
+            initialised_linear(hidden, outputs, std=GATE_STD, bias=GATE_BIAS)
+            for _ in range(2 * layers if config.sharing == "separate" else 2)
         )
-        for gate in self.gates:
-            nn.init.normal_(gate.weight, std=GATE_STD)
-            nn.init.constant_(gate.bias, GATE_BIAS)
         if semantics == "bench":
             self.thresholds = Thresholds(range(2 * layers))
 

@@ -36,7 +36,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Backbone, Site
 from adaptive_bench.model.calibration import Thresholds
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision, top_k_per_row
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
 from adaptive_bench.spec import MethodSpec, Semantics
 
 ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
@@ -72,16 +72,15 @@ class MixtureOfDepths(Method):
             raise UsageError(
                 f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every."
             )
-        self.routers = nn.ModuleDict({str(layer): nn.Linear(hidden, 1) for layer in self.routed})
+        self.routers = nn.ModuleDict(
+            {str(layer): initialised_linear(hidden, 1, std=ROUTER_STD, bias=ROUTER_BIAS) for layer in self.routed}
+        )
         self.predictors = nn.ModuleDict(
             {
                 str(layer): nn.Sequential(nn.Linear(hidden, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1))
                 for layer in self.routed
             }
         )
-        for router in self.routers.values():
-            nn.init.normal_(router.weight, std=ROUTER_STD)
-            nn.init.constant_(router.bias, ROUTER_BIAS)
         if semantics == "bench":
             self.thresholds = Thresholds(Site(layer, "layer").index for layer in self.routed)
 

@@ -71,11 +71,18 @@ def book_dense(call: ForwardCall) -> None:
         call.ledger.book_dense(call.phase, layer, linear + pairs * cost.pair)
 
 
-def book_head(call: ForwardCall, needed: int, computed: int) -> None:
-    """Book the language-model head: `needed` of `computed` positions belong to real tokens."""
+def book_head(call: ForwardCall, *, needed: int, computed: int, reused: int) -> None:
+    """Book the language-model head.
+
+    Args:
+        needed: Positions of real tokens the head was run for.
+        computed: All positions it was run for.
+        reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
+    """
     if call.ledger is None:
         return
     head, macs = call.ledger.num_layers, call.backbone.head_macs
-    call.ledger.book(call.phase, head, "core.head", needed * macs)
+    call.ledger.book(call.phase, head, "core.head", (needed + reused) * macs)
+    call.ledger.book(call.phase, head, "overhead.decision", -reused * macs)
     call.ledger.book(call.phase, head, "waste.dense", (computed - needed) * macs)
-    call.ledger.book_dense(call.phase, head, needed * macs)
+    call.ledger.book_dense(call.phase, head, (needed + reused) * macs)

@@ -34,7 +34,10 @@ class ForwardCall:
         phase: `decode` if the cache held tokens before this call, else `prefill`.
         ledger: Books the work; `None` while training.
         meter: Counts the MACs of the method's own linear maps.
+        labels: [B, S] of a training call, else `None`.
+        layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
         records: What a method noted for its losses, by name.
+        answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
     """
 
     backbone: Backbone
@@ -51,7 +54,10 @@ class ForwardCall:
     phase: Phase
     ledger: Ledger | None
     meter: DecisionMeter
+    labels: Tensor | None = None
+    layer_states: list[Tensor] | None = None
     records: dict[str, list[Tensor]] = field(default_factory=dict)
+    answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @cached_property
     def all_valid(self) -> bool:
@@ -133,3 +139,15 @@ class SiteView:
         """Note tensors for the method's losses; one list per name, in site order."""
         for name, value in values.items():
             self.call.records.setdefault(name, []).append(value)
+
+    def probe(self, tokens: Tensor) -> Tensor:
+        """Logits [N, V] the model would give if the tokens at flat indices [N] ended here. Booked as a decision."""
+        backbone = self.call.backbone
+        if self.call.ledger is not None:
+            macs = tokens.numel() * backbone.head_macs
+            self.call.ledger.book(self.call.phase, self.site.layer, "overhead.decision", macs)
+        return backbone.head(backbone.final_norm(self.hidden.flatten(0, 1)[tokens]))
+
+    def answer(self, tokens: Tensor, logits: Tensor) -> None:
+        """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""
+        self.call.answers.append((tokens, logits))

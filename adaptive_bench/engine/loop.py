@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from adaptive_bench.engine import masked, packed
 from adaptive_bench.engine.booking import book_dense
 from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.model.backbone import Site
+from adaptive_bench.model.backbone import Branch, Site
 from adaptive_bench.model.decisions import Decision
 
 if TYPE_CHECKING:
     from adaptive_bench.model.method import Method
+
+_BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 
 def run_layers(method: Method, call: ForwardCall, hidden: Tensor) -> Tensor:
@@ -23,17 +25,19 @@ def run_layers(method: Method, call: ForwardCall, hidden: Tensor) -> Tensor:
     book_dense(call)
     for layer in range(call.backbone.num_layers):
         if method.unit == "branch":
-            for branch in ("attention", "mlp"):
+            for branch in _BRANCHES:
                 view = SiteView(Site(layer, branch), hidden, call)
                 hidden = run_branch(view.site, view, decide(method, view))
         else:
             start = hidden
             decision = decide(method, SiteView(Site(layer, "layer"), hidden, call))
-            for branch in ("attention", "mlp"):
+            for branch in _BRANCHES:
                 view = SiteView(Site(layer, branch), hidden, call)
                 hidden = run_branch(view.site, view, Decision(decision.keep))
             if decision.scale is not None:  # the scale multiplies the update of the whole block
                 hidden = start + decision.scale.to(hidden.dtype) * (hidden - start)
+        if call.layer_states is not None:
+            call.layer_states.append(hidden)
     return hidden
 
 
@@ -50,6 +54,8 @@ def decide(method: Method, view: SiteView) -> Decision:
         real = macs * call.num_valid // call.valid.numel()
         call.ledger.book(call.phase, view.site.layer, "overhead.decision", real)
         call.ledger.book(call.phase, view.site.layer, "waste.dense", macs - real)
+    if decision.input_scale is not None:
+        view.normed = view.normed * decision.input_scale.to(view.normed.dtype)
     return decision
 
 

@@ -28,14 +28,16 @@ def run_branch(site: Site, view: SiteView, decision: Decision) -> Tensor:
         return view.hidden + (update if decision.scale is None else update * decision.scale.to(update.dtype))
 
     tokens = keep.flatten().nonzero()[:, 0]
+    packed: Tensor | None = None
     if site.branch == "attention":
-        update = _packed_attention(site, view, keep, tokens)
+        packed = _packed_attention(site, view, keep, tokens)
     else:
         book_mlp(call, site.layer, keep, slots=tokens.numel())
-        update = call.backbone.mlp(site.layer)(view.normed_at(tokens)) if tokens.numel() else None
-    if update is None:
+        if tokens.numel():
+            packed = call.backbone.mlp(site.layer)(view.normed_at(tokens))
+    if packed is None:
         return view.hidden
-    update = call.backbone.post_norm(site, update)
+    update = call.backbone.post_norm(site, packed)
     if decision.scale is not None:
         update = update * decision.scale.flatten(0, 1)[tokens].to(update.dtype)
     return view.hidden.flatten(0, 1).index_add(0, tokens, update).view_as(view.hidden)

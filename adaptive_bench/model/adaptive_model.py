@@ -48,6 +48,8 @@ class AdaptiveModel(nn.Module):
         self.ledger = Ledger(self.backbone.num_layers)
         self.loss_terms: dict[str, float] = {}
         self._meter = DecisionMeter(method)
+        if method.freezes_backbone:
+            backbone_model.requires_grad_(False)
         self._executor: Executor | None = None
 
     @classmethod
@@ -110,6 +112,8 @@ class AdaptiveModel(nn.Module):
             Logits [B, K, V], the loss (cross entropy plus the method's weighted losses) and the cache.
         """
         call = self._begin_call(input_ids, attention_mask, past_key_values, use_cache, continuation_mask)
+        call.labels = labels
+        call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
         hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
         call.session.lengths = call.session.lengths + call.valid.sum(dim=1)
 
@@ -117,10 +121,7 @@ class AdaptiveModel(nn.Module):
             slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
         )
         chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
-        logits = self.backbone.head(self.backbone.final_norm(hidden)[:, chosen])
-        if call.ledger is not None:
-            needed = call.valid[:, chosen]
-            book_head(call, int(needed.sum()), needed.numel())
+        logits = self._logits(call, hidden, chosen)
         loss = None if labels is None else self._loss(call, logits, labels)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
 
@@ -256,11 +257,31 @@ class AdaptiveModel(nn.Module):
             meter=self._meter,
         )
 
+    def _logits(self, call: ForwardCall, hidden: Tensor, chosen: Any) -> Tensor:
+        """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
+        states, needed = hidden[:, chosen], call.valid[:, chosen]
+        if not call.answers:
+            book_head(call, needed=int(needed.sum()), computed=needed.numel(), reused=0)
+            return self.backbone.head(self.backbone.final_norm(states))
+        everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
+        answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
+        tokens = torch.cat([tokens for tokens, _ in call.answers])
+        answered[tokens] = torch.arange(tokens.numel(), device=hidden.device)
+        source = answered[everywhere]
+        open_ = source < 0
+        computed = self.backbone.head(self.backbone.final_norm(states[open_]))
+        logits = computed.new_empty(*source.shape, computed.shape[-1])
+        logits[open_] = computed
+        logits[~open_] = torch.cat([logits for _, logits in call.answers])[source[~open_]].to(logits.dtype)
+        book_head(call, needed=int((needed & open_).sum()), computed=int(open_.sum()), reused=int((~open_).sum()))
+        return logits
+
     def _loss(self, call: ForwardCall, logits: Tensor, labels: Tensor) -> Tensor:
         loss: Tensor = self.backbone_model.loss_function(
             logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
         )
         terms = {"ce": loss.detach()}
+        loss = loss * self.method.main_loss_weight(call)
         for name, (weight, value) in self.method.losses(call).items():
             terms[name] = value.detach()
             loss = loss + weight * value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -66,8 +66,8 @@ class Backbone:
             model.set_attn_implementation("eager")  # the fused kernels cannot soft-cap scores
         self.model = model
         self.config = config
-        self.decoder = model.model
-        self.layers: nn.ModuleList = self.decoder.layers
+        self.decoder: Any = model.model  # the families share attribute names, not a typed base
+        self.layers: list[Any] = list(self.decoder.layers)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.vocab_size: int = config.vocab_size
@@ -111,11 +111,11 @@ class Backbone:
             update
         )
 
-    def attention(self, layer: int) -> nn.Module:
+    def attention(self, layer: int) -> Any:
         """The attention module of a layer."""
         return self.layers[layer].self_attn
 
-    def mlp(self, layer: int) -> nn.Module:
+    def mlp(self, layer: int) -> Any:
         """The MLP module of a layer."""
         return self.layers[layer].mlp
 
@@ -141,7 +141,7 @@ class Backbone:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
-    def _cost(self, layer: nn.Module) -> LayerCost:
+    def _cost(self, layer: Any) -> LayerCost:
         attention = layer.self_attn
         parts = {name: getattr(attention, f"{name}_proj").weight for name in "qkvo"}
         linears = [module.weight for module in layer.mlp.modules() if isinstance(module, nn.Linear)]

@@ -16,10 +16,12 @@ class Decision:
     Attributes:
         keep: Boolean [B, S], the tokens that execute; `None` means all.
         scale: [B, S, 1] or [B, S, H], multiplies what executing tokens add to the residual stream; `None` means 1.
+        input_scale: The same for what the branch reads (after its pre-norm); K,V are projected from the scaled input.
     """
 
     keep: Tensor | None = None
     scale: Tensor | None = None
+    input_scale: Tensor | None = None
 
 
 EXECUTE_ALL = Decision()

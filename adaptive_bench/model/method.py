@@ -72,13 +72,14 @@ class Method(nn.Module):
     Attributes:
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
+        wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
         step, total_steps: Progress of training.
     """
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     unit: ClassVar[Literal["branch", "layer"]] = "branch"
-    trainable: ClassVar[bool] = True
+    wants_layer_states: ClassVar[bool] = False
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__()
@@ -110,6 +111,11 @@ class Method(nn.Module):
         """Share of tokens to skip at a site where the method decides, at the current dial (and training step)."""
         return 0.0
 
+    @property
+    def freezes_backbone(self) -> bool:
+        """Whether only the method's own parameters train."""
+        return False
+
     def dial_for(self, saved_tokens: float) -> float:
         """The dial value expected to skip that share of all token-branches."""
         raise NotImplementedError
@@ -121,6 +127,10 @@ class Method(nn.Module):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Auxiliary losses of a training call by name: weight and raw value, each a mean over real tokens."""
         return {}
+
+    def main_loss_weight(self, call: ForwardCall) -> float:
+        """Weight of the cross entropy of the model's own output."""
+        return 1.0
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Called before each optimizer step, `step` in 1 .. total_steps: schedules read these."""
@@ -155,6 +165,14 @@ class Method(nn.Module):
             raise UsageError(
                 f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {first['msg']}."
             ) from error
+
+
+def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) -> nn.Linear:
+    """A linear map with normal weights and a constant bias, as gates and routers start."""
+    linear = nn.Linear(inputs, outputs)
+    nn.init.normal_(linear.weight, std=std)
+    nn.init.constant_(linear.bias, bias)
+    return linear
 
 
 def method_class(spec: MethodSpec) -> type[Method]:
