@@ -1,0 +1,60 @@
+"""What the README shows works."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from adaptive_bench import registry
+from adaptive_bench.cli import main
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.spec import MethodSpec
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README, re.MULTILINE)
+(EXAMPLE,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def plugin(monkeypatch, tmp_path):
+    """The example method as a file in the current folder."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "every_so_often.py"
+    path.write_text(EXAMPLE)
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
+    reached = []
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
+    stand_in = SimpleNamespace(
+        plan=lambda config: SimpleNamespace(describe=lambda: reached.append(config) or []),
+        run=lambda config, reporter: SimpleNamespace(rows=reached.append(config) or [], folder=tmp_path, warnings=[]),
+    )
+    monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (0, None)
+    assert len(reached) == 1
+
+
+def test_the_example_method_saves_what_its_dial_says(plugin):
+    registry.load_plugin(plugin)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
+    )
+    model = AdaptiveModel.build(LlamaForCausalLM(config), MethodSpec.parse("every_so_often"), seed=1).eval()
+    model.dial = model.method.dial_for(0.25)
+    with torch.inference_mode():
+        model.forward(torch.randint(32, (2, 40)))
+    assert model.compute_report()["saved"]["tokens"] == pytest.approx(0.25)
