@@ -107,7 +107,7 @@ class GateSkip(Method):
         """Gate values [B, S, H or 1] scale the branch; their mean ranks the tokens."""
         states = view.normed if self.config.input == "prenorm" else view.hidden
         states = states.detach() if self.config.detach else states
-        index = view.site.index if self.config.sharing == "separate" else view.site.index % 2
+        index = view.site.number if self.config.sharing == "separate" else view.site.number % 2
         gate = torch.sigmoid(self.gates[index](states.float()))
         if view.call.training:
             view.record(gate=gate)

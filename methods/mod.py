@@ -82,7 +82,7 @@ class MixtureOfDepths(Method):
             }
         )
         if semantics == "bench":
-            self.thresholds = Thresholds(Site(layer, "layer").index for layer in self.routed)
+            self.thresholds = Thresholds(Site(layer, "layer").number for layer in self.routed)
 
     @property
     def dial(self) -> DialSpec:

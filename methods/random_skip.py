@@ -67,7 +67,7 @@ class RandomSkip(Method):
         if share <= 0.0:
             return EXECUTE_ALL
         round_of_training = self.step if self.training else 0
-        key = (self.seed * 1_000_003 + round_of_training) * 4_096 + view.site.index
+        key = (self.seed * 1_000_003 + round_of_training) * 4_096 + view.site.number
         return Decision(keep=uniform_from(view.call.prefix_hash, key) >= share)
 
     @classmethod

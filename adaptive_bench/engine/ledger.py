@@ -105,13 +105,13 @@ class Ledger:
 
     def report(self) -> dict[str, Any]:
         """Saved shares pooled and by phase, MACs by bucket, executed share by site, and the raw sums."""
-        pooled = sum(self.macs[phase].sum(axis=0) for phase in PHASES)
-        eligible = sum(self.eligible[phase] for phase in PHASES)
-        executed = sum(self.executed[phase] for phase in PHASES)
+        pooled = (self.macs["prefill"] + self.macs["decode"]).sum(axis=0)
+        eligible = self.eligible["prefill"] + self.eligible["decode"]
+        executed = self.executed["prefill"] + self.executed["decode"]
         return {
             "saved": self._saved(PHASES),
             **{phase: self._saved((phase,)) for phase in PHASES},
-            "macs": dict(zip(BUCKETS, np.asarray(pooled).tolist(), strict=True)),
+            "macs": dict(zip(BUCKETS, pooled.tolist(), strict=True)),
             "sites": [
                 {"layer": layer, "branch": branch, "executed": _share(executed[layer, column], eligible[layer, column])}
                 for layer in range(self.num_layers)

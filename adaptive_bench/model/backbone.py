@@ -28,7 +28,7 @@ class Site(NamedTuple):
     branch: Branch
 
     @property
-    def index(self) -> int:
+    def number(self) -> int:
         """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
         return 2 * self.layer + (self.branch == "mlp")
 

@@ -29,7 +29,7 @@ class Thresholds:
     """Thresholds for every site, phase (0 prompt, 1 continuation) and calibrated skip share.
 
     Args:
-        sites: Sites that decide, by `Site.index`.
+        sites: Sites that decide, by `Site.number`.
     """
 
     def __init__(self, sites: Iterable[int]) -> None:
@@ -49,7 +49,7 @@ class Thresholds:
             return self._collect(view, scores, share)
         if share <= 0.0:
             return None
-        thresholds = self.at(share)[:, self.sites.index(view.site.index)].to(scores)
+        thresholds = self.at(share)[:, self.sites.index(view.site.number)].to(scores)
         return scores >= torch.where(view.call.continuation, thresholds[1], thresholds[0])
 
     def at(self, share: float) -> Tensor:
@@ -107,7 +107,7 @@ class Thresholds:
         for phase, chosen in enumerate((~view.call.continuation, view.call.continuation)):
             active = chosen & view.call.valid
             if bool(active.any()):
-                self._collected[phase, view.site.index].append(scores[active].detach().float().cpu())
+                self._collected[phase, view.site.number].append(scores[active].detach().float().cpu())
                 keep |= drop_lowest(scores, active, share)
         return keep
 
