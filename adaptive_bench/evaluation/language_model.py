@@ -1,7 +1,7 @@
 """lm-eval's view of an adaptive model: scores continuations and writes text, in left-padded batches.
 
 Every request is encoded before the model runs, so a prompt that does not fit is reported before any time is spent.
-Requests are sorted by length, longest first: memory runs out at once or not at all.
+Requests are sorted by length, longest first: memory runs out early or not at all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -143,13 +144,15 @@ class AdaptiveLM(TemplateLM):
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        ordered = sorted(passes, key=lambda one: (-len(one.token_ids), one))
+        ordered = sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids))
         with self.reporter.task(self.label, total=len(requests)) as meter:
-            for batch in self._batches(ordered):
-                for one, logits in zip(batch, self._score(batch), strict=True):
-                    for index in passes[one]:
-                        answers[index] = _judge(logits, requests[index][2])
-                    meter.advance(len(passes[one]))
+            # One length of continuation in a batch: the head then works on the same positions at any batch size.
+            for _, members in groupby(ordered, key=lambda one: one.scored):
+                for batch in self._batches(list(members)):
+                    for one, logits in zip(batch, self._score(batch), strict=True):
+                        for index in passes[one]:
+                            answers[index] = _judge(logits, requests[index][2])
+                        meter.advance(len(passes[one]))
         return answers
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
@@ -225,22 +228,22 @@ class AdaptiveLM(TemplateLM):
                 texts[index] = cut_at(settings.until, str(self.tokenizer.decode(kept, skip_special_tokens=True)))
             meter.advance(len(batch))
 
-    def _score(self, batch: list[_Pass]) -> Iterator[Tensor]:
-        """Logits [scored, V] of every row of a batch."""
+    def _score(self, batch: list[_Pass]) -> Tensor:
+        """Logits [B, scored, V] of the positions that predict the continuations."""
         input_ids, attention_mask = self._left_padded([one.token_ids for one in batch])
-        length = input_ids.shape[1]
-        first = torch.tensor([[length - one.scored + 1] for one in batch], device=self._device)
-        continuation_mask = torch.arange(length, device=self._device)[None] >= first
+        scored = batch[0].scored
+        continuation_mask = torch.zeros_like(input_ids, dtype=torch.bool)
+        continuation_mask[:, input_ids.shape[1] - scored + 1 :] = True
         score = partial(
             self.model,
             input_ids=input_ids,
             attention_mask=attention_mask,
             continuation_mask=continuation_mask,
-            logits_to_keep=max(one.scored for one in batch),
+            logits_to_keep=scored,
         )
         logits: Tensor = self._timed(score).logits
         self.prompt_tokens += int(attention_mask.sum())
-        return (row[-one.scored :] for one, row in zip(batch, logits, strict=True))
+        return logits
 
     def _left_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Token ids and attention mask [B, S]. The padding value is never looked at, so any valid id will do."""

@@ -1,0 +1,202 @@
+"""The lm-eval adapter agrees with lm-eval's own Hugging Face adapter, whatever the batch size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.task import Example
+from adaptive_bench.training import encode_examples
+
+PAIRS = [
+    ("Question: How many apples are left?\nAnswer:", " 12"),
+    ("Question: How many apples are left?\nAnswer:", " 7"),
+    ("Question: How many apples are left?\nAnswer:", " Tom eats 3 of 15 apples.\n#### 12"),
+    ("Short", " one"),
+    ("", "no context at all"),
+    ("ends in a space ", "and goes on"),
+    ("Tom has 15 apples. " * 30, " He is full."),  # longer than the context
+]
+PROMPTS = ["Question: 1 + 1?\nAnswer:", "Tom", "Question: a longer one, with more words than the others have?\nAnswer:"]
+
+
+class _Lines(SilentReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def _requests(kind: Any, arguments: list[tuple[Any, ...]]) -> list[Instance]:
+    return [Instance(kind, {}, one, 0, metadata=("some_task", number, 1)) for number, one in enumerate(arguments)]
+
+
+def _writing(**settings: Any) -> list[Instance]:
+    settings = {"until": ["a"], "max_gen_toks": 20, "do_sample": False} | settings
+    return _requests("generate_until", [(prompt, settings) for prompt in PROMPTS])
+
+
+@pytest.fixture(scope="module")
+def dense(backbone: LlamaForCausalLM) -> AdaptiveModel:
+    return AdaptiveModel.build(backbone, "dense").eval()
+
+
+@pytest.fixture(scope="module")
+def skipping(backbone: LlamaForCausalLM) -> AdaptiveModel:
+    model = AdaptiveModel.build(backbone, "random_skip", seed=3).eval()
+    model.dial = model.method.dial_for(0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def reference(backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> HFLM:
+    return HFLM(pretrained=backbone, tokenizer=tokenizer, batch_size=3)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 16])
+def test_loglikelihoods_are_those_of_the_plain_model(
+    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, batch_size: int
+) -> None:
+    lm = AdaptiveLM(dense, tokenizer, batch_size=batch_size)
+    found = lm.loglikelihood(_requests("loglikelihood", PAIRS))
+    expected = reference.loglikelihood(_requests("loglikelihood", PAIRS), disable_tqdm=True)
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+
+
+def test_a_continuation_the_model_would_write_is_greedy(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    lm = AdaptiveLM(dense, tokenizer, batch_size=2)
+    prompt = lm.tok_encode(PROMPTS[0])
+    (written,) = dense.generate(torch.tensor([prompt]), max_new_tokens=5)
+    other = [*written[:-1], (written[-1] + 1) % len(tokenizer)]
+    found = lm._loglikelihood_tokens([(None, prompt, written), (None, prompt, other)])
+    assert [greedy for _, greedy in found] == [True, False]
+
+
+def test_rolling_loglikelihoods_are_those_of_the_plain_model(
+    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    texts = _requests("loglikelihood_rolling", [("Tom has 15 apples. " * 30,), ("Short",)])
+    found = AdaptiveLM(dense, tokenizer, batch_size=2).loglikelihood_rolling(texts)
+    assert found == pytest.approx(reference.loglikelihood_rolling(texts, disable_tqdm=True), rel=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("until", [["a"], ["zz", " "], []])
+def test_greedy_text_is_that_of_the_plain_model(
+    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, until: list[str], batch_size: int
+) -> None:
+    found = AdaptiveLM(dense, tokenizer, batch_size=batch_size).generate_until(_writing(until=until))
+    assert found == reference.generate_until(_writing(until=until), disable_tqdm=True)
+    assert not any(stop in text for stop in until for text in found)
+
+
+def test_the_batch_size_changes_neither_answers_nor_savings(
+    skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    pairs = [(context, " 7") for context, _ in PAIRS if context]
+    outcomes = []
+    for batch_size in (1, 4):
+        skipping.reset_ledger()
+        lm = AdaptiveLM(skipping, tokenizer, batch_size=batch_size)
+        scores = [score for score, _ in lm.loglikelihood(_requests("loglikelihood", pairs))]
+        texts = lm.generate_until(_writing())
+        saved = skipping.compute_report()["saved"]
+        outcomes.append((scores, texts, [saved[axis] for axis in ("tokens", "core", "net")]))
+    (scores, texts, saved), (other_scores, other_texts, other_saved) = outcomes
+    assert scores == pytest.approx(other_scores, abs=1e-4)
+    assert texts == other_texts
+    assert saved == pytest.approx(other_saved, abs=1e-9)
+    assert saved[0] > 0.1
+
+
+def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_once(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+    forward = dense.forward
+    monkeypatch.setattr(dense, "forward", lambda **given: (calls.append(given), forward(**given))[1])
+    lm = AdaptiveLM(dense, tokenizer, batch_size=8)
+    requests: list[Any] = [(None, [5, 6, 7], [8]), (None, [5, 6, 7], [9]), (None, [5], [8, 9, 10])]
+    lm._loglikelihood_tokens(requests)
+    marked = {
+        tuple(ids[mask.bool()].tolist()): (ids[marks].tolist(), call["logits_to_keep"])
+        for call in calls
+        for ids, mask, marks in zip(call["input_ids"], call["attention_mask"], call["continuation_mask"], strict=True)
+    }
+    assert marked == {(5, 6, 7): ([], 1), (5, 8, 9): ([8, 9], 3)}
+    assert lm.prompt_tokens == 6
+
+
+def test_prompts_are_encoded_as_in_training(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    lm = AdaptiveLM(dense, tokenizer, batch_size=1)
+    (encoded,) = encode_examples([Example(PROMPTS[0], " 2")], tokenizer, 96, SilentReporter())
+    context, continuation = lm._encode_pair(PROMPTS[0], " 2")
+    assert encoded.token_ids == (*context, *continuation, tokenizer.eos_token_id)
+    assert encoded.prompt_length == len(context)
+    assert lm.tok_encode(PROMPTS[0]) == context
+    assert lm.tok_encode(tokenizer.bos_token + "Tom") == lm.tok_encode("Tom")
+
+
+def test_a_prompt_without_room_for_an_answer_is_refused_by_name(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    requests = _writing()
+    requests[1].arguments = ("Tom " * 200, requests[1].args[1])
+    with pytest.raises(UsageError, match=r"96 tokens, but document 1 of some_task has \d{3}.*--num-fewshot"):
+        AdaptiveLM(dense, tokenizer, batch_size=4).generate_until(requests)
+
+
+def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, context: int
+) -> None:
+    lm = AdaptiveLM(dense, tokenizer, batch_size=4)
+    lm.generate_until(_writing(until=[], max_gen_toks=1000))
+    lengths = [len(lm.tok_encode(prompt)) for prompt in PROMPTS]
+    assert lm.generated_tokens <= sum(context - length for length in lengths)
+    assert lm.prompt_tokens == sum(lengths)
+
+
+def test_a_continuation_longer_than_the_context_is_refused(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    with pytest.raises(UsageError, match="must fit into the context of 96 tokens"):
+        AdaptiveLM(dense, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", [("Tom", " 7" * 200)]))
+
+
+def test_prompts_that_are_cut_are_told_once(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    reporter = _Lines()
+    AdaptiveLM(dense, tokenizer, batch_size=1, reporter=reporter).loglikelihood(_requests("loglikelihood", PAIRS))
+    (line,) = reporter.lines
+    assert f"1 of {len(PAIRS)} prompts are longer than the context of 96 tokens" in line
+
+
+def test_beam_search_is_refused_and_aliases_are_understood(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    lm = AdaptiveLM(dense, tokenizer, batch_size=4)
+    with pytest.raises(UsageError, match="num_beams"):
+        lm.generate_until(_writing(num_beams=4))
+    lm.generate_until(_requests("generate_until", [("Tom", {"until": [], "max_new_tokens": 1, "num_beams": 1})]))
+    assert lm.generated_tokens == 1
+
+
+def test_sampling_is_seeded(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def write(seed: int) -> list[str]:
+        return AdaptiveLM(dense, tokenizer, batch_size=4, seed=seed).generate_until(
+            _writing(do_sample=True, temperature=2.0, until=[])
+        )
+
+    assert write(1) == write(1) != write(2)

@@ -1,0 +1,106 @@
+"""Interpolation between measured points: exact, bounded, never beyond what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_bench.evaluation.matching import Point, flaws, match
+
+SHARES = st.floats(min_value=-0.5, max_value=1.0).map(lambda value: round(value, 4))
+POINTS = st.lists(st.builds(Point, SHARES, st.floats(0, 1), SHARES, SHARES, SHARES), min_size=1, max_size=8)
+
+
+def _line(*pairs: tuple[float, float]) -> list[Point]:
+    return [Point(dial=x, score=y, tokens=x, core=x / 2, net=x - 0.2) for x, y in pairs]
+
+
+def test_score_and_savings_are_interpolated_between_the_neighbours() -> None:
+    (found,) = match(_line((0.0, 1.0), (0.1, 0.8), (0.3, 0.2)), [0.2], "tokens")
+    assert astuple(found)[:5] == pytest.approx((0.2, 0.5, 0.2, 0.1, 0.0))
+    assert found.status == "ok"
+
+
+def test_levels_on_the_net_axis_may_lie_between_a_loss_and_a_gain() -> None:
+    (found,) = match(_line((0.0, 1.0), (0.4, 0.5)), [0.0], "net")
+    assert (found.score, found.saved_tokens) == pytest.approx((0.75, 0.2))
+
+
+def test_nothing_is_extrapolated_even_when_the_level_is_very_near() -> None:
+    points = _line((0.06, 1.0), (0.2499, 0.5))
+    assert [one.status for one in match(points, [0.0, 0.0555, 0.1, 0.25], "tokens")] == [
+        "outside",
+        "outside",
+        "ok",
+        "outside",
+    ]
+    assert match(points, [0.25], "tokens")[0].score is None
+    assert [one.status for one in match([], [0.0], "tokens")] == ["outside"]
+
+
+@pytest.mark.parametrize(("lowest", "status"), [(0.0, "ok"), (0.005, "ok"), (0.0051, "outside"), (-0.001, "ok")])
+def test_level_zero_is_answered_by_a_method_that_saves_next_to_nothing(lowest: float, status: str) -> None:
+    found = match(_line((lowest, 0.9), (0.5, 0.1)), [0.0], "tokens")[0]
+    assert found.status == status
+    assert (found.score is None) == (status == "outside")
+
+
+def test_points_with_the_same_saving_count_as_their_mean() -> None:
+    assert match(_line((0.1, 0.4), (0.1, 0.6), (0.2, 0.0)), [0.1], "tokens")[0].score == pytest.approx(0.5)
+
+
+def test_a_method_without_a_dial_answers_its_one_level() -> None:
+    dense = [Point(0.0, 0.9, 0.0, 0.0, 0.0)]
+    assert [(one.score, one.status) for one in match(dense, [0.0, 0.05], "net")] == [(0.9, "ok"), (None, "outside")]
+    assert flaws(dense, "net") == ()
+
+
+def test_a_dial_that_moves_nothing_is_inert() -> None:
+    flat = [Point(dial, 0.3, 0.0, 0.0, 0.0) for dial in (0.0, 0.1, 0.2)]
+    assert flaws(flat, "tokens") == ("inert",)
+    assert [one.status for one in match(flat, [0.0, 0.1], "tokens")] == ["inert", "outside"]
+
+
+def test_a_saving_that_goes_up_and_down_with_the_dial_is_told_but_still_matched() -> None:
+    points = [Point(dial, dial, saving, saving, saving) for dial, saving in [(0.0, 0.0), (0.1, 0.3), (0.2, 0.1)]]
+    assert flaws(points, "core") == ("non-monotone",)
+    # Neighbours on the axis are (0.1 saved, score 0.2) and (0.3 saved, score 0.1).
+    assert match(points, [0.2], "core")[0].score == pytest.approx(0.15)
+
+
+def test_a_dial_that_saves_less_when_turned_up_is_fine() -> None:
+    assert flaws([Point(dial, 0.0, 1 - dial, 1 - dial, 1 - dial) for dial in (0.7, 0.8, 1.0)], "tokens") == ()
+
+
+@given(POINTS, SHARES)
+def test_a_reached_level_lies_inside_the_measured_range_and_its_score_between_the_neighbours(
+    points: list[Point], level: float
+) -> None:
+    found = match(points, [level], "tokens")[0]
+    savings = [point.tokens for point in points]
+    if level == 0 and 0 < min(savings) <= 0.005:
+        return
+    assert (found.score is not None) == (min(savings) <= level <= max(savings))
+    if found.score is not None:
+        below = max(saving for saving in savings if saving <= level)
+        above = min(saving for saving in savings if saving >= level)
+        near = [point.score for point in points if point.tokens in (below, above)]
+        assert min(near) - 1e-12 <= found.score <= max(near) + 1e-12
+
+
+@given(POINTS, st.randoms(), st.lists(SHARES, max_size=4))
+def test_the_order_of_the_points_does_not_matter(points: list[Point], random: object, levels: list[float]) -> None:
+    shuffled = list(points)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert match(shuffled, levels, "net") == match(points, levels, "net")
+
+
+@given(POINTS)
+def test_a_measured_point_is_matched_exactly(points: list[Point]) -> None:
+    single = {point.tokens: point for point in points}
+    for point in single.values():
+        found = match(single.values(), [point.tokens], "tokens")[0]
+        assert (found.score, found.saved_core, found.saved_net) == (point.score, point.core, point.net)

@@ -1,0 +1,85 @@
+"""The sweep reaches the levels on any axis, adds few points and always stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.sweep import EXTRA_POINTS, first_savings, next_saving, sweep
+
+LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+
+
+@dataclass(frozen=True)
+class _Method:
+    max_saved_tokens: float
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    grid: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3)
+
+
+def _point(saving: float, overhead: float = 0.0) -> Point:
+    return Point(dial=saving, score=1 - saving, tokens=saving, core=0.9 * saving, net=0.9 * saving - overhead)
+
+
+def test_the_first_grid_starts_at_nothing_and_ends_with_the_dial() -> None:
+    assert first_savings(_Method(1.0), LEVELS, _Recipe()) == [0.0, 0.1, 0.2, 0.3]
+    assert first_savings(_Method(0.25), LEVELS, _Recipe((0.1, 0.3, 0.4))) == [0.0, 0.1, 0.25]
+    assert first_savings(_Method(0.0), LEVELS, _Recipe()) == [0.0]
+    assert first_savings(_Method(1.0), LEVELS, _Recipe(())) == list(LEVELS)
+
+
+def test_nothing_is_added_when_every_level_is_reached() -> None:
+    assert list(sweep(_point, _Method(1.0), LEVELS, "tokens", _Recipe())) == [0.0, 0.1, 0.2, 0.3]
+
+
+def test_a_costly_gate_is_followed_until_its_net_saving_reaches_the_highest_level() -> None:
+    measured = sweep(lambda saving: _point(saving, overhead=0.17), _Method(1.0), LEVELS, "net", _Recipe())
+    assert list(measured) == [0.0, 0.1, 0.2, 0.3, pytest.approx(0.42 / 0.9 + 0.02)]
+    assert max(point.net for point in measured.values()) >= 0.25
+
+
+def test_the_end_of_the_dial_is_tried_and_then_it_is_enough() -> None:
+    asked = list(sweep(lambda saving: _point(saving, overhead=0.4), _Method(0.5), LEVELS, "net", _Recipe()))
+    assert asked == [0.0, 0.1, 0.2, 0.3, 0.5]
+
+
+def test_a_dial_that_moves_nothing_costs_one_more_point() -> None:
+    asked = list(sweep(lambda saving: Point(saving, 1.0, 0.0, 0.0, 0.0), _Method(1.0), LEVELS, "net", _Recipe()))
+    assert asked == [0.0, 0.1, 0.2, 0.3, 1.0]
+
+
+def test_there_is_nothing_to_propose_without_points_or_levels() -> None:
+    assert next_saving({}, LEVELS, "net", 1.0) is None
+    assert next_saving({0.0: _point(0.0)}, (), "net", 1.0) is None
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=11, max_size=11),
+    st.floats(0, 1),
+    st.sampled_from(["tokens", "core", "net"]),
+)
+def test_the_sweep_stops_whatever_is_measured(savings: list[float], maximum: float, axis: str) -> None:
+    def measure(saving: float) -> Point:
+        value = savings[round(saving * 10)]
+        return Point(saving, 0.0, value, value, value)
+
+    measured = sweep(measure, _Method(maximum), LEVELS, axis, _Recipe())  # type: ignore[arg-type]
+    assert len(measured) <= len(_Recipe().grid) + EXTRA_POINTS
+    assert max(measured) <= maximum + 1e-6
+
+
+@given(st.lists(st.floats(-1, 0.2), min_size=101, max_size=101))
+def test_proposals_by_themselves_come_to_an_end(savings: list[float]) -> None:
+    measured = {0.0: _point(0.0)}
+    while (saving := next_saving(measured, LEVELS, "net", 1.0)) is not None:
+        assert saving >= max(measured) + 0.0199 or saving == 1.0
+        value = savings[round(saving * 100)]
+        measured[saving] = Point(saving, 0.0, value, value, value)
+    assert len(measured) <= 52
