@@ -1,4 +1,8 @@
 import json
+import subprocess
+import sys
+
+import pytest
 
 from adaptive_bench import registry
 
@@ -39,3 +43,12 @@ def test_something_else_cannot_be_listed(command):
     result = command("list", "metods")
     assert result.exit_code == 2
     assert "metods" in result.stderr
+
+
+@pytest.mark.parametrize("group", ["methods", "tasks", "models", "configs"])
+def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
+    program = [sys.executable, "-m", "adaptive_bench", "list", group]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in registry.names(group):
+        assert name in done.stdout
