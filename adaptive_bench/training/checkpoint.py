@@ -52,6 +52,11 @@ def newest(folder: Path) -> Path | None:
     return max(folder.glob("step-*"), default=None)
 
 
+def steps_done(checkpoint: Path) -> int:
+    """Optimizer steps a checkpoint was taken after."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
     """Put model, optimizer and random generators back to where the checkpoint was taken.
 

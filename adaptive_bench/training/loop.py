@@ -57,7 +57,7 @@ def train(
         UsageError: The tokenizer cannot end a sequence.
     """
     reporter = reporter or SilentReporter()
-    max_length = min(recipe.max_length, model.config.max_position_embeddings)
+    max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, reporter)
     order = data_order(len(encoded), recipe, seed)
     with atomic.writable(folder):
@@ -112,7 +112,7 @@ class _Training:
         start_s = time.perf_counter()
         with (
             self.log_path.open("a", encoding="utf-8") as log,
-            self.reporter.task(f"train {self.model.spec}", total) as meter,
+            self.reporter.task("train", total) as meter,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -131,7 +131,7 @@ class _Training:
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
         rate = self.recipe.learning_rate * factor
-        self.model.begin_step(step, len(self.order))
+        self.model.begin_step(step + 1, len(self.order))
         self.optimizer.zero_grad()
         loss = self._loss([self.encoded[index] for index in self.order[step]], step)
         self._check_finite("loss", loss.loss, step, rate)
@@ -155,7 +155,7 @@ class _Training:
                 )
             self.accumulation = min(2 * self.accumulation, len(batch))
             self.reporter.line(
-                f"train {self.model.spec}: out of memory at step {step + 1}; the step is repeated in "
+                f"out of memory at step {step + 1} of training; the step is repeated in "
                 f"{self.accumulation} micro-batches (the result stays the same up to rounding)"
             )
 
@@ -177,7 +177,7 @@ class _Training:
         self.accumulation = progress.accumulation
         lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)
         atomic.write_text(self.log_path, "".join(lines[: progress.step]))
-        self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
+        self.reporter.line(f"training resumed after step {progress.step} of {len(self.order)}")
         return progress.step
 
     def _save(self, steps_done: int, log: IO[str]) -> None:

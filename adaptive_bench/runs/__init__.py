@@ -1,0 +1,6 @@
+"""Runs: the plan, its keys, the records on disk, and carrying it out."""
+
+from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.runs.runner import RunOutcome, run
+
+__all__ = ["Plan", "RunOutcome", "plan", "run"]

@@ -1,0 +1,44 @@
+"""Keys: what a result depends on, as a hash. Equal keys mean equal results; that is why nothing is computed twice.
+
+What only shapes the table (levels, the axis matched on) or only the speed (device, checkpoint interval) is in no key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.task import Example
+
+SCHEMA = 1
+
+
+def canonical(content: Any) -> str:
+    """JSON with sorted keys and no white space: one text for one meaning."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def key_of(content: Any) -> str:
+    """The first 16 hexadecimal digits of the sha256 of the canonical JSON."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]
+
+
+def examples_fingerprint(examples: Iterable[Example]) -> str:
+    """Digest of training or calibration text in the order it was given."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(canonical([example.prompt, example.completion]).encode())
+    return digest.hexdigest()[:16]
+
+
+def files_fingerprint(files: Iterable[Path]) -> str:
+    """Digest of files' names and contents."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").digest()
+        digest.update(file.name.encode() + b"\0" + content)
+    return digest.hexdigest()[:16]

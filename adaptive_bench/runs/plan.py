@@ -1,0 +1,199 @@
+"""The plan of a run: which trainings and which sweeps it consists of, and where each is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
+from adaptive_bench.model import code_digest, training_spec
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.backbones import find_backbone
+from adaptive_bench.runs.keys import SCHEMA, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.records import Record, SweepRecord
+from adaptive_bench.runs.training_text import draw_calibration, draw_training, training_tasks
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.task import Task
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: a method spec as it is trained, and a seed. Specs that train alike share it.
+
+    Attributes:
+        content: Everything the result depends on; its hash is the key.
+        folder: Where its record is.
+    """
+
+    spec: MethodSpec
+    seed: int
+    content: dict[str, Any]
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"train {self.spec}, seed {self.seed}"
+
+    @property
+    def record(self) -> Record:
+        """State and log."""
+        return Record(self.folder)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The trained model; the folder exists only when the training is complete."""
+        return self.folder / "checkpoint"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.checkpoint.is_dir()
+
+
+@dataclass(frozen=True)
+class _DialEnd:
+    max_saved_tokens: float
+
+
+class _NotMeasured(Exception):
+    """A point is not on disk."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One method spec and seed on one task, over the range of the dial.
+
+    Attributes:
+        metric: The headline metric, which the points are judged by.
+        levels: Savings to match at.
+        cell: The training it evaluates.
+        content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
+        folder: Where its record is, inside the folder of the training.
+    """
+
+    spec: MethodSpec
+    task: str
+    metric: str
+    levels: tuple[float, ...]
+    cell: Cell
+    config: RunConfig
+    content: dict[str, Any]
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"evaluate {self.spec} on {self.task}, seed {self.cell.seed}"
+
+    @property
+    def record(self) -> SweepRecord:
+        """State, log and points."""
+        return SweepRecord(self.folder)
+
+    def first_savings(self, method: HasMaximum) -> list[float]:
+        """Shares of saved tokens that are measured in any case."""
+        return first_savings(method, self.levels, self.config.evaluation)
+
+    def walk(self, measure: Callable[[float], Evaluation], method: HasMaximum) -> dict[float, Evaluation]:
+        """Measure the first savings, then further ones until every level is reached or the dial ends."""
+        measured: dict[float, Evaluation] = {}
+
+        def point(saving: float) -> Point:
+            measured[saving] = measure(saving)
+            return measured[saving].point(self.metric)
+
+        sweep(point, method, self.levels, self.config.match_on, self.config.evaluation)
+        return measured
+
+    def finished(self) -> dict[float, Evaluation] | None:
+        """Every point the walk asks for, if all of them are on disk; else `None`."""
+        end = self.record.max_saved_tokens
+
+        def read(saving: float) -> Evaluation:
+            if (evaluation := self.record.point(saving)) is None:
+                raise _NotMeasured
+            return evaluation
+
+        try:
+            return None if end is None else self.walk(read, _DialEnd(end))
+        except _NotMeasured:
+            return None
+
+    def points_left(self) -> int:
+        """Points of the first grid that are not on disk; at least 1 unless the sweep is finished."""
+        if self.finished() is not None:
+            return 0
+        end = self.record.max_saved_tokens
+        savings = self.first_savings(_DialEnd(1.0 if end is None else end))
+        return max(1, sum(self.record.point(saving) is None for saving in savings))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run consists of, in the order it is carried out."""
+
+    config: RunConfig
+    cells: tuple[Cell, ...]
+    sweeps: tuple[Sweep, ...]
+
+    def describe(self) -> list[dict[str, str]]:
+        """One line for each training and each sweep: what it is, where it stands, how long it will take."""
+        from adaptive_bench.runs.estimate import describe
+
+        return describe(self)
+
+
+def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
+    """Work out the plan of a run. Nothing is loaded but text, nothing is written.
+
+    Raises:
+        UsageError: Unknown method, parameter or task, or nothing to train on.
+        EnvironmentProblem: Model or data cannot be reached.
+    """
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    trained = [training_spec(spec) for spec in specs]
+    tasks = [find_task(name) for name in config.tasks]
+    backbone = find_backbone(config.model)
+    recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every"})
+    measuring = config.evaluation.model_dump(mode="json", exclude={"grid"})
+    measuring["data_dir"] = None if config.data_dir is None else str(config.data_dir.resolve())
+    cells: dict[Path, Cell] = {}
+    sweeps = []
+    for number, seed in enumerate(config.seeds):
+        text = draw_training(config, seed, reporter if reporter and not number else SilentReporter())
+        shared = {
+            "schema": SCHEMA,
+            "backbone": backbone.fingerprint,
+            "data": {
+                "tasks": [task.name for task in training_tasks(config)],
+                "sha256": examples_fingerprint(text),
+            },
+            "recipe": recipe,
+            "seed": seed,
+        }
+        calibration = examples_fingerprint(draw_calibration(config, seed))
+        for spec, as_trained in zip(specs, trained, strict=True):
+            content = shared | {"method": str(as_trained), "code": code_digest(as_trained)}
+            folder = config.out / "records" / key_of(content)
+            cell = cells.setdefault(folder, Cell(as_trained, seed, content, folder))
+            for task in tasks:
+                measured = measuring | {
+                    "cell": folder.name,
+                    "method": str(spec),
+                    "code": code_digest(spec),
+                    "task": task.name,
+                    "task_code": files_fingerprint(file for file in _definition(task)),
+                    "calibration": calibration,
+                }
+                sweep_folder = folder / "eval" / f"{task.name}-{key_of(measured)}"
+                levels = config.levels or task.levels
+                sweeps.append(Sweep(spec, task.name, task.metrics[0], levels, cell, config, measured, sweep_folder))
+    return Plan(config, tuple(cells.values()), tuple(sweeps))
+
+
+def _definition(task: Task) -> list[Path]:
+    """The files that say what a task asks and how it is scored."""
+    return [file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)]

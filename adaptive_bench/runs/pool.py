@@ -1,0 +1,103 @@
+"""Work in several processes, each with its share of the cores. They end with the parent, even if it is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.runs.launch import Chain, Failure, Work, attempt
+from adaptive_bench.runs.relay import QueueReporter, relayed
+
+# How long a stopped worker has to write down where it stands.
+_GRACE_S = 10.0
+_worker_reporter: QueueReporter | None = None
+
+
+def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: int) -> list[Failure]:
+    """Do chains in `jobs` processes. What builds on a training starts when the training is done."""
+    context = multiprocessing.get_context("spawn")
+    queue: Queue[Any] = context.Queue()
+    alive, keep_alive = context.Pipe(duplex=False)
+    threads = max(1, torch.get_num_threads() // jobs)
+    with relayed(queue, reporter, overall):
+        pool = ProcessPoolExecutor(jobs, context, _start_worker, (queue, alive, threads, _plugin_files()))
+        try:
+            return _schedule(pool, chains, reporter)
+        finally:
+            keep_alive.close()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _schedule(pool: ProcessPoolExecutor, chains: list[Chain], reporter: Reporter) -> list[Failure]:
+    failures = []
+    pending: dict[Future[Failure | None], tuple[Chain, Work]] = {}
+
+    def submit(chain: Chain, *works: Work) -> None:
+        for work in works:
+            pending[pool.submit(_do, work)] = (chain, work)
+
+    for chain in chains:
+        submit(chain, *([chain.training] if chain.training else chain.measurings))
+    while pending:
+        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            chain, work = pending.pop(future)
+            failure = _outcome(future, work)
+            if failure is not None:
+                failures.append(failure)
+                reporter.line(f"Failed: {failure}")
+            elif work is chain.training:
+                submit(chain, *chain.measurings)
+    return failures
+
+
+def _outcome(future: Future[Failure | None], work: Work) -> Failure | None:
+    try:
+        return future.result()
+    except (BrokenProcessPool, SystemExit):
+        reason = "its process was ended by the system, most likely because memory ran out. The same command goes on"
+        return Failure(str(work), f"{reason} from where it stopped; finished work is kept.")
+
+
+def _start_worker(queue: Queue[Any], alive: Connection, threads: int, plugins: list[Path]) -> None:
+    global _worker_reporter
+    # Ctrl-C reaches the whole group; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
+    torch.set_num_threads(threads)
+    for path in plugins:
+        registry.load_plugin(path)
+    _worker_reporter = QueueReporter(queue)
+
+
+def _stop_with_parent(alive: Connection) -> None:
+    """The parent holds the other end: when it closes it, or is gone, this process ends."""
+    alive.poll(None)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_S)
+    os._exit(1)
+
+
+def _do(work: Work) -> Failure | None:
+    assert _worker_reporter is not None
+    return attempt(work, _worker_reporter, _worker_reporter.overall)
+
+
+def _plugin_files() -> list[Path]:
+    """Files given with `--plugin`: a new process does not know them."""
+    origins = {registry.origin(group, name) for group in get_args(registry.Group) for name in registry.names(group)}
+    return [Path(origin) for origin in sorted(origins) if origin.endswith(".py") and Path(origin).is_file()]

@@ -1,0 +1,148 @@
+"""Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
+
+<out>/records/<cell key>/
+    config.json env.json status.json log.txt
+    data.json train.jsonl timing.json checkpoint/     written by the training
+    eval/<task>-<sweep key>/
+        config.json status.json log.txt dial.json calibration.json
+        0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from adaptive_bench import atomic
+from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.runs.keys import SCHEMA
+
+State = Literal["planned", "running", "done", "failed", "partial"]
+# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is no more than that.
+_NEXT: Mapping[State, set[State]] = {
+    "planned": {"running"},
+    "running": {"running", "done", "failed", "partial"},
+    "failed": {"running"},
+    "partial": {"running"},
+    "done": {"running"},
+}
+_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
+
+
+class Record:
+    """The folder of one piece of work, with its state and its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def state(self) -> State:
+        """Where the work stands; `planned` before anything is written."""
+        return self._status()["state"]
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, or an empty text."""
+        return self._status()["reason"]
+
+    def move(self, state: State, reason: str = "") -> None:
+        """Go to another state.
+
+        Raises:
+            ValueError: The work cannot get there from where it is: a defect of the caller.
+        """
+        if state not in _NEXT[self.state]:
+            raise ValueError(f"A record cannot go from {self.state} to {state} ({self.folder}).")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        status = {"schema": SCHEMA, "state": state, "since": now, "reason": reason}
+        atomic.write_json(self.folder / "status.json", status)
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Write what the work is and mark it running."""
+        atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
+        self.move("running")
+
+    def fail(self, error: Exception) -> None:
+        """Keep the traceback in the log and the message in the status."""
+        self.log("".join(traceback.format_exception(error)))
+        self.move("failed", " ".join(f"{type(error).__name__}: {error}".split()))
+
+    def log(self, text: str) -> None:
+        """Append to `log.txt`."""
+        path = self.folder / "log.txt"
+        with atomic.writable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
+
+    def read(self, name: str) -> Any:
+        """A JSON file of the record, or `None` if it is not there."""
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def _status(self) -> dict[str, Any]:
+        return self.read("status.json") or {"state": "planned", "reason": ""}
+
+
+class SweepRecord(Record):
+    """The folder of one sweep: its measured points by the share of saved tokens they were asked for."""
+
+    @property
+    def max_saved_tokens(self) -> float | None:
+        """End of the method's dial; `None` until a model has been asked."""
+        dial = self.read("dial.json")
+        return None if dial is None else dial["max_saved_tokens"]
+
+    def point(self, saving: float) -> Evaluation | None:
+        """A measured point, or `None`."""
+        values = self.read(f"{saving:g}.json")
+        return None if values is None else Evaluation.from_json(values)
+
+    def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
+        """Write a point. Its samples come first: where there is a point, it is complete."""
+        lines = (json.dumps(sample.to_json(), ensure_ascii=False) + "\n" for sample in samples)
+        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", "".join(lines))
+        atomic.write_json(
+            self.folder / f"{saving:g}.json", {"schema": SCHEMA, "wall_s": wall_s, **evaluation.to_json()}
+        )
+
+
+class RecordedReporter:
+    """Says what the work is about before everything it passes on, and keeps the lines in the record's log."""
+
+    def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
+        self.reporter, self.record, self.about = reporter, record, about
+
+    def task(self, name: str, total: int) -> Meter:
+        """See `Reporter`."""
+        return self.reporter.task(f"{self.about}: {name}", total)
+
+    def line(self, text: str) -> None:
+        """See `Reporter`."""
+        self.record.log(text)
+        self.reporter.line(f"{self.about}: {text}")
+
+
+def environment(device: str, threads: int) -> dict[str, Any]:
+    """Versions and hardware a record was made with."""
+    import torch
+
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor() or platform.machine()
+    libraries = {library: version(library) for library in _LIBRARIES}
+    return {
+        "schema": SCHEMA,
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **libraries,
+        "device": device,
+        "device_name": name,
+        "threads": threads,
+    }

@@ -1,0 +1,70 @@
+"""The text a run trains and calibrates on: equal shares of the tasks it trains on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Literal
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.progress import Reporter
+from adaptive_bench.task import Example, ExampleRequest, Task
+
+Split = Literal["train", "calibration"]
+
+
+def training_tasks(config: RunConfig) -> list[Task]:
+    """The tasks of `train_on`, or every selected task that has training text.
+
+    Raises:
+        UsageError: A task of `train_on` has none, or nothing would be left to train on.
+    """
+    tasks = [find_task(name) for name in config.train_on or config.tasks]
+    without = [task.name for task in tasks if task.training is None]
+    if without and (config.train_on or len(without) == len(tasks)):
+        raise UsageError(
+            f"Training needs tasks with training text, but {', '.join(without)} has none. Name one that has with "
+            f"--train-on, for example --train-on nano_math."
+        )
+    return [task for task in tasks if task.training is not None]
+
+
+def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Example]:
+    """Training text, as many examples as the training will see, the same number from every task.
+
+    A task with less text repeats it, said aloud. The tasks are not mixed yet: the seeded order of training does that.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    wanted = config.train.steps * config.train.batch_size
+    examples: list[Example] = []
+    for task, found, share in _draw(config, "train", wanted, seed):
+        if len(found) < share:
+            reporter.line(f"{task.name} has {len(found)} training examples, {share} are wanted: they repeat.")
+        examples += islice(cycle(found), share)
+    return examples
+
+
+def draw_calibration(config: RunConfig, seed: int) -> list[Example]:
+    """Held-out training text for thresholds; never seen in training, never tested on.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed)
+    return [example for _, found, _ in drawn for example in found]
+
+
+def _draw(config: RunConfig, split: Split, wanted: int, seed: int) -> Iterator[tuple[Task, list[Example], int]]:
+    tasks = training_tasks(config)
+    share = math.ceil(wanted / len(tasks))
+    for task in tasks:
+        assert task.training is not None
+        found = task.training(ExampleRequest(split, share, seed, config.data_dir))[:share]
+        if not found:
+            raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
+        yield task, found, share

@@ -1,0 +1,169 @@
+"""The two kinds of work of a run: train a cell, sweep a method's dial on a task. Both pick up what is on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from adaptive_bench import atomic
+from adaptive_bench.config import RunConfig
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.keys import SCHEMA
+from adaptive_bench.runs.plan import Cell, Sweep
+from adaptive_bench.runs.records import Record, RecordedReporter, environment
+from adaptive_bench.runs.training_text import draw_calibration, draw_training
+from adaptive_bench.training import calibration_batches, encode_examples, train
+from adaptive_bench.training.encoding import padding_id
+
+
+def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
+    """Train a cell, unless it is trained already or another process is just doing it."""
+    with _alone(cell.folder, str(cell), reporter):
+        if cell.finished:
+            return
+        device = find_device(config.device)
+        with _recorded(cell.record, cell.content, device):
+            said = RecordedReporter(reporter, cell.record, f"{cell.spec}, seed {cell.seed}")
+            source = find_backbone(config.model)
+            model = AdaptiveModel.build(source.load_model(), cell.spec, seed=cell.seed).to(device)
+            text = draw_training(config, cell.seed, SilentReporter())
+            train(model, text, source.load_tokenizer(), config.train, seed=cell.seed, folder=cell.folder, reporter=said)
+
+
+def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter) -> None:
+    """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
+
+    Args:
+        overall: Advanced by one for each point of `Sweep.points_left`.
+    """
+    trained = _Trained(sweeps[0])
+    for sweep in sweeps:
+        with _alone(sweep.folder, str(sweep), reporter):
+            if sweep.finished() is None:
+                with _recorded(sweep.record, sweep.content, trained.device):
+                    about = f"{sweep.spec}, seed {sweep.cell.seed}"
+                    _measure(sweep, trained, RecordedReporter(reporter, sweep.record, about), overall)
+
+
+def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter) -> None:
+    model, record, left = trained.model, sweep.record, sweep.points_left()
+    dial = model.method.dial
+    about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
+    atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    trained.calibrate(sweep.first_savings(model.method), reporter)
+
+    def measure(saving: float) -> Evaluation:
+        nonlocal left
+        if (known := record.point(saving)) is not None:
+            return known
+        trained.calibrate([saving], reporter)
+        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, "dials": trained.calibration})
+        model.dial = model.method.dial_for(saving)
+        recipe = sweep.config.evaluation
+        start_s = time.perf_counter()
+        evaluation, samples = evaluate(
+            model,
+            trained.tokenizer,
+            sweep.task,
+            data_dir=sweep.config.data_dir,
+            limit=recipe.limit,
+            num_fewshot=recipe.num_fewshot,
+            batch_size=recipe.batch_size,
+            seed=sweep.cell.seed,
+            progress=reporter,
+        )
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
+        if left > 0:
+            left -= 1
+            overall.advance(1)
+        return evaluation
+
+    sweep.walk(measure, model.method)
+    overall.advance(left)
+
+
+class _Trained:
+    """A trained cell under one method spec; loaded when it is first needed."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
+        self.calibration: list[dict[str, Any]] = []
+        self._calibrated: set[float] = set()
+
+    @cached_property
+    def device(self) -> torch.device:
+        return find_device(self.config.device)
+
+    @cached_property
+    def model(self) -> AdaptiveModel:
+        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec).to(self.device).eval()
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return find_backbone(self.config.model).load_tokenizer()
+
+    @cached_property
+    def _batches(self) -> list[dict[str, torch.Tensor]]:
+        max_length = min(self.config.train.max_length, self.model.backbone.context_length)
+        text = draw_calibration(self.config, self.cell.seed)
+        encoded = encode_examples(text, self.tokenizer, max_length, SilentReporter())
+        size = self.config.evaluation.batch_size
+        return calibration_batches(encoded, padding_id(self.tokenizer), size, self.device)
+
+    def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
+        """Make the dial values of some savings ready, each once."""
+        if not self.model.needs_calibration:
+            return
+        dials = [self.model.method.dial_for(saving) for saving in savings]
+        missing = [dial for dial in dials if dial not in self._calibrated]
+        if not missing:
+            return
+        with reporter.task("calibrate", total=len(missing)) as meter:
+            for dial in missing:
+                self.calibration += self.model.calibrate(self._batches, [dial])["dials"]
+                self._calibrated.add(dial)
+                meter.advance(1)
+
+
+@contextmanager
+def _alone(folder: Path, what: str, reporter: Reporter) -> Iterator[None]:
+    """Hold a folder against other processes; the lock of a killed process is free again."""
+    with atomic.writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            reporter.line(f"{what}: another process is at it, waiting for its result")
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
+    """Keep the state of some work on disk, whatever becomes of it."""
+    record.begin(content)
+    atomic.write_json(record.folder / "env.json", environment(str(device), torch.get_num_threads()))
+    try:
+        yield
+    except Exception as error:
+        record.fail(error)
+        raise
+    except BaseException:
+        record.move("partial")
+        raise
+    record.move("done")
