@@ -22,7 +22,7 @@ from lm_eval.tasks import TaskManager
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import Task
 
@@ -95,12 +95,17 @@ def _load(name: str, folder: Path, data_dir: Path | None, stock: bool) -> Harnes
 def _read(manager: TaskManager, name: str) -> HarnessTask:
     try:
         return manager.load(name)["tasks"][name]
-    except ImportError as error:
-        raise EnvironmentProblem(f"The task {name!r} needs a package that is not installed: {error}.") from error
-    except (OSError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except AdaptiveBenchError:
+        raise
+    except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The data of the task {name!r} cannot be read: {' '.join(str(error).split())}. Set --data-dir or "
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
+        ) from error
+    except Exception as error:  # a task file runs code of its own, which may raise anything
+        raise EnvironmentProblem(
+            f"The task {name!r} cannot be set up: {type(error).__name__}: {' '.join(str(error).split())}. Install what "
+            f"it needs, or choose another task."
         ) from error
 
 

@@ -1,0 +1,200 @@
+"""Evaluating a model on a task of a plugin: scores, savings, samples, and what happens when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.evaluation.language_model import OutOfMemory
+from adaptive_bench.evaluation.lookup import load_task
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.task import Task
+
+DOCS = """
+import datasets
+
+def load(data_dir=None, **_):
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
+    seen = [{"data_dir": str(data_dir), **row} for row in rows]
+    return {"train": datasets.Dataset.from_list(seen), "test": datasets.Dataset.from_list(seen)}
+"""
+WRITING = """
+task: toy
+custom_dataset: !function docs.load
+output_type: generate_until
+test_split: test
+fewshot_split: train
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 4, do_sample: false}
+filter_list:
+  - name: strict
+    filter: [{function: regex, regex_pattern: "#### ([0-9]+)"}, {function: take_first}]
+  - name: loose
+    filter: [{function: regex, regex_pattern: "([0-9]+)"}, {function: take_first}]
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+CHOOSING = """
+task: toy_choice
+custom_dataset: !function docs.load
+output_type: multiple_choice
+test_split: test
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_choice: ["1", "2", "3"]
+doc_to_target: "0"
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+"""
+
+
+class _Lines(SilentReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture(autouse=True)
+def _toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs.py").write_text(DOCS)
+    metrics = {"toy": ("exact_match,strict", "exact_match,loose"), "toy_choice": ("acc,none",), "toy_missing": ("acc",)}
+    for name, text in {"toy": WRITING, "toy_choice": CHOOSING}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    for name, keys in metrics.items():
+        task = Task(name, "a toy", "generative", tmp_path, keys, 0.0, (0.0, 0.1), None)
+        monkeypatch.setitem(registry._registered, ("tasks", name), (task, "this test"))
+
+
+@pytest.fixture
+def model(backbone: LlamaForCausalLM) -> AdaptiveModel:
+    return AdaptiveModel.build(backbone, "random_skip", seed=3)
+
+
+def test_scores_savings_and_samples_of_a_task_with_text(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    model.dial = model.method.dial_for(0.25)
+    model.train()
+    evaluation, samples = evaluate(model, tokenizer, "toy", limit=5, batch_size=2)
+    assert model.training
+    assert (evaluation.task, evaluation.dial, evaluation.docs) == ("toy", model.dial, 5)
+    assert set(evaluation.scores) == {"exact_match,strict", "exact_match,loose"}
+    assert 0.1 < evaluation.savings["tokens"] < 0.4
+    assert evaluation.savings == evaluation.report["saved"]
+    assert evaluation.time_s > 0
+    assert 5 <= evaluation.generated_tokens <= 20
+    assert [sample.doc for sample in samples] == [0, 1, 2, 3, 4]
+    assert set(samples[0].answers) == {"strict", "loose"}
+    correct = [sample.correct for sample in samples]
+    assert sum(score for score in correct if score is not None) / 5 == evaluation.scores["exact_match,strict"]
+    assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) == evaluation
+    json.dumps([sample.to_json() for sample in samples])
+
+
+def test_choices_are_recorded_by_their_index(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    evaluation, samples = evaluate(model, tokenizer, "toy_choice", batch_size=8)
+    assert evaluation.docs == len(samples) == 12
+    assert evaluation.savings["tokens"] == 0
+    assert all(sample.output in (0, 1, 2) and sample.correct == (sample.output == 0) for sample in samples)
+    assert evaluation.scores["acc,none"] == sum(sample.output == 0 for sample in samples) / 12
+
+
+def test_the_same_evaluation_twice_gives_the_same_result_and_does_not_add_up(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    model.dial = model.method.dial_for(0.25)
+    (first, samples), (second, again) = (evaluate(model, tokenizer, "toy", limit=3, batch_size=8) for _ in range(2))
+    assert samples == again
+    assert first.report == second.report
+
+
+def test_worked_examples_are_seeded_and_lengthen_the_prompt(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    def tokens(shots: int | None, seed: int = 0) -> int:
+        evaluation, _ = evaluate(model, tokenizer, "toy", limit=2, num_fewshot=shots, seed=seed)
+        assert evaluation.num_fewshot == (shots or 0)
+        return evaluation.prompt_tokens
+
+    assert tokens(None) == tokens(0) < tokens(2) == tokens(2)
+
+
+def test_the_data_folder_reaches_the_task(tmp_path: Path) -> None:
+    loaded = load_task(registry.get("tasks", "toy"), tmp_path / "data", None)
+    assert loaded.dataset["test"][0]["data_dir"] == str(tmp_path / "data")
+
+
+def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed, _ = evaluate(model, tokenizer, "toy", batch_size=3)
+    forward = model.forward
+
+    def limited(input_ids: torch.Tensor, *given: Any, **named: Any) -> Any:
+        output = forward(input_ids, *given, **named)
+        if input_ids.shape[0] > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return output
+
+    monkeypatch.setattr(model, "forward", limited)
+    reporter = _Lines()
+    evaluation, _ = evaluate(model, tokenizer, "toy", batch_size=12, progress=reporter)
+    assert evaluation.batch_size == 3
+    assert evaluation.scores == undisturbed.scores
+    assert evaluation.report == undisturbed.report
+    assert [line.split("with ")[1] for line in reporter.lines] == [
+        "6 sequence(s) at a time.",
+        "3 sequence(s) at a time.",
+    ]
+
+
+def test_memory_that_does_not_suffice_for_one_sequence_is_an_error(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: Any, **named: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+
+    monkeypatch.setattr(model, "forward", never)
+    with pytest.raises(OutOfMemory, match=r"1 sequence\(s\) at a time on cpu"):
+        evaluate(model, tokenizer, "toy", batch_size=2)
+
+
+def test_other_errors_of_the_model_are_not_taken_for_lack_of_memory(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any, **named: Any) -> Any:
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(model, "forward", broken)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        evaluate(model, tokenizer, "toy", batch_size=2)
+
+
+def test_a_registered_task_without_a_file_is_told(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    with pytest.raises(EnvironmentProblem, match="`task: toy_missing`"):
+        evaluate(model, tokenizer, "toy_missing")
+
+
+def test_a_prompt_longer_than_the_context_is_told_before_the_model_runs(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "forward", None)
+    with pytest.raises(UsageError, match="document 0 of toy has"):
+        evaluate(model, tokenizer, "toy", num_fewshot=11)
+
+
+def test_nothing_is_printed(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, capfd: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(model, tokenizer, "toy", limit=2)
+    assert capfd.readouterr() == ("", "")

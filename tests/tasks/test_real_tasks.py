@@ -1,0 +1,239 @@
+"""GSM8K and CommonsenseQA: the template, the splits, the extraction of answers, and data that is not there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval import evaluator
+from lm_eval.api.model import LM
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.lookup import load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL
+from adaptive_bench.tasks.gsm8k.task import GSM8K
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
+TASKS = pytest.mark.parametrize("task", [GSM8K, CSQA, CSQA_LL], ids=lambda task: task.name)
+
+GSM8K_ROW = {"question": "Half of 1,000 eggs?", "answer": "It is 1000/2 = <<1000/2=500>>500 eggs.\n#### 500"}
+OPTIONS = {"label": list("ABCDE"), "text": ["ice", "fire", "sand", "wood", "rain"]}
+CSQA_ROW = {"id": "1", "question": "What is hot? ", "question_concept": "hot", "choices": OPTIONS, "answerKey": "B"}
+COS_E_ROW = {"id": "1", "abstractive_explanation": "fire  burns\n"}
+
+
+class _Parrot(LM):
+    """Gives fixed answers."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self.texts = texts
+        self.asked: list[Any] = []
+
+    def generate_until(self, requests: list[Any]) -> list[str]:
+        self.asked = [request.args for request in requests]
+        return self.texts
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        self.asked = [request.args for request in requests]
+        return [(0.0 if request.args[1] == " B" else -1.0, False) for request in requests]
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        raise NotImplementedError
+
+
+def _write(folder: Path, split: str, rows: list[dict[str, Any]], compressed: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if compressed:
+        (folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / f"{split}.jsonl").write_text(text)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Ten rows of each data set."""
+    for split in ("train", "test"):
+        rows = [GSM8K_ROW | {"question": f"{GSM8K_ROW['question']} {split} {n}"} for n in range(10)]
+        _write(tmp_path / "gsm8k", split, rows, compressed=split == "train")
+    for split in ("train", "validation"):
+        ids = [{"id": f"{split}-{n}"} for n in range(10)]
+        _write(tmp_path / "commonsense_qa", split, [CSQA_ROW | one for one in ids])
+        _write(tmp_path / "cos_e", split, [COS_E_ROW | one for one in ids])
+    return tmp_path
+
+
+def _request(data_dir: Path | None, split: Any = "train", count: int = 10_000, seed: int = 1) -> ExampleRequest:
+    return ExampleRequest(split, count, seed, data_dir)
+
+
+def _scores(task: Task, data_dir: Path, texts: list[str]) -> tuple[dict[str, float], list[Any]]:
+    parrot = _Parrot(texts)
+    with quiet():
+        found = evaluator.evaluate(
+            parrot,
+            {"tasks": {task.name: load_task(task, data_dir, None)}, "groups": {}, "group_map": {}},
+            limit=len(texts),
+            bootstrap_iters=0,
+        )
+    return {metric: found["results"][task.name][metric] for metric in task.metrics}, parrot.asked
+
+
+def test_gsm8k_trains_in_the_papers_template_without_calculator_marks(data_dir: Path) -> None:
+    example = GSM8K.training(_request(data_dir))[0]  # type: ignore[misc]
+    assert example.prompt.startswith("Question: Half of 1,000 eggs? train ")
+    assert example.prompt.endswith("\nAnswer:")
+    assert example.completion == " It is 1000/2 = 500 eggs.\n#### 500"
+
+
+def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(data_dir: Path) -> None:
+    question = "Question: What is hot?\nA. ice\nB. fire\nC. sand\nD. wood\nE. rain\nAnswer:"
+    (example, *_) = CSQA.training(_request(data_dir))  # type: ignore[misc]
+    assert (example.prompt, example.completion) == (question, " fire burns\n#### B")
+    (direct, *_) = CSQA_LL.training(_request(data_dir))  # type: ignore[misc]
+    assert (direct.prompt, direct.completion) == (question + "\n####", " B")
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "flexible"),
+    [
+        (" It is 500.\n#### 500", 1, 1),
+        (" so\n#### 500.00 eggs", 0, 0),
+        (" so\n#### 0,500", 0, 0),
+        (" The answer is $500.", 0, 1),
+        (" 500 eggs, no, 499\n#### 500\nmore 7", 1, 0),
+        (" #### five", 0, 0),
+        ("", 0, 0),
+    ],
+)
+def test_gsm8k_reads_the_number_after_the_mark_or_the_last_one(
+    data_dir: Path, text: str, strict: float, flexible: float
+) -> None:
+    scores, ((prompt, settings),) = _scores(GSM8K, data_dir, [text])
+    assert scores == {"exact_match,strict-match": strict, "exact_match,flexible-extract": flexible}
+    assert prompt == "Question: Half of 1,000 eggs? test 0\nAnswer:"
+    assert settings["until"] == ["Question:"]
+    assert not settings["do_sample"]
+
+
+def test_gsm8k_does_not_mind_commas(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        _write(tmp_path / "gsm8k", split, [{"question": "How many?", "answer": "Many.\n#### 1,500"}])
+    for text in (" Many.\n#### 1500", " Many.\n#### 1,500."):
+        assert set(_scores(GSM8K, tmp_path, [text])[0].values()) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "flexible"),
+    [
+        (" fire burns\n#### B", 1, 1),
+        (" It must be (B).", 0, 1),
+        (" #### Bad", 0, 0),
+        (" A? No: B\n#### A", 0, 0),
+        (" nothing", 0, 0),
+    ],
+)
+def test_csqa_reads_the_letter_after_the_mark_or_the_last_one(
+    data_dir: Path, text: str, strict: float, flexible: float
+) -> None:
+    scores, _ = _scores(CSQA, data_dir, [text])
+    assert scores == {"exact_match,strict-match": strict, "exact_match,flexible-extract": flexible}
+
+
+def test_csqa_ll_scores_the_five_letters_after_the_mark(data_dir: Path) -> None:
+    scores, asked = _scores(CSQA_LL, data_dir, [""])
+    assert scores == {"acc,none": 1.0}
+    assert [continuation for _, continuation in asked] == [" A", " B", " C", " D", " E"]
+    assert {prompt[-13:] for prompt, _ in asked} == {"\nAnswer:\n####"}
+
+
+@TASKS
+def test_worked_examples_show_what_training_shows(task: Task, data_dir: Path) -> None:
+    loaded = load_task(task, data_dir, 1)
+    loaded.set_fewshot_seed(0)
+    document = loaded.eval_docs[0]
+    shown = loaded.fewshot_context(document, 1).removesuffix(loaded.fewshot_context(document, 0))
+    assert task.training is not None
+    examples = [*task.training(_request(data_dir)), *task.training(_request(data_dir, "calibration"))]
+    assert shown in {f"{example.prompt}{example.completion}\n\n" for example in examples}
+
+
+@TASKS
+def test_data_that_is_not_there_is_an_error_that_says_what_to_set(task: Task, tmp_path: Path) -> None:
+    assert task.training is not None
+    for folder in (tmp_path, None):
+        for read in (lambda at=folder: task.training(_request(at)), lambda at=folder: load_task(task, at, None)):
+            with pytest.raises(
+                EnvironmentProblem, match=r"cannot be read.*--data-dir or ADAPTIVE_BENCH_DATA to a folder with"
+            ):
+                read()
+
+
+def test_the_environment_variable_stands_for_the_data_folder(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(data_dir))
+    assert GSM8K.training(_request(None)) == GSM8K.training(_request(data_dir))  # type: ignore[misc]
+
+
+def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> None:
+    _write(data_dir / "cos_e", "train", [COS_E_ROW | {"id": "another"}])
+    with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in cos_e, but 10 have none"):
+        CSQA.training(_request(data_dir))  # type: ignore[misc]
+    _write(data_dir / "cos_e", "train", [{"id": "1"}])
+    with pytest.raises(EnvironmentProblem, match=r"lacks abstractive_explanation \(found: id\)"):
+        CSQA.training(_request(data_dir))  # type: ignore[misc]
+
+
+def test_a_broken_file_is_told(data_dir: Path) -> None:
+    (data_dir / "gsm8k" / "test.jsonl").write_text('{"question": "cut off')
+    with pytest.raises(EnvironmentProblem, match=r"'test' of gsm8k in .* cannot be read"):
+        load_task(GSM8K, data_dir, None)
+
+
+@real_files
+@pytest.mark.parametrize(("task", "rows"), [(GSM8K, 7473), (CSQA, 9741), (CSQA_LL, 9741)], ids=lambda one: str(one)[:9])
+def test_training_and_calibration_share_the_real_training_split(task: Task, rows: int) -> None:
+    assert task.training is not None
+    train = task.training(_request(SHARED))
+    calibration = task.training(_request(SHARED, "calibration"))
+    assert len(train) + len(calibration) == rows
+    assert 0.08 < len(calibration) / rows < 0.12
+    few = task.training(_request(SHARED, count=5))
+    assert few == train[:5]
+    assert few != task.training(_request(SHARED, count=5, seed=2))
+    assert all("<<" not in example.completion and "####" in example.prompt + example.completion for example in train)
+
+
+@real_files
+@pytest.mark.parametrize(("task", "documents"), [(GSM8K, 1319), (CSQA, 1221)], ids=lambda one: str(one)[:9])
+def test_the_real_test_questions_are_in_no_training_text(task: Task, documents: int) -> None:
+    loaded = load_task(task, SHARED, None)
+    tested = {loaded.doc_to_text(document) for document in loaded.eval_docs}
+    assert len(loaded.eval_docs) == documents
+    assert task.training is not None
+    for split in ("train", "calibration"):
+        assert not tested & {example.prompt for example in task.training(_request(SHARED, split))}
+
+
+@real_files
+def test_train_and_calibration_prompts_of_the_real_files_do_not_overlap() -> None:
+    for task in (GSM8K, CSQA):
+        assert task.training is not None
+        train, calibration = (
+            {example.prompt for example in task.training(_request(SHARED, split))} for split in ("train", "calibration")
+        )
+        assert not train & calibration
+
+
+@real_files
+def test_a_perfect_model_scores_one_on_the_real_files() -> None:
+    for task in (GSM8K, CSQA):
+        loaded = load_task(task, SHARED, None)
+        perfect = [f" {loaded.doc_to_target(document)}" for document in loaded.eval_docs]
+        assert _scores(task, SHARED, perfect)[0] == dict.fromkeys(task.metrics, 1.0)
