@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from adaptive_bench.engine.call import SiteView
 from adaptive_bench.engine.kv_cache import KVPolicy
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.model.randomness import draw_key, uniform_from
 from adaptive_bench.spec import MethodSpec
 
 
@@ -67,7 +66,7 @@ class RandomSkip(Method):
         if share <= 0.0:
             return EXECUTE_ALL
         round_of_training = self.step if self.training else 0
-        key = (self.seed * 1_000_003 + round_of_training) * 4_096 + view.site.number
+        key = draw_key(self.seed, round_of_training, view.site.number)
         return Decision(keep=uniform_from(view.call.prefix_hash, key) >= share)
 
     @classmethod
@@ -77,23 +76,3 @@ class RandomSkip(Method):
         if not config.trained:
             return MethodSpec("dense")
         return MethodSpec(spec.name, tuple((key, value) for key, value in spec.params if key != "kv"))
-
-
-def uniform_from(counters: Tensor, key: int) -> Tensor:
-    """Uniform numbers in [0, 1) from 64-bit counters and a key (the finaliser of SplitMix64, Steele et al. 2014)."""
-    mixed = counters + _signed(key * 0x9E3779B97F4A7C15)
-    mixed = (mixed ^ _shift_right(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ _shift_right(mixed, 27)) * _signed(0x94D049BB133111EB)
-    mixed = mixed ^ _shift_right(mixed, 31)
-    return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53
-
-
-def _signed(value: int) -> int:
-    """The low 64 bits as a signed integer, which is what torch holds."""
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _shift_right(value: Tensor, bits: int) -> Tensor:
-    """Logical shift of signed 64-bit integers."""
-    return (value >> bits) & ((1 << (64 - bits)) - 1)

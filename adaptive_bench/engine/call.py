@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.kv_cache import AdaptiveCache, KVPolicy, Session
 from adaptive_bench.engine.ledger import Ledger, Phase
-from adaptive_bench.model.backbone import Backbone, Site
 
 if TYPE_CHECKING:
     from adaptive_bench.engine.loop import DecisionMeter
+    from adaptive_bench.model.backbone import Backbone, Site
 
 _HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
 
@@ -38,6 +39,7 @@ class ForwardCall:
         layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
         records: What a method noted for its losses, by name.
         answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
+        scratch: What a method carries from layer to layer within this call.
     """
 
     backbone: Backbone
@@ -58,6 +60,7 @@ class ForwardCall:
     layer_states: list[Tensor] | None = None
     records: dict[str, list[Tensor]] = field(default_factory=dict)
     answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    scratch: dict[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def all_valid(self) -> bool:
@@ -71,7 +74,7 @@ class ForwardCall:
 
     @cached_property
     def prefix_hash(self) -> Tensor:
-        """[B, S] 64-bit hash of each token's prefix, itself included: the same text hashes alike in any call."""
+        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
         length = self.positions.shape[1]
         powers = torch.full((int(self.positions.max()) + 1,), _HASH_BASE, device=self.valid.device).cumprod(0)
         terms = (self.input_ids + 1) * powers[self.positions] * self.valid
@@ -79,6 +82,22 @@ class ForwardCall:
         if length:
             self.session.hash_sum = sums[:, -1]
         return sums
+
+    @cached_property
+    def continuation_step(self) -> Tensor:
+        """[B, S] how many tokens after the prompt's end a token stands; below 1 inside the prompt."""
+        state = self.session.state
+        if "prompt_length" not in state:
+            state["prompt_length"] = (self.valid & ~self.continuation).sum(dim=1)
+        return self.positions - state["prompt_length"][:, None] + 1
+
+    def cross_entropy(self, hidden: Tensor) -> Tensor:
+        """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
+        assert self.labels is not None
+        targets = self.labels[:, 1:]
+        chosen = targets != -100
+        logits = self.backbone.head(self.backbone.final_norm(hidden[:, :-1][chosen]))
+        return functional.cross_entropy(logits.float(), targets[chosen])
 
     def visible_counts(self, layer: int) -> Tensor:
         """[B, S] keys each token would see in the dense model."""

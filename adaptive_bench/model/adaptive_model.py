@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache, Session
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.engine.loop import DecisionMeter, run_layers
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.model import calibration
+from adaptive_bench.model import calibration, dial_solving
 from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.generation import generate
 from adaptive_bench.model.method import Method, method_class
@@ -150,11 +150,29 @@ class AdaptiveModel(nn.Module):
     @property
     def needs_calibration(self) -> bool:
         """Whether `calibrate` must run before a dial that skips can be used."""
-        return self.method.thresholds is not None
+        return self.method.thresholds is not None or self.method.solves_dial
 
-    def calibrate(self, batches: Iterable[dict[str, Tensor]], dials: Iterable[float]) -> dict[str, Any]:
-        """Make dial values ready: see `adaptive_bench.model.calibration.calibrate`."""
-        return calibration.calibrate(self, list(batches), dials)
+    def calibrate(self, batches: Iterable[dict[str, Tensor]], savings: Sequence[float]) -> dict[str, Any]:
+        """Make `dial_for` of some savings ready for use.
+
+        Thresholds are calibrated (`adaptive_bench.model.calibration`), dials that are no share are solved for
+        (`adaptive_bench.model.dial_solving`); a method that needs neither needs no call.
+
+        Args:
+            batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+            savings: Shares of token-branches to skip.
+
+        Returns:
+            `tokens` used and, under `dials`, one entry per saving that skips: dial, requested and realised share, status.
+        """
+        batches = list(batches)
+        points: list[dict[str, Any]] = []
+        if self.method.solves_dial:
+            points = dial_solving.solve(self, batches, savings)
+        elif self.method.thresholds is not None:
+            dials = [self.method.dial_for(saving) for saving in savings]
+            points = calibration.calibrate(self, batches, dials)
+        return {"tokens": sum(int(batch["attention_mask"].sum()) for batch in batches), "dials": points}
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.

@@ -62,7 +62,7 @@ class Thresholds:
             known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"
             raise UsageError(
                 f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
-                "Call model.calibrate(batches, dials) with a dial at least that far."
+                "Call model.calibrate(batches, savings) with a saving at least that far."
             )
         upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
         if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
@@ -121,7 +121,7 @@ class Thresholds:
 
 
 @torch.no_grad()
-def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> dict[str, Any]:
+def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
     """Calibrate the thresholds of a model for some dial values; see the module's text.
 
     Args:
@@ -129,7 +129,7 @@ def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Ite
         dials: Dial values to make ready.
 
     Returns:
-        Tokens used and, per dial, requested and realised share of skipped tokens at the deciding sites, and a status:
+        Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
     """
     thresholds = model.method.thresholds
@@ -153,7 +153,7 @@ def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Ite
         model.train(training_before)
         model.reset_ledger()
         model.ledger.add(ledger_before)
-    return {"tokens": int(sum(int(batch["attention_mask"].sum()) for batch in batches)), "dials": points}
+    return points
 
 
 def _verify(model: AdaptiveModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import adaptive_bench
 from adaptive_bench import registry
 from adaptive_bench.engine.kv_cache import KVPolicy
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.dial_solving import DialTable
 from adaptive_bench.spec import MethodSpec, Semantics
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class DialSpec:
             )
         return float(value)
 
+    def at(self, travel: float) -> float:
+        """The value a share of the way from `skip_nothing` (0) to the other end of the range (1)."""
+        end = self.minimum if self.skip_nothing == self.maximum else self.maximum
+        return self.skip_nothing + travel * (end - self.skip_nothing)
+
 
 class Method(nn.Module):
     """Base of all methods. A subclass gives `Config`, `dial`, `decide` and what else differs from these defaults.
@@ -72,6 +78,7 @@ class Method(nn.Module):
     Attributes:
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
+        solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
         step, total_steps: Progress of training.
@@ -80,6 +87,7 @@ class Method(nn.Module):
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     unit: ClassVar[Literal["branch", "layer"]] = "branch"
     wants_layer_states: ClassVar[bool] = False
+    solves_dial: ClassVar[bool] = False
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__()
@@ -88,6 +96,7 @@ class Method(nn.Module):
         self.semantics = semantics
         self.seed = seed
         self.thresholds: Thresholds | None = None
+        self.dial_table = DialTable()
         self.step, self.total_steps = 1, 1
         self.value = self.dial.skip_nothing
 
@@ -117,8 +126,24 @@ class Method(nn.Module):
         return False
 
     def dial_for(self, saved_tokens: float) -> float:
-        """The dial value expected to skip that share of all token-branches."""
-        raise NotImplementedError
+        """The dial value expected to skip that share of all token-branches.
+
+        Raises:
+            UsageError: The method's dial has to be solved for first (`solves_dial`), and was not.
+        """
+        if not self.solves_dial:
+            raise NotImplementedError
+        if saved_tokens > 0 and len(self.dial_table.measured) == 1:
+            raise UsageError(
+                f"The dial {self.dial.name!r} has no value known for {saved_tokens:.0%} saved tokens. "
+                "Call model.calibrate(batches, savings) with held-out training text first."
+            )
+        return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """The spec whose trained backbone this method's training starts from; `None` is the pretrained one."""
+        return None
 
     def decide(self, view: SiteView) -> Decision:
         """Which tokens execute the branch, and with what scale."""

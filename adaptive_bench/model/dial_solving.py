@@ -1,0 +1,84 @@
+"""Finds dial values for wanted savings, for methods whose dial is not itself a share (thresholds, offsets).
+
+The saving is measured on held-out training text by the ledger, never declared: a bisection between "skips nothing"
+and the other end of the dial, which works for any dial that saves more as it moves away from "skips nothing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from adaptive_bench.model.adaptive_model import AdaptiveModel
+
+TOLERANCE = 0.005  # share of token-branches
+MAX_STEPS = 14
+
+
+class DialTable:
+    """Measured pairs of a dial's travel (0 skips nothing, 1 is the other end) and the saving there."""
+
+    def __init__(self) -> None:
+        self.measured: dict[float, float] = {0.0: 0.0}
+
+    def bracket(self, saving: float) -> tuple[float, float]:
+        """The nearest measured travels that save at most and at least this much (1 if none saves as much)."""
+        below = max(travel for travel, saved in self.measured.items() if saved <= saving)
+        above = [travel for travel, saved in self.measured.items() if saved >= saving and travel >= below]
+        return below, min(above, default=1.0)
+
+    def nearest(self, saving: float) -> tuple[float, float]:
+        """The measured travel whose saving comes closest, and that saving."""
+        return min(self.measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
+
+
+@torch.no_grad()
+def solve(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]) -> list[dict[str, Any]]:
+    """Fill the method's dial table so that `dial_for` knows these savings.
+
+    Args:
+        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
+        savings: Shares of token-branches.
+
+    Returns:
+        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
+        closer than 1 point.
+    """
+    method = model.method
+    reachable = [min(saving, method.max_saved_tokens) for saving in savings]
+    for saving in sorted(reachable):
+        for _ in range(MAX_STEPS):
+            realised = method.dial_table.nearest(saving)[1]
+            low, high = method.dial_table.bracket(saving)
+            if abs(realised - saving) <= TOLERANCE or high - low < 1e-5:
+                break
+            middle = high if high == 1.0 and 1.0 not in method.dial_table.measured else (low + high) / 2
+            method.dial_table.measured[middle] = _measure(model, batches, middle)
+    points = []
+    for saving in savings:
+        realised = method.dial_table.nearest(min(saving, method.max_saved_tokens))[1]
+        status = "ok" if abs(realised - saving) <= 0.01 else "warn"
+        points.append({"dial": method.dial_for(saving), "requested": saving, "realised": realised, "status": status})
+    return points
+
+
+def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
+    """Share of token-branches skipped on the text at a dial position."""
+    kept = model.dial, model.ledger.counts(), model.training
+    model.eval()
+    model.reset_ledger()
+    model.dial = model.method.dial.at(travel)
+    try:
+        for batch in batches:
+            model(**batch, logits_to_keep=1)
+        saved = model.compute_report()["saved"]["tokens"]
+    finally:
+        model.reset_ledger()
+        model.dial = kept[0]
+        model.ledger.add(kept[1])
+        model.train(kept[2])
+    return float(saved)

@@ -1,0 +1,140 @@
+"""CALM: a token leaves the stack at the first layer whose prediction it is confident in.
+
+Idea: every layer is trained to predict through the shared final norm and head. While writing, a token exits at the
+first layer whose confidence reaches a threshold; its state is carried to the upper layers, which project their own
+K,V from it.
+
+Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
+Equations: loss sum_i w_i CE_i / sum_i w_i with w_i = i (section 3.2); confidence `softmax`: top-1 minus top-2
+probability, `state`: cosine of neighbouring layers' states, never at the first exit (section 3.3); threshold at step
+t of N 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3, `decay=paper`; the released code's
+form is `decay=t5x`).
+
+Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`; log-likelihoods are scored by
+teacher-forced exit, where each answer token exits on its own confidence. Tokens exit one by one in a batch. The
+probe that lets a token exit is its final logits. `decay` is off by default, so that one threshold means one thing;
+`min_exit` spares the first layers, whose heads are overconfident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+NEVER = 1.01  # no confidence exceeds 1
+
+
+class CALMConfig(MethodConfig):
+    """Parameters of CALM."""
+
+    confidence: Literal["softmax", "state"] = Field("softmax", description="confidence measure")
+    min_exit: int = Field(1, ge=1, description="layers that always run")
+    exit_interval: int = Field(1, ge=1, description="probe after every n-th layer only")
+    exit_prompt: bool = Field(False, description="prompt tokens may exit as well")
+    decay: Literal["none", "paper", "t5x"] = Field("none", description="threshold that falls along the answer")
+    temperature: float = Field(4.0, gt=0, description="of the decay (paper and released code)")
+    decay_steps: int = Field(128, ge=1, description="N of the decay, in generated tokens")
+
+
+class CALM(Method):
+    """Confident early exit; the dial is the threshold lambda."""
+
+    Config: ClassVar[type[MethodConfig]] = CALMConfig
+    unit = "layer"
+    solves_dial = True
+    wants_layer_states = True
+    config: CALMConfig
+
+    @property
+    def dial(self) -> DialSpec:
+        """Confidence threshold; above 1 nobody exits."""
+        return DialSpec("threshold", -1.0 if self.config.confidence == "state" else 0.0, NEVER, NEVER)
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Everything above the first exit."""
+        return 1.0 - self.config.min_exit / self.backbone_size[0]
+
+    def decide(self, view: SiteView) -> Decision:
+        """Who has not exited yet executes the layer."""
+        if view.call.training or self.value > 1.0:
+            return EXECUTE_ALL
+        call, layer = view.call, view.site.layer
+        alive = call.scratch.get("alive", call.valid)
+        if self._is_exit(layer):
+            may_exit = alive if self.config.exit_prompt else alive & call.continuation
+            leaving = self._confident(view, may_exit)
+            alive = alive & ~leaving
+        call.scratch["alive"] = alive
+        call.scratch["previous"] = view.hidden
+        return Decision(keep=alive)
+
+    def _is_exit(self, layer: int) -> bool:
+        past = layer - self.config.min_exit
+        return past >= 0 and past % self.config.exit_interval == 0
+
+    def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
+        """Tokens [B, S] that leave before this layer."""
+        tokens = may_exit.flatten().nonzero()[:, 0]
+        leaving = torch.zeros_like(may_exit).flatten()
+        if not tokens.numel():
+            return leaving.view_as(may_exit)
+        threshold = self.threshold(view.call).flatten()[tokens]
+        if self.config.confidence == "softmax":
+            logits = view.probe(tokens)
+            top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
+            sure = top[:, 0] - top[:, 1] >= threshold
+            view.answer(tokens[sure], logits[sure])
+        elif view.site.layer == self.config.min_exit:
+            return leaving.view_as(may_exit)  # nothing to compare with at the first exit
+        else:
+            now = view.hidden.flatten(0, 1)[tokens].float()
+            before = view.call.scratch["previous"].flatten(0, 1)[tokens].float()
+            sure = functional.cosine_similarity(now, before, dim=-1) >= threshold
+        leaving[tokens[sure]] = True
+        return leaving.view_as(may_exit)
+
+    def threshold(self, call: ForwardCall) -> Tensor:
+        """Threshold [B, S] at each token's place in the answer."""
+        if self.config.decay == "none":
+            return torch.full(call.valid.shape, self.value, device=call.valid.device)
+        place = (call.continuation_step - 1).clamp(min=0) / self.config.decay_steps
+        return decayed(self.value, place, self.config.temperature, self.config.decay)
+
+    def main_loss_weight(self, call: ForwardCall) -> float:
+        """w_L / sum w."""
+        return layer_weights(self.backbone_size[0])[-1]
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Weighted cross entropy of all layers below the last."""
+        assert call.layer_states is not None
+        weights = layer_weights(self.backbone_size[0])[:-1]
+        parts = [w * call.cross_entropy(state) for w, state in zip(weights, call.layer_states, strict=False)]
+        return {"layers": (1.0, torch.stack(parts).sum())} if parts else {}
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Every parameter is about inference."""
+        return MethodSpec(spec.name)
+
+
+def layer_weights(layers: int) -> list[float]:
+    """w_i / sum w with w_i = i, for i = 1 .. L."""
+    total = layers * (layers + 1) / 2
+    return [number / total for number in range(1, layers + 1)]
+
+
+def decayed(threshold: float, place: Tensor, temperature: float, form: Literal["paper", "t5x"]) -> Tensor:
+    """The falling threshold at places t / N; `paper` adds 0.1 exp(.), `t5x` 0.1 lambda exp(.)."""
+    amount = 1.0 if form == "paper" else threshold
+    return (0.9 * threshold + 0.1 * amount * torch.exp(-temperature * place)).clamp(0.0, 1.0)

@@ -1,0 +1,122 @@
+"""LayerSkip: layer dropout that rises with depth plus an early-exit loss make one model usable at any depth.
+
+Idea: in training, deeper layers are dropped more often and every layer learns to predict through the shared head. At
+inference all tokens leave at one layer E, through the final norm and the head. (Self-speculation, the paper's other
+use, is exact and belongs on a latency axis; it is not this method's dial.)
+
+Paper: "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding", https://arxiv.org/abs/2404.16710.
+Equations: dropout p_l = p_max (exp(l ln2 / (L-1)) - 1), per sample (section 4.1); loss sum_l e~(t,l) CE_l with
+e~ = C(t,l) e(l) / sum_i C(t,i) e(i), e(l) = e_scale sum_{i<=l} i for l < L-1, e(L-1) = L-1 + e_scale sum_{i<=L-2} i
+(section 4.1); curricula C: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer
+backwards, one more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2,
+e_scale 1, gradual.
+
+Deviations: none in the formulas; layers above E store no K,V, since nobody reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.spec import MethodSpec
+
+
+class LayerSkipConfig(MethodConfig):
+    """Parameters of LayerSkip."""
+
+    dropout: float = Field(0.2, ge=0, lt=1, description="p_max, dropout of the last layer (TOPv2 fine-tuning)")
+    exit_scale: float = Field(1.0, ge=0, description="e_scale, weight of early layers (TOPv2 fine-tuning)")
+    curriculum: Literal["gradual", "rotational"] = Field("gradual", description="which layers are in the loss")
+    rotation: int = Field(8, ge=1, description="R of the rotational curriculum (Llama-3 runs)")
+
+
+class LayerSkip(Method):
+    """Exits every token at one layer, the dial."""
+
+    Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
+    unit = "layer"
+    wants_layer_states = True
+    config: LayerSkipConfig
+
+    @property
+    def dial(self) -> DialSpec:
+        """Layers that run."""
+        return DialSpec("exit_layer", 1, self.backbone_size[0], self.backbone_size[0])
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """Layers above the exit never run and store nothing."""
+        return "recompute" if self.training else "evict"
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """At least one layer runs."""
+        return 1.0 - 1.0 / self.backbone_size[0]
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """The nearest number of layers."""
+        return max(1, round((1.0 - saved_tokens) * self.backbone_size[0]))
+
+    def decide(self, view: SiteView) -> Decision:
+        """Drop whole samples while training; stop everybody at the exit layer otherwise."""
+        layer = view.site.layer
+        if not view.call.training:
+            return EXECUTE_ALL if layer < round(self.value) else Decision(keep=torch.zeros_like(view.call.valid))
+        rate = self.dropout_rate(layer)
+        if rate == 0.0:
+            return EXECUTE_ALL
+        whole_text = view.call.prefix_hash[:, -1:]  # one counter per sample, whatever batch it is in
+        stays = uniform_from(whole_text, draw_key(self.seed, self.step, view.site.number)) >= rate
+        return Decision(keep=stays.expand_as(view.call.valid))
+
+    def dropout_rate(self, layer: int) -> float:
+        """p_l: 0 at the first layer, p_max at the last."""
+        last = self.backbone_size[0] - 1
+        return self.config.dropout * (math.exp(layer * math.log(2) / last) - 1) if last else 0.0
+
+    def enabled(self) -> list[bool]:
+        """C(t, l): which layers are in the loss at the current step."""
+        layers = self.backbone_size[0]
+        if self.config.curriculum == "rotational":
+            return [(layer + self.step) % self.config.rotation == 0 for layer in range(layers)]
+        count = min(layers, 1 + int((self.step - 1) * 2 * layers / max(1, self.total_steps)))
+        return [layer >= layers - count for layer in range(layers)]
+
+    def layer_weights(self) -> list[float]:
+        """e~(t, l), which sum to 1 (or are all 0 at a step whose rotation enables no layer)."""
+        layers, scale = self.backbone_size[0], self.config.exit_scale
+        raw = [scale * layer * (layer + 1) / 2 for layer in range(layers - 1)]
+        raw.append(layers - 1 + scale * (layers - 2) * (layers - 1) / 2)
+        chosen = [weight * on for weight, on in zip(raw, self.enabled(), strict=True)]
+        total = sum(chosen)
+        return [weight / total for weight in chosen] if total else chosen
+
+    def main_loss_weight(self, call: ForwardCall) -> float:
+        """Share of the last layer."""
+        return self.layer_weights()[-1]
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Cross entropy at the enabled layers below the last, weighted."""
+        assert call.layer_states is not None
+        parts = [
+            weight * call.cross_entropy(state)
+            for weight, state in zip(self.layer_weights()[:-1], call.layer_states, strict=False)
+            if weight
+        ]
+        return {"early_exit": (1.0, torch.stack(parts).sum())} if parts else {}
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same."""
+        return MethodSpec(spec.name, spec.params)

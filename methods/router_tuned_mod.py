@@ -1,0 +1,102 @@
+"""Router-tuned Mixture-of-Depths (MindSkip): a frozen model learns only tiny routers on the attention of its deep
+layers.
+
+Idea: s = sigmoid(w z) with z the attention's normalised input; a token executes attention iff s >= 0.5, with a
+straight-through gradient. Only the routers train, on a backbone that has learned the answer template before.
+
+Paper: "Router-Tuning: A Simple and Effective Approach for Enabling Dynamic-Depth in Transformers",
+    https://arxiv.org/abs/2410.13184.
+Equations: m = 1[s >= 0.5]; h' = h + m f(h), d h'/d s = f(h); regulariser per routed layer relu(mean(m) - capacity),
+    summed.
+Routed: attention of the `layers` deepest layers except the very last. K,V are computed for everybody.
+
+Deviations: `bench` decides per token, which is causal; `paper` decides per sequence from the mean of z over the
+prompt (their default, not causal), and generated tokens one by one. The released code ships with the regulariser
+off, which leaves the saving to chance; here it is on. Routers start at "execute" (bias 2) so that the frozen model
+is intact at first. The dial, a threshold on s, is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
+from adaptive_bench.spec import MethodSpec, Semantics
+
+ROUTER_STD, ROUTER_BIAS = 0.01, 2.0
+
+
+class RouterTunedConfig(MethodConfig):
+    """Parameters of router tuning."""
+
+    layers: int = Field(0, ge=0, description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)")
+    capacity: float = Field(0.5, gt=0, le=1, description="executed share below which the regulariser rests")
+    regulariser_weight: float = Field(1.0, ge=0, description="weight of the regulariser (released code: 0)")
+
+
+class RouterTunedMoD(Method):
+    """Routes the attention of deep layers on a frozen backbone; the dial is the threshold on the router's sigmoid."""
+
+    Config: ClassVar[type[MethodConfig]] = RouterTunedConfig
+    solves_dial = True
+    config: RouterTunedConfig
+
+    def __init__(self, config: RouterTunedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        count = min(config.layers or layers // 2, layers - 1)
+        self.routed = list(range(layers - 1 - count, layers - 1))
+        self.routers = nn.ModuleDict(
+            {str(layer): initialised_linear(hidden, 1, std=ROUTER_STD, bias=ROUTER_BIAS) for layer in self.routed}
+        )
+
+    @property
+    def dial(self) -> DialSpec:
+        """Threshold on the router's sigmoid."""
+        return DialSpec("threshold", 0.0, 1.0, 0.0)
+
+    @property
+    def freezes_backbone(self) -> bool:
+        """Only the routers train."""
+        return True
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Only the attention of routed layers can skip."""
+        return 0.5 * len(self.routed) / self.backbone_size[0]
+
+    def decide(self, view: SiteView) -> Decision:
+        """Straight-through mask while training, hard mask otherwise."""
+        name = str(view.site.layer)
+        if view.site.branch != "attention" or name not in self.routers:
+            return EXECUTE_ALL
+        states = view.normed.detach().float()
+        if self.semantics == "paper" and view.call.phase == "prefill":
+            weights = view.call.valid[..., None].to(states)
+            states = ((states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)).expand_as(
+                states
+            )
+        score = torch.sigmoid(self.routers[name](states))
+        if not view.call.training:
+            return Decision(keep=score[..., 0] >= self.value)
+        mask = (score >= 0.5).to(score) + score - score.detach()
+        view.record(mask=mask[..., 0])
+        return Decision(scale=mask)
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Executed share above the capacity, summed over routed layers."""
+        excess = [(mask[call.valid].mean() - self.config.capacity).clamp(min=0) for mask in call.records["mask"]]
+        return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """The dense model, fine-tuned: it has learned the template."""
+        return MethodSpec("dense")

@@ -1,0 +1,97 @@
+"""SkipLayer: a binary router per layer lets each token execute the layer or pass through unchanged.
+
+Idea: a linear router reads the layer's input and gives two logits, skip and execute. Training samples the choice with a
+straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes the larger
+logit.
+
+Paper: "Learning to Skip for Language Modeling", https://arxiv.org/abs/2311.15436.
+Equations: h' = h + z f(h), z = 1 where execute wins (hard forward, soft backward); loss CE + 0.1 sum_l (r_l - P)^2
+with r_l the executed share of layer l, summed over layers, not averaged. K,V of skipped tokens are computed.
+
+Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
+P anneals linearly from 1 to `density` (default 0.8, GateSkip's final budget); the dial, an offset on the execute
+logit at inference, is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.decisions import Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
+from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.spec import MethodSpec, Semantics
+
+ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
+SKIP, EXECUTE = 0, 1
+
+
+class SkipLayerConfig(MethodConfig):
+    """Parameters of SkipLayer."""
+
+    density: float = Field(0.8, gt=0, le=1, description="target share of executing tokens at the end of training, P")
+    density_weight: float = Field(0.1, ge=0, description="weight of the density loss (paper)")
+    temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax")
+
+
+class SkipLayer(Method):
+    """Routes whole layers; the dial is an offset on the execute logit."""
+
+    Config: ClassVar[type[MethodConfig]] = SkipLayerConfig
+    unit = "layer"
+    solves_dial = True
+    config: SkipLayerConfig
+
+    def __init__(self, config: SkipLayerConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        self.routers = nn.ModuleList(initialised_linear(hidden, 2, std=ROUTER_STD, bias=0.0) for _ in range(layers))
+        for router in self.routers:
+            nn.init.constant_(router.bias[EXECUTE : EXECUTE + 1], EXECUTE_BIAS)  # type: ignore[index]
+
+    @property
+    def dial(self) -> DialSpec:
+        """Offset on the execute logit; large executes everything."""
+        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
+
+    def decide(self, view: SiteView) -> Decision:
+        """Hard choice with a soft gradient while training; the larger logit otherwise."""
+        logits = self.routers[view.site.layer](view.normed.float())
+        if not view.call.training:
+            return Decision(keep=logits[..., EXECUTE] + self.value > logits[..., SKIP])
+        soft = ((logits + self._gumbel(view)) / self.config.temperature).softmax(dim=-1)[..., EXECUTE]
+        hard = (soft > 0.5).to(soft)
+        chosen = hard + soft - soft.detach()
+        view.record(executed=chosen)
+        return Decision(scale=chosen[..., None])
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Squared distance of each layer's executed share to the target density, summed over layers."""
+        target = 1.0 - (1.0 - self.config.density) * self.progress
+        shares = [executed[call.valid].mean() for executed in call.records["executed"]]
+        return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
+
+    def _gumbel(self, view: SiteView) -> Tensor:
+        """Gumbel noise [B, S, 2] that depends on text, seed, step and layer alone."""
+        noise = [
+            uniform_from(view.call.prefix_hash, draw_key(self.seed, self.step, 2 * view.site.layer + side))
+            for side in (SKIP, EXECUTE)
+        ]
+        return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same."""
+        return MethodSpec(spec.name, spec.params)
+
+
+def density_loss(shares: Tensor, target: float) -> Tensor:
+    """sum_l (r_l - P)^2 for executed shares [L]."""
+    return (shares - target).square().sum()

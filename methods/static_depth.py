@@ -1,0 +1,56 @@
+"""Static depth: every token skips the same evenly spaced layers. The control for everything that claims to adapt.
+
+Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing.
+Source: the static controls of methods such as Unified Layer Skipping; ShortGPT (arXiv 2403.03853) picks layers by
+influence instead. Equations: layer n of the skipped ones is the one at (n + 1/2) L / N, counted from 0, first and
+last layers spared where possible. Deviations: none; nothing is stored for a layer that never runs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+
+class StaticDepth(Method):
+    """Leaves out a number of layers, the dial."""
+
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+    unit = "layer"
+
+    @property
+    def dial(self) -> DialSpec:
+        """Layers left out."""
+        return DialSpec("skipped_layers", 0, self.backbone_size[0], 0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """A layer that never runs has no keys and values."""
+        return "evict"
+
+    def dial_for(self, saved_tokens: float) -> float:
+        """The nearest number of layers."""
+        return round(saved_tokens * self.backbone_size[0])
+
+    def skipped_layers(self) -> set[int]:
+        """The layers left out at the current dial."""
+        layers, skipped = self.backbone_size[0], round(self.value)
+        return {int((number + 0.5) * layers / skipped) for number in range(skipped)}
+
+    def decide(self, view: SiteView) -> Decision:
+        """Nobody or everybody."""
+        if view.site.layer not in self.skipped_layers():
+            return EXECUTE_ALL
+        return Decision(keep=torch.zeros_like(view.call.valid))
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Untrained: the dense model."""
+        return MethodSpec("dense")
