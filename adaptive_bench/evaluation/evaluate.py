@@ -94,7 +94,9 @@ def _evaluate_once(
     harness_task = load_task(task, data_dir, num_fewshot)
     set_seed(seed)
     harness_task.set_fewshot_seed(seed)
-    label = f"{task.name} at {model.method.dial.name} {model.dial:.3g}"
+    dial = model.method.dial
+    at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
+    label = f"{task.name}, {model.spec}{at}"
     lm = AdaptiveLM(model, tokenizer, batch_size=batch_size, seed=seed, label=label, reporter=reporter)
     with quiet():
         results = evaluator.evaluate(

@@ -123,16 +123,16 @@ class AdaptiveLM(TemplateLM):
         A prompt that does not fit loses its beginning, as in lm-eval, and one line says how many did.
 
         Raises:
-            UsageError: A continuation alone is longer than the context.
+            UsageError: A continuation alone is longer than the context, or has no tokens.
         """
         passes: dict[_Pass, list[int]] = defaultdict(list)
         too_long = 0
         for index, (texts, prompt, continuation) in enumerate(requests):
-            if len(continuation) > self.context_length:
+            if not 1 <= len(continuation) <= self.context_length:
                 raise UsageError(
-                    f"A continuation must fit into the context of {self.context_length} tokens, got "
+                    f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
                     f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r}. "
-                    f"Choose another model."
+                    f"Choose another model or task."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1
             # The last token is only predicted, never read.

@@ -169,11 +169,12 @@ def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(
     assert lm.prompt_tokens == sum(lengths)
 
 
-def test_a_continuation_longer_than_the_context_is_refused(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+@pytest.mark.parametrize("continuation", ["", " 7" * 200])
+def test_a_continuation_must_have_tokens_and_fit_into_the_context(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, continuation: str
 ) -> None:
-    with pytest.raises(UsageError, match="must fit into the context of 96 tokens"):
-        AdaptiveLM(dense, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", [("Tom", " 7" * 200)]))
+    with pytest.raises(UsageError, match=r"between 1 and 96 tokens .* after the prompt 'Tom'"):
+        AdaptiveLM(dense, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", [("Tom", continuation)]))
 
 
 def test_prompts_that_are_cut_are_told_once(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
