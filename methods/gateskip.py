@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from adaptive_bench.engine.call import ForwardCall, SiteView
 from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.backbone import Backbone, Branch, Site
 from adaptive_bench.model.calibration import Thresholds
 from adaptive_bench.model.decisions import Decision, drop_lowest, paper_quantile_keep
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
@@ -40,19 +41,30 @@ GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to th
 
 
 class GateSkipConfig(MethodConfig):
-    """Parameters of GateSkip with the paper's defaults."""
+    """Parameters of GateSkip with the paper's defaults; the alternatives are the rows of its ablation table."""
 
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
         "separate", description="own gate per branch, or one for all of a kind"
     )
-    loss: Literal["l2", "l1"] = Field("l2", description="penalty: mean of g^2 (released code) or of |g| (Algorithm 1)")
+    architecture: Literal["linear", "mlp"] = Field("linear", description="gate network: linear, or H -> 2H -> output")
+    placement: Literal["after", "before", "both"] = Field(
+        "after", description="what the gate multiplies: the output, the input, or both (released code of 'before')"
+    )
+    loss: Literal["l2", "l1", "kl_layer", "kl_element"] = Field(
+        "l2",
+        description="mean of g^2 (released code) or |g| (Algorithm 1), or KL to the budget, of means or elements",
+    )
     sparsity_weight: float = Field(0.1, ge=0, description="lambda (appendix, table of hyper-parameters)")
     budget_start: float = Field(1.0, gt=0, le=1, description="kept share at the first step (section 4.1)")
     budget_end: float = Field(0.8, gt=0, le=1, description="kept share at the last step (section 4.1)")
-    input: Literal["prenorm", "residual"] = Field(
-        "prenorm", description="what the gate reads (code: prenorm, equations: residual)"
+    skip_unit: Literal["module", "layer"] = Field(
+        "module", description="decide per branch, or per layer by attention's gate"
     )
+    skip_modules: Literal["both", "attention", "mlp"] = Field("both", description="which branches may skip")
+    stride: int = Field(1, ge=1, description="only every n-th layer may skip (the last of each n)")
+    frozen: bool = Field(False, description="train the gates only, on a backbone fine-tuned before")
+    input: Literal["prenorm", "residual"] = Field("prenorm", description="what the gate reads (code: prenorm)")
     detach: bool = Field(True, description="stop the gradient at the gate's input (released code)")
     kv: KVPolicy | None = Field(None, description="default: recompute in bench, copy_below in paper semantics")
 
@@ -68,11 +80,20 @@ class GateSkip(Method):
         layers, hidden = self.backbone_size
         outputs = hidden if config.shape == "vector" else 1
         self.gates = nn.ModuleList(
-            initialised_linear(hidden, outputs, std=GATE_STD, bias=GATE_BIAS)
+            _gate(hidden, outputs, config.architecture)
             for _ in range(2 * layers if config.sharing == "separate" else 2)
         )
+        active = [layer for layer in range(layers) if layer % config.stride == config.stride - 1]
+        kinds: tuple[Branch, ...] = ("attention", "mlp") if config.skip_modules == "both" else (config.skip_modules,)
+        self.skipping = {Site(layer, kind) for layer in active for kind in kinds}
+        if not self.skipping:
+            raise UsageError(f"GateSkip needs a layer that may skip, got stride={config.stride} with {layers} layers.")
+        if config.skip_unit == "layer" and config.skip_modules != "both":
+            raise UsageError(
+                f"skip_unit=layer skips both branches, got skip_modules={config.skip_modules}. Leave one out."
+            )
         if semantics == "bench":
-            self.thresholds = Thresholds(range(2 * layers))
+            self.thresholds = Thresholds(site.number for site in sorted(self.skipping) if self._decides(site))
 
     @property
     def dial(self) -> DialSpec:
@@ -88,8 +109,13 @@ class GateSkip(Method):
 
     @property
     def max_saved_tokens(self) -> float:
-        """Every branch of every layer can skip."""
-        return 1.0 - self.dial.minimum
+        """Every branch that may skip, does."""
+        return (1.0 - self.dial.minimum) * self._skipping_share
+
+    @property
+    def freezes_backbone(self) -> bool:
+        """Ablation: gates only."""
+        return self.config.frozen
 
     @property
     def skip_share(self) -> float:
@@ -100,33 +126,76 @@ class GateSkip(Method):
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
-        """Every branch skips the same share."""
-        return 1.0 - saved_tokens
+        """Every branch that may skip, skips the same share."""
+        return max(self.dial.minimum, 1.0 - saved_tokens / self._skipping_share)
 
     def decide(self, view: SiteView) -> Decision:
         """Gate values [B, S, H or 1] scale the branch; their mean ranks the tokens."""
         states = view.normed if self.config.input == "prenorm" else view.hidden
         states = states.detach() if self.config.detach else states
-        index = view.site.number if self.config.sharing == "separate" else view.site.number % 2
-        gate = torch.sigmoid(self.gates[index](states.float()))
+        number = view.site.number if self.config.sharing == "separate" else view.site.number % 2
+        gate = torch.sigmoid(self.gates[number](states.float()))
         if view.call.training:
             view.record(gate=gate)
-        return Decision(self._keep(view, gate.detach().mean(dim=-1)), gate)
+        keep = self._keep(view, gate.detach().mean(dim=-1)) if view.site in self.skipping else None
+        placement = self.config.placement
+        return Decision(keep, gate if placement != "before" else None, gate if placement != "after" else None)
 
     def _keep(self, view: SiteView, scores: Tensor) -> Tensor | None:
+        """Keep mask of one site; `None` keeps all. With `skip_unit=layer` the MLP takes over what attention decided."""
+        if not self._decides(view.site):
+            return view.call.scratch.pop("attention_keep", None)
         if view.call.training:
-            return drop_lowest(scores, view.call.valid, self.skip_share)
-        if self.thresholds is not None:
-            return self.thresholds.keep(view, scores, self.skip_share)
-        return paper_quantile_keep(scores, view.call.valid, self.skip_share)
+            keep: Tensor | None = drop_lowest(scores, view.call.valid, self.skip_share)
+        elif self.thresholds is not None:
+            keep = self.thresholds.keep(view, scores, self.skip_share)
+        else:
+            keep = paper_quantile_keep(scores, view.call.valid, self.skip_share)
+        if self.config.skip_unit == "layer" and keep is not None:
+            view.call.scratch["attention_keep"] = keep
+        return keep
+
+    def _decides(self, site: Site) -> bool:
+        return self.config.skip_unit == "module" or site.branch == "attention"
+
+    @property
+    def _skipping_share(self) -> float:
+        return len(self.skipping) / (2 * self.backbone_size[0])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Gate sparsity, averaged over branches, real tokens and channels."""
-        power = 2 if self.config.loss == "l2" else 1
-        per_branch = [gate[call.valid].pow(power).mean() for gate in call.records["gate"]]
+        budget = 1.0 - self.skip_share
+        per_branch = [sparsity(gate[call.valid], self.config.loss, budget) for gate in call.records["gate"]]
         return {"sparsity": (self.config.sparsity_weight, torch.stack(per_branch).mean())}
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """A frozen backbone has learned the answer template before."""
+        return MethodSpec("dense") if dict(spec.params).get("frozen", "false").lower() in ("true", "1") else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """Semantics and KV policy matter at inference only."""
         return MethodSpec(spec.name, tuple((key, value) for key, value in spec.params if key != "kv"))
+
+
+def sparsity(gate: Tensor, loss: Literal["l2", "l1", "kl_layer", "kl_element"], budget: float) -> Tensor:
+    """Penalty of one branch's gate values [N, H or 1]; the KL forms compare with Bernoulli(budget)."""
+    if loss == "l2":
+        return gate.square().mean()
+    if loss == "l1":
+        return gate.abs().mean()
+    return bernoulli_kl(gate.mean() if loss == "kl_layer" else gate, budget).mean()
+
+
+def bernoulli_kl(gate: Tensor, budget: float) -> Tensor:
+    """KL(Bernoulli(gate) || Bernoulli(budget)), element by element; both are kept off 0 and 1."""
+    p, q = gate.clamp(1e-6, 1 - 1e-6), min(max(budget, 1e-6), 1 - 1e-6)
+    return p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
+
+
+def _gate(hidden: int, outputs: int, architecture: Literal["linear", "mlp"]) -> nn.Module:
+    if architecture == "linear":
+        return initialised_linear(hidden, outputs, std=GATE_STD, bias=GATE_BIAS)
+    inner = initialised_linear(hidden, 2 * hidden, std=GATE_STD, bias=0.0)
+    return nn.Sequential(inner, nn.SiLU(), initialised_linear(2 * hidden, outputs, std=GATE_STD, bias=GATE_BIAS))

@@ -163,7 +163,7 @@ class AdaptiveModel(nn.Module):
             savings: Shares of token-branches to skip.
 
         Returns:
-            `tokens` used and, under `dials`, one entry per saving that skips: dial, requested and realised share, status.
+            `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
         """
         batches = list(batches)
         points: list[dict[str, Any]] = []
