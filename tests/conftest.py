@@ -1,14 +1,144 @@
-"""Shared by all tests: nothing here reaches the network, and one test's environment never leaks into another."""
+"""Shared by all tests: nothing here reaches the network, and one test's environment never leaks into another.
+
+The tiny models have random weights large enough (and norms uneven enough) that a skipped branch, a wrong position or a
+misplaced norm moves the logits by far more than any tolerance.
+"""
 
 import os
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 # Before any test module imports a library that reads them.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["OMP_NUM_THREADS"] = "1"  # tiny matrices: more threads only get in each other's way
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from adaptive_bench.model import AdaptiveModel
+
+TINY = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.25,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"sliding_window": 6},
+    "qwen2": {
+        "use_sliding_window": True,
+        "sliding_window": 5,
+        "max_window_layers": 2,
+    },  # biases; windows in layers 2, 3
+    "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
+    "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
+}
+GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for
 
 
 @pytest.fixture(autouse=True)
 def _no_inherited_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ADAPTIVE_BENCH_DATA", raising=False)
+
+
+def _make_backbone(family: str, attention: str | None = None, **changes: Any) -> "PreTrainedModel":
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    attention = attention or ("eager" if family == "gemma2" else "sdpa")
+    config = AutoConfig.for_model(family, **(TINY | FAMILY_CONFIGS[family] | changes))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+        for name, parameter in model.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    model.generation_config.eos_token_id = None  # Hugging Face generation runs to its limit
+    return model.eval()
+
+
+_shared_backbone = cache(_make_backbone)
+
+
+def _random_text(rows: int, length: int, seed: int = 0) -> "Tensor":
+    import torch
+
+    return torch.randint(3, TINY["vocab_size"], (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def _make_model(
+    spec: str, family: str = "llama", attention: str | None = None, *, seed: int = 1, backbone: Any = None
+) -> "AdaptiveModel":
+    import torch
+
+    from adaptive_bench.model import AdaptiveModel
+
+    model = AdaptiveModel.build(backbone or _shared_backbone(family, attention), spec, seed=seed).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.method.parameters():  # as after training: scores differ from token to token
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    if model.needs_calibration:
+        ids = _random_text(8, 30, seed=99)
+        batch = {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "continuation_mask": torch.arange(30).expand_as(ids) >= 15,
+        }
+        model.calibrate([batch], [model.method.dial_for(share) for share in GRID])
+    return model
+
+
+_shared_model = cache(_make_model)
+
+
+@pytest.fixture(scope="session")
+def random_text() -> Callable[..., "Tensor"]:
+    """`random_text(rows, length, seed)`: token ids [rows, length] without special tokens."""
+    return _random_text
+
+
+@pytest.fixture(scope="session")
+def make_backbone() -> Callable[..., "PreTrainedModel"]:
+    """`make_backbone(family, attention, **config)`: a new tiny Hugging Face model, the same one each time."""
+    return _make_backbone
+
+
+@pytest.fixture(scope="session")
+def shared_backbone() -> Callable[..., "PreTrainedModel"]:
+    """`shared_backbone(family, attention)`: as `make_backbone`, made once; tests leave its weights alone."""
+    return _shared_backbone
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., "AdaptiveModel"]:
+    """`make_model(spec, family, attention, seed=, backbone=)`: decisions spread out, calibrated for `GRID`, `eval()`."""
+    return _make_model
+
+
+@pytest.fixture(scope="session")
+def shared_model() -> Callable[..., "AdaptiveModel"]:
+    """`shared_model(spec, family, attention)`: as `make_model`, made once; dial, executor and ledger come reset."""
+
+    def get(spec: str, family: str = "llama", attention: str | None = None) -> "AdaptiveModel":
+        model = _shared_model(spec, family, attention)
+        model.dial = model.method.dial.skip_nothing
+        model.executor = None
+        model.reset_ledger()
+        return model.eval()
+
+    return get

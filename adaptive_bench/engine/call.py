@@ -121,7 +121,8 @@ class ForwardCall:
     def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
         """Mask when all S tokens query keys at positions [B, T]; `None` where the fused kernel needs none."""
         window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
-        if not self.backbone.eager and (window is None or reach <= window):
+        sparse = self.kv_policy == "evict"  # few keys may still lie far apart
+        if not self.backbone.eager and (window is None or (reach < window and not sparse)):
             if reach == length and self.pads_right_only:
                 return None
             if length == 1 and self.all_valid and bool((keys >= 0).all()):

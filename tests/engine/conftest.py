@@ -1,0 +1,174 @@
+"""A method that does what a table says, and a reading of the semantics that shares no line with the engine.
+
+The reference walks one sequence token by token with plain loops, so it is causal and cached by construction.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Who executes what, with what scales: keep, scale and input_scale [B, 2L, S] by row, site and position.
+
+    With `unit="layer"` the attention's entry of a layer speaks for the whole layer, and inputs are not scaled.
+    """
+
+    keep: Tensor
+    scale: Tensor
+    input_scale: Tensor
+    kv: str = "recompute"
+    unit: str = "branch"
+
+
+class PatternMethod(Method):
+    """Looks its decisions up. Rows are recognised by what the session carries, so they may leave the batch."""
+
+    def __init__(self, backbone: Backbone, pattern: Pattern) -> None:
+        super().__init__(MethodConfig(), backbone, "bench", 0)
+        self.pattern = pattern
+        self.unit = pattern.unit  # type: ignore[misc]
+
+    @property
+    def dial(self) -> DialSpec:
+        return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def kv_policy(self) -> Any:
+        return self.pattern.kv
+
+    def decide(self, view: SiteView) -> Decision:
+        rows = view.call.session.state.setdefault("rows", torch.arange(view.call.positions.shape[0]))
+        if bool(self.pattern.keep[:, view.site.number].all()) and bool((self.pattern.scale == 1).all()):
+            return EXECUTE_ALL
+        keep, scale, input_scale = (
+            table[rows, view.site.number].gather(1, view.call.positions)
+            for table in (self.pattern.keep, self.pattern.scale, self.pattern.input_scale)
+        )
+        return Decision(keep, scale[..., None], None if self.unit == "layer" else input_scale[..., None])
+
+
+def pattern_model(backbone: PreTrainedModel, pattern: Pattern) -> AdaptiveModel:
+    method = PatternMethod(Backbone(backbone), pattern)
+    return AdaptiveModel(backbone, method, MethodSpec("pattern")).eval()
+
+
+@torch.no_grad()
+def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, row: int) -> Tensor:
+    """Logits [S, V] of one sequence [S], as the definitions of skipping, scaling and the KV policies say."""
+    stored: list[dict[int, tuple[Tensor, Tensor]]] = [{} for _ in model.model.layers]
+    return torch.cat([_one_token(model, token, at, pattern, row, stored) for at, token in enumerate(tokens)])
+
+
+def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
+    hidden = model.model.embed_tokens(token[None, None])
+    rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
+    gemma = model.config.model_type == "gemma2"
+    for index, layer in enumerate(model.model.layers):
+        attention_site, mlp_site = 2 * index, 2 * index + (pattern.unit == "branch")
+        start = hidden
+        tables = (pattern.scale, pattern.input_scale)
+        scales, input_scales = ((t[row, attention_site, at], t[row, mlp_site, at]) for t in tables)
+        if pattern.unit == "layer":
+            scales = input_scales = (torch.tensor(1.0), torch.tensor(1.0))
+
+        normed = layer.input_layernorm(hidden) * input_scales[0]
+        keep = bool(pattern.keep[row, attention_site, at])
+        query, own = _project(model, layer.self_attn, normed, rotary)
+        if keep or pattern.kv == "recompute" or (pattern.kv == "copy_below" and index == 0):
+            stored[index][at] = own
+        elif pattern.kv == "copy_below":
+            stored[index][at] = stored[index - 1][at]
+        if keep:
+            update = _attend(model, layer.self_attn, query, stored[index], at)
+            hidden = hidden + scales[0] * (layer.post_attention_layernorm(update) if gemma else update)
+
+        if bool(pattern.keep[row, mlp_site, at]):
+            norm = layer.pre_feedforward_layernorm if gemma else layer.post_attention_layernorm
+            update = layer.mlp(norm(hidden) * input_scales[1])
+            hidden = hidden + scales[1] * (layer.post_feedforward_layernorm(update) if gemma else update)
+        if pattern.unit == "layer":
+            hidden = start + pattern.scale[row, attention_site, at] * (hidden - start)
+    logits = model.lm_head(model.model.norm(hidden))[0]
+    cap = getattr(model.config, "final_logit_softcapping", None)
+    return logits if cap is None else cap * torch.tanh(logits / cap)
+
+
+def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> Any:
+    def heads(projected: Tensor, norm: str) -> Tensor:
+        split = projected.view(-1, attention.head_dim)
+        return getattr(attention, norm)(split) if hasattr(attention, norm) else split
+
+    def turn(states: Tensor) -> Tensor:
+        half = states.shape[-1] // 2
+        rotated = torch.cat([-states[:, half:], states[:, :half]], dim=-1)
+        return states * rotary[0][0] + rotated * rotary[1][0]
+
+    query = turn(heads(attention.q_proj(normed), "q_norm"))
+    return query, (
+        turn(heads(attention.k_proj(normed), "k_norm")),
+        attention.v_proj(normed).view(-1, attention.head_dim),
+    )
+
+
+def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], at: int) -> Tensor:
+    window = getattr(attention, "sliding_window", None)
+    if model.config.model_type == "mistral":
+        window = model.config.sliding_window
+    visible = [pair for position, pair in sorted(stored.items()) if window is None or position > at - window]
+    groups = attention.num_key_value_groups
+    keys = torch.stack([key for key, _ in visible]).repeat_interleave(groups, dim=1)  # [T, heads, head size]
+    values = torch.stack([value for _, value in visible]).repeat_interleave(groups, dim=1)
+    scores = torch.einsum("hd,thd->ht", query, keys) * attention.scaling
+    if getattr(attention, "attn_logit_softcapping", None):
+        scores = attention.attn_logit_softcapping * torch.tanh(scores / attention.attn_logit_softcapping)
+    mixed = torch.einsum("ht,thd->hd", scores.softmax(dim=-1), values)
+    return attention.o_proj(mixed.reshape(1, 1, -1))
+
+
+@pytest.fixture(scope="session")
+def make_pattern() -> Callable[..., Pattern]:
+    """`make_pattern(batch, length, layers, kv=, unit=, seed=, share=, scaled=)`: a random table."""
+
+    def make(
+        batch: int,
+        length: int,
+        layers: int,
+        *,
+        kv: str = "recompute",
+        unit: str = "branch",
+        seed: int = 0,
+        share: float | Tensor = 0.6,
+        scaled: bool = True,
+    ) -> Pattern:
+        generator = torch.Generator().manual_seed(seed)
+        keep = torch.rand(batch, 2 * layers, length, generator=generator) < share
+        scales = 0.5 + torch.rand(2, *keep.shape, generator=generator) if scaled else torch.ones(2, *keep.shape)
+        return Pattern(keep, *scales, kv=kv, unit=unit)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run_pattern() -> Callable[[PreTrainedModel, Pattern], AdaptiveModel]:
+    """`run_pattern(backbone, pattern)`: an adaptive model that follows the pattern."""
+    return pattern_model
+
+
+@pytest.fixture(scope="session")
+def reference() -> Callable[[PreTrainedModel, Tensor, Pattern, int], Tensor]:
+    """`reference(backbone, tokens [S], pattern, row)`: logits [S, V]."""
+    return reference_logits
