@@ -34,7 +34,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             return
         device = find_device(config.device)
         with _recorded(cell.record, cell.content, device):
-            said = RecordedReporter(reporter, cell.record, f"{cell.spec}, seed {cell.seed}")
+            said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
             source = find_backbone(config.model)
             model = AdaptiveModel.build(source.load_model(), cell.spec, seed=cell.seed).to(device)
             text = draw_training(config, cell.seed, SilentReporter())
@@ -52,8 +52,8 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
         with _alone(sweep.folder, str(sweep), reporter):
             if sweep.finished() is None:
                 with _recorded(sweep.record, sweep.content, trained.device):
-                    about = f"{sweep.spec}, seed {sweep.cell.seed}"
-                    _measure(sweep, trained, RecordedReporter(reporter, sweep.record, about), overall)
+                    said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
+                    _measure(sweep, trained, said, overall)
 
 
 def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter) -> None:
@@ -125,14 +125,13 @@ class _Trained:
         """Make the dial values of some savings ready, each once."""
         if not self.model.needs_calibration:
             return
-        dials = [self.model.method.dial_for(saving) for saving in savings]
-        missing = [dial for dial in dials if dial not in self._calibrated]
+        missing = [saving for saving in savings if saving not in self._calibrated]
         if not missing:
             return
-        with reporter.task("calibrate", total=len(missing)) as meter:
-            for dial in missing:
-                self.calibration += self.model.calibrate(self._batches, [dial])["dials"]
-                self._calibrated.add(dial)
+        with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
+            for saving in missing:
+                self.calibration += self.model.calibrate(self._batches, [saving])["dials"]
+                self._calibrated.add(saving)
                 meter.advance(1)
 
 

@@ -112,7 +112,7 @@ class _Training:
         start_s = time.perf_counter()
         with (
             self.log_path.open("a", encoding="utf-8") as log,
-            self.reporter.task("train", total) as meter,
+            self.reporter.task(f"train {self.model.spec}", total) as meter,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -155,7 +155,7 @@ class _Training:
                 )
             self.accumulation = min(2 * self.accumulation, len(batch))
             self.reporter.line(
-                f"out of memory at step {step + 1} of training; the step is repeated in "
+                f"train {self.model.spec}: out of memory at step {step + 1}; the step is repeated in "
                 f"{self.accumulation} micro-batches (the result stays the same up to rounding)"
             )
 
@@ -177,7 +177,7 @@ class _Training:
         self.accumulation = progress.accumulation
         lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)
         atomic.write_text(self.log_path, "".join(lines[: progress.step]))
-        self.reporter.line(f"training resumed after step {progress.step} of {len(self.order)}")
+        self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step
 
     def _save(self, steps_done: int, log: IO[str]) -> None:

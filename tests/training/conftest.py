@@ -3,11 +3,10 @@
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from adaptive_bench.config import TrainRecipe
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.task import Example
 
 
@@ -24,34 +23,14 @@ def make_tokenizer(bos: bool = False, eos: bool = True, pad: bool = False) -> Pr
     return PreTrainedTokenizerFast(tokenizer_object=core, **names, pad_token="<pad>" if pad else None)
 
 
-class TinyModel(nn.Module):
-    """What the loop needs of an adaptive model, around a random Llama."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.config = LlamaConfig(
-            vocab_size=259, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-            num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,
-        )  # fmt: skip
-        self.llama = LlamaForCausalLM(self.config)
-        self.spec = MethodSpec.parse("dense")
-        self.loss_terms: dict[str, float] = {}
-        self.begun: list[tuple[int, int]] = []
-
-    def forward(self, input_ids, attention_mask=None, labels=None):
-        output = self.llama(input_ids, attention_mask=attention_mask, labels=labels)
-        self.loss_terms = {"ce": float(output.loss.detach())}
-        return output
-
-    def begin_step(self, step, total_steps):
-        self.begun.append((step, total_steps))
-
-    def parameter_groups(self, learning_rate):
-        return [{"params": list(self.parameters()), "lr": learning_rate}]
-
-    def save_pretrained(self, folder):
-        self.llama.save_pretrained(folder)
+def make_model(spec: str = "dense", seed: int = 0) -> AdaptiveModel:
+    """A tiny Llama whose weights depend on the seed, under a method."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=259, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,
+    )  # fmt: skip
+    return AdaptiveModel.build(LlamaForCausalLM(config), spec, seed=seed)
 
 
 @pytest.fixture
@@ -66,12 +45,12 @@ def tokenizer_of():
 
 @pytest.fixture
 def model():
-    return TinyModel()
+    return make_model()
 
 
 @pytest.fixture
 def model_of():
-    return TinyModel
+    return make_model
 
 
 @pytest.fixture

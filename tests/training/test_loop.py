@@ -23,26 +23,43 @@ def log_of(folder):
 
 
 def final_bytes(folder):
-    return {file.name: file.read_bytes() for file in sorted((folder / "checkpoint").iterdir())}
+    checkpoint = folder / "checkpoint"
+    return {str(file.relative_to(checkpoint)): file.read_bytes() for file in checkpoint.rglob("*") if file.is_file()}
 
 
-def test_the_same_seed_gives_the_same_bytes(model_of, examples, tokenizer, recipe, tmp_path):
+@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod", "random_skip[trained=true]"])
+def test_the_same_seed_gives_the_same_bytes(model_of, examples, tokenizer, recipe, tmp_path, spec):
     for name in "ab":
-        train(model_of(), examples, tokenizer, recipe, seed=1, folder=tmp_path / name)
+        train(model_of(spec), examples, tokenizer, recipe, seed=1, folder=tmp_path / name)
     assert final_bytes(tmp_path / "a") == final_bytes(tmp_path / "b")
     assert (tmp_path / "a/train.jsonl").read_bytes() == (tmp_path / "b/train.jsonl").read_bytes()
-    train(model_of(), examples, tokenizer, recipe, seed=2, folder=tmp_path / "c")
+    train(model_of(spec), examples, tokenizer, recipe, seed=2, folder=tmp_path / "c")
     assert final_bytes(tmp_path / "a") != final_bytes(tmp_path / "c")
+
+
+def test_every_method_sees_the_same_tokens_in_the_same_order(model_of, examples, tokenizer, recipe, tmp_path):
+    for spec in ("dense", "gateskip", "mod"):
+        train(model_of(spec), examples, tokenizer, recipe, seed=1, folder=tmp_path / spec)
+    assert len({(tmp_path / spec / "data.json").read_bytes() for spec in ("dense", "gateskip", "mod")}) == 1
+
+
+def test_losses_of_the_method_are_logged_beside_the_cross_entropy(model_of, examples, tokenizer, recipe, tmp_path):
+    train(model_of("gateskip"), examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    for entry in log_of(tmp_path):
+        assert entry["terms"].keys() == {"ce", "sparsity"}
+        assert entry["loss"] == pytest.approx(entry["terms"]["ce"] + 0.1 * entry["terms"]["sparsity"], abs=1e-5)
 
 
 def test_training_learns_and_leaves_a_complete_record(model, examples, tokenizer, recipe, tmp_path):
     recipe = recipe.model_copy(update={"steps": 30, "learning_rate": 1e-2})
+    begun = []
+    model.begin_step = lambda step, total: begun.append((step, total))
     train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
     log = log_of(tmp_path)
     assert [entry["step"] for entry in log] == list(range(1, 31))
     assert log[-1]["loss"] < 0.7 * log[0]["loss"]
     assert log[0]["terms"]["ce"] == pytest.approx(log[0]["loss"])
-    assert model.begun == [(step, 30) for step in range(30)]
+    assert begun == [(step, 30) for step in range(1, 31)]
     data = json.loads((tmp_path / "data.json").read_text())
     assert data["sequences"] == 120 and data["loss_tokens"] == sum(entry["tokens"] for entry in log)
     assert not (tmp_path / "resume").exists() and (tmp_path / "timing.json").exists()

@@ -1,0 +1,49 @@
+import shutil
+
+import pytest
+import torch
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs.backbones import find_backbone, find_device
+
+
+def test_a_folder_is_found_by_what_is_in_it(model_folder, tmp_path):
+    here = find_backbone(str(model_folder))
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    (copy / "README.md").write_text("about this model")
+    assert find_backbone(str(copy)).fingerprint == here.fingerprint
+    assert here.weight_bytes > 0 and here.load_model().dtype == torch.float32
+    assert here.load_tokenizer().eos_token == "</s>"
+
+
+def test_other_weights_are_another_model(model_folder, tmp_path):
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    assert find_backbone(str(copy)).fingerprint != find_backbone(str(model_folder)).fingerprint
+
+
+def test_weights_that_are_not_safetensors_are_refused(model_folder, tmp_path):
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(EnvironmentProblem, match="safetensors only"):
+        find_backbone(str(copy))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(EnvironmentProblem, match=r"no config\.json"):
+        find_backbone(str(tmp_path))
+
+
+def test_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(EnvironmentProblem, match="'nano'"):
+        find_backbone("nanoo")
+
+
+def test_a_hub_id_that_cannot_be_reached_says_what_to_set():
+    with pytest.raises(EnvironmentProblem, match=r"owner/model.*--model.*HF_HUB_OFFLINE"):
+        find_backbone("owner/model")
+
+
+def test_auto_takes_what_is_there():
+    assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_bench.runs.keys import canonical, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.task import Example
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json_values))
+def test_the_order_of_keys_means_nothing(content):
+    backwards = dict(reversed(list(content.items())))
+    assert canonical(content) == canonical(backwards) and key_of(content) == key_of(backwards)
+
+
+def test_texts_are_told_apart_by_content_and_by_where_they_are_cut():
+    fingerprints = [
+        examples_fingerprint([Example("ab", "c")]),
+        examples_fingerprint([Example("a", "bc")]),
+        examples_fingerprint([Example("a", "b"), Example("c", "")]),
+        examples_fingerprint([]),
+    ]
+    assert len(set(fingerprints)) == 4
+
+
+def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("1")
+    first = files_fingerprint([tmp_path / "a"])
+    assert first != files_fingerprint([tmp_path / "b"])
+    (tmp_path / "a").write_text("2")
+    assert first != files_fingerprint([tmp_path / "a"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "trains_again", "measures_again"),
+    [
+        ({"levels": (0.0, 0.2)}, False, False),
+        ({"match_on": "net"}, False, False),
+        ({"device": "auto"}, False, False),
+        ({"train": {"checkpoint_every": 3}}, False, False),
+        ({"evaluation": {"grid": (0.0, 0.4)}}, False, False),
+        ({"evaluation": {"limit": 2}}, False, True),
+        ({"evaluation": {"batch_size": 2}}, False, True),
+        ({"evaluation": {"calibration_examples": 6}}, False, True),
+        ({"train": {"learning_rate": 0.5}}, True, True),
+        ({"train": {"steps": 4}}, True, True),
+        ({"seeds": (2,)}, True, True),
+    ],
+)
+def test_a_key_holds_what_the_result_depends_on_and_nothing_else(config_of, changes, trains_again, measures_again):
+    before, after = plan(config_of("gateskip")), plan(config_of("gateskip", **changes))
+    assert (before.cells[0].folder != after.cells[0].folder) == trains_again
+    assert (before.sweeps[0].folder != after.sweeps[0].folder) == measures_again

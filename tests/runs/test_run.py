@@ -1,0 +1,216 @@
+"""Whole runs on a tiny model: what is written, what is never done twice, what happens when something goes wrong."""
+
+import json
+
+import pytest
+import yaml
+
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs import plan, run, work
+from adaptive_bench.runs.records import Record
+
+ROW_KEYS = ["method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "seeds"]
+ROW_KEYS += ["saved_tokens", "saved_core", "saved_net", "status"]
+
+
+class Broken(Dense):
+    """Fails when it is asked to decide."""
+
+    broken = True
+
+    def decide(self, view):
+        if self.broken:
+            raise RuntimeError("the router is on fire")
+        return super().decide(view)
+
+    @classmethod
+    def training_spec(cls, config, spec):
+        return spec
+
+
+def states(config):
+    whole = plan(config)
+    return [piece.record.state for piece in (*whole.cells, *whole.sweeps)]
+
+
+@pytest.fixture
+def nothing_may_be_computed(monkeypatch):
+    def forbid():
+        def refuse(*_, **__):
+            raise AssertionError("something was computed again")
+
+        for name in ("build", "from_pretrained"):
+            monkeypatch.setattr(AdaptiveModel, name, refuse)
+        monkeypatch.setattr(work, "train", refuse)
+        monkeypatch.setattr(work, "evaluate", refuse)
+
+    return forbid
+
+
+def test_a_run_leaves_a_table_and_complete_records(config_of):
+    config = config_of("dense,gateskip")
+    outcome = run(config)
+    table = json.loads((outcome.folder / "table.json").read_text())
+    assert table == outcome.rows and all(list(row) == ROW_KEYS for row in table)
+    assert {(row["method"], row["axis"], row["level"]) for row in table} == {
+        (method, axis, level)
+        for method in ("dense", "gateskip")
+        for axis in ("tokens", "core", "net")
+        for level in (0.0, 0.1)
+    }
+    by_key = {(row["method"], row["axis"], row["level"]): row for row in table}
+    assert by_key["dense", "tokens", 0.1]["status"] == "outside" and by_key["dense", "tokens", 0.1]["score"] is None
+    assert by_key["gateskip", "tokens", 0.1]["status"] == "ok"
+    assert outcome.exit_code == 0 and set(states(config)) == {"done"}
+    assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
+    assert json.loads((outcome.folder / "run.json").read_text())["state"] == "done"
+    for cell in plan(config).cells:
+        names = {"config.json", "env.json", "data.json", "train.jsonl", "timing.json", "status.json", "checkpoint"}
+        assert names <= {path.name for path in cell.folder.iterdir()}
+    for sweep in plan(config).sweeps:
+        samples = (sweep.folder / "0.samples.jsonl").read_text().splitlines()
+        assert len(samples) == json.loads((sweep.folder / "0.json").read_text())["docs"] == 3
+
+
+def test_the_second_run_computes_nothing(config_of, nothing_may_be_computed):
+    first = run(config_of("dense,random_skip"))
+    nothing_may_be_computed()
+    assert run(config_of("dense,random_skip")).rows == first.rows
+
+
+def test_other_levels_and_axes_use_the_same_points(config_of, nothing_may_be_computed):
+    run(config_of("random_skip"))
+    nothing_may_be_computed()
+    outcome = run(config_of("random_skip", levels=(0.0, 0.05, 0.2), match_on="core"))
+    assert {row["level"] for row in outcome.rows} == {0.0, 0.05, 0.2}
+
+
+def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
+    run(config_of("random_skip"))
+    monkeypatch.setattr(work, "train", None)
+    outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
+    assert [row["status"] for row in outcome.rows if row["axis"] == "tokens"] == ["ok", "ok"]
+    (sweep,) = plan(config_of("random_skip")).sweeps
+    assert len(list(sweep.folder.glob("*.samples.jsonl"))) >= 3
+
+
+def test_specs_that_train_alike_share_one_training(config_of):
+    whole = plan(config_of("dense,random_skip,gateskip,gateskip[kv=copy_below],gateskip@paper"))
+    assert [str(cell.spec) for cell in whole.cells] == ["dense", "gateskip"]
+    assert len({sweep.folder for sweep in whole.sweeps}) == 5
+
+
+def test_one_broken_method_does_not_cost_the_others(config_of, registered, lines):
+    registered("broken", Broken)
+    config = config_of("broken,dense")
+    outcome = run(config, lines)
+    assert outcome.exit_code == 1 and {row["method"] for row in outcome.rows} == {"dense"}
+    assert "the router is on fire" in str(outcome.failures[0]) and any("on fire" in line for line in lines.lines)
+    record = plan(config).cells[0].record
+    assert record.state == "failed" and "on fire" in record.reason
+    assert "Traceback" in (record.folder / "log.txt").read_text()
+    assert "failed before" in plan(config).describe()[0]["state"]
+    assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
+
+
+def test_failed_work_is_tried_again(config_of, registered, monkeypatch):
+    registered("broken", Broken)
+    config = config_of("broken")
+    assert run(config).exit_code == 1
+    monkeypatch.setattr(Broken, "broken", False)
+    outcome = run(config)
+    assert outcome.exit_code == 0 and outcome.rows and set(states(config)) == {"done"}
+
+
+def test_rows_without_all_their_seeds_are_marked(config_of, monkeypatch):
+    train = work.train
+
+    def fails_for_seed_2(*positional, seed, **named):
+        if seed == 2:
+            raise EnvironmentProblem("no seed 2 today")
+        train(*positional, seed=seed, **named)
+
+    monkeypatch.setattr(work, "train", fails_for_seed_2)
+    outcome = run(config_of("dense", seeds=(1, 2)))
+    assert {row["status"] for row in outcome.rows} == {"partial"}
+    assert {row["seeds"] for row in outcome.rows if row["level"] == 0} == {1}
+    monkeypatch.undo()
+
+
+def test_ctrl_c_keeps_what_is_finished(config_of, monkeypatch):
+    evaluate, calls = work.evaluate, []
+
+    def interrupted(*positional, **named):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return evaluate(*positional, **named)
+
+    monkeypatch.setattr(work, "evaluate", interrupted)
+    config = config_of("random_skip")
+    with pytest.raises(Interrupted, match=r"adaptive-bench run --config .*config\.yaml") as stopped:
+        run(config)
+    assert states(config) == ["done", "partial"]
+    path = str(stopped.value).split("--config ")[1]
+    assert load_config(path) == config
+    monkeypatch.setattr(work, "train", None)
+    outcome = run(config)
+    assert outcome.exit_code == 0 and len(calls) == 3
+
+
+def test_a_dry_run_writes_nothing(config_of):
+    config = config_of("dense,gateskip")
+    described = plan(config).describe()
+    assert [line["state"] for line in described[:2]] == ["3 steps left", "3 steps left"]
+    assert "rough" in described[-1]["time"] and not config.out.exists()
+
+
+def test_the_plan_estimates_from_what_this_machine_did_before(config_of):
+    run(config_of("dense"))
+    described = plan(config_of("dense,gateskip")).describe()
+    assert described[0]["state"] == "on disk" and described[0]["time"] == ""
+    assert "rough" not in described[-1]["time"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"methods": "gateskop"}, UsageError, "gateskip"),
+        ({"methods": "gateskip[shap=scalar]"}, UsageError, "shape"),
+        ({"model": "/no/such/folder"}, EnvironmentProblem, "no folder"),
+        ({"model": "nobody/nothing"}, EnvironmentProblem, "HF_HUB_OFFLINE"),
+        ({"device": "cuda:99"}, UsageError, "--device"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_is_done(config_of, changes, error, text):
+    with pytest.raises(error, match=text):
+        run(config_of(**changes))
+
+
+def test_an_output_folder_that_cannot_be_written_is_an_error(config_of, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="--out"):
+        run(config_of("dense", out=tmp_path / "file" / "out"))
+
+
+def test_the_config_of_a_run_is_a_config_file(config_of):
+    outcome = run(config_of("dense"))
+    assert yaml.safe_load((outcome.folder / "config.yaml").read_text())["methods"] == ["dense"]
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_same_table(config_of, tmp_path, lines):
+    alone = run(config_of("dense,gateskip"), jobs=1)
+    together = run(config_of("dense,gateskip", out=tmp_path / "other"), lines, jobs=2)
+    assert together.rows == alone.rows and together.exit_code == 0
+    assert "seed 1: train gateskip" in lines.tasks
+
+
+def test_a_record_cannot_skip_a_state(tmp_path):
+    record = Record(tmp_path)
+    assert record.state == "planned"
+    with pytest.raises(ValueError, match="from planned to done"):
+        record.move("done")

@@ -1,0 +1,58 @@
+"""What is written is complete or absent, also when the writer is killed."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem
+
+WRITER = """
+import sys
+from pathlib import Path
+from adaptive_bench import atomic
+for number in range(100000):
+    atomic.write_json(Path(sys.argv[1]), [number] * 5000)
+"""
+
+
+def test_a_killed_writer_leaves_a_whole_file(tmp_path):
+    path = tmp_path / "numbers.json"
+    for delay_s in (0.01, 0.03):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
+        while not path.exists():
+            time.sleep(0.005)
+        time.sleep(delay_s)
+        writer.kill()
+        writer.wait()
+        numbers = json.loads(path.read_text())
+        assert len(numbers) == 5000 and len(set(numbers)) == 1
+
+
+def test_a_failed_folder_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError), atomic.new_folder(tmp_path / "new") as folder:
+        (folder / "half").write_text("half")
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_already_stays(tmp_path):
+    for content in ("first", "second"):
+        with atomic.new_folder(tmp_path / "new") as folder:
+            (folder / "file").write_text(content)
+    assert (tmp_path / "new" / "file").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_numbers_that_are_not_json_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        atomic.write_json(tmp_path / "nan.json", float("nan"))
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="--out"):
+        atomic.write_text(tmp_path / "file" / "below", "text")
