@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
@@ -114,7 +114,7 @@ def _at(points: list[Point], level: float, axis: Axis, reached: Status) -> Match
     for before, after in pairwise(points):
         if before.at(axis) <= level <= after.at(axis):
             share = (level - before.at(axis)) / (after.at(axis) - before.at(axis))
-            return _matched(level, _between(before, after, share), reached)
+            return _matched(level, replace(_between(before, after, share), **{axis: level}), reached)
     return Matched(level, None, None, None, None, "outside")
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from adaptive_bench.evaluation.matching import Axis, Point
 
 # Points the sweep may add to the first grid.
-EXTRA_POINTS = 4
+EXTRA_POINTS = 6
 # Aim a little past the level: a bracket that just misses it costs another evaluation.
 _MARGIN = 0.02
 _SMALLEST_STEP = 0.02
@@ -49,7 +49,8 @@ def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) 
 def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: Axis, maximum: float) -> float | None:
     """The next share of saved tokens to ask for, or `None` when more points cannot help.
 
-    Extends the upper end by a secant through the last two points; a level below everything measured is out of reach
+    Aims at the lowest level not reached yet, by a secant through the last two points: one jump to the highest level
+    would leave those in between to an interpolation over a wide gap. A level below everything measured is out of reach,
     because the sweep starts at nothing saved. Every proposal lies at least 0.02 beyond the last one or is the dial's
     end, so asking again and again always comes to an end.
 
@@ -61,10 +62,11 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
     """
     if not measured or not levels:
         return None
-    target, reached = max(levels), max(point.at(axis) for point in measured.values())
+    reached = max(point.at(axis) for point in measured.values())
+    missing = [level for level in levels if level > reached]
     asked = sorted(measured)
     last = asked[-1]
-    if reached >= target or last >= maximum - _END:
+    if not missing or last >= maximum - _END:
         return None
     if len(asked) < 2:
         return round(maximum, 6)
@@ -72,7 +74,7 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
     slope = (measured[last].at(axis) - measured[before].at(axis)) / (last - before)
     if slope < _SMALLEST_SLOPE:
         return round(maximum, 6)
-    step = (target - measured[last].at(axis)) / slope + _MARGIN
+    step = (min(missing) - measured[last].at(axis)) / slope + _MARGIN
     return round(min(maximum, last + max(step, _SMALLEST_STEP)), 6)
 
 

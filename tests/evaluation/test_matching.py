@@ -29,6 +29,11 @@ def test_levels_on_the_net_axis_may_lie_between_a_loss_and_a_gain() -> None:
     assert (found.score, found.saved_tokens) == pytest.approx((0.75, 0.2))
 
 
+def test_the_saving_that_is_matched_on_is_the_level_itself() -> None:
+    (found,) = match([Point(0.0, 1.0, 0.0, 0.0, -0.1), Point(0.1, 0.9, 0.1, 0.1, 0.07)], [0.0], "net")
+    assert str(found.saved_net) == "0.0"
+
+
 def test_nothing_is_extrapolated_even_when_the_level_is_very_near() -> None:
     points = _line((0.06, 1.0), (0.2499, 0.5))
     assert [one.status for one in match(points, [0.0, 0.0555, 0.1, 0.25], "tokens")] == [
