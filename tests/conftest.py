@@ -126,7 +126,7 @@ def shared_backbone() -> Callable[..., "PreTrainedModel"]:
 
 @pytest.fixture(scope="session")
 def make_model() -> Callable[..., "AdaptiveModel"]:
-    """`make_model(spec, family, attention, seed=, backbone=)`: decisions spread out, calibrated for `GRID`, `eval()`."""
+    """`make_model(spec, family, attention, seed=, backbone=)`: spread-out decisions, calibrated for `GRID`, eval()."""
     return _make_model
 
 

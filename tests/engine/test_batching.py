@@ -1,0 +1,105 @@
+"""Batchmates, padding and rows that leave change nothing in `bench` (X4); where a paper's rule depends on them, that
+stays visible."""
+
+import pytest
+import torch
+
+BENCH_SPECS = ["dense", "random_skip[kv=evict]", "random_skip", "gateskip[kv=copy_below]", "gateskip", "mod"]
+LENGTHS = (11, 5, 8, 1)
+
+
+def set_dial(model, saved_tokens=0.3):
+    model.dial = model.method.dial_for(min(saved_tokens, model.method.max_saved_tokens))
+
+
+def padded(text, lengths, side):
+    """Rows cut to lengths and padded on a side: ids and mask [B, S]."""
+    columns, width = torch.arange(max(lengths)), max(lengths)
+    ids, mask = torch.zeros(len(lengths), width, dtype=torch.long), torch.zeros(len(lengths), width, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        mask[row] = columns >= width - length if side == "left" else columns < length
+        ids[row, mask[row]] = text[row, :length]
+    return ids, mask
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma2"])
+@pytest.mark.parametrize("spec", [*BENCH_SPECS, "mod@paper"])
+@torch.no_grad()
+def test_batch_of_n_equals_n_batches_of_one(spec, family, shared_model, random_text):
+    """X4, T-GS7, T-RS2: logits of a row do not depend on batchmates or on the side of the padding (C0 and C1)."""
+    model, text = shared_model(spec, family), random_text(len(LENGTHS), max(LENGTHS))
+    set_dial(model)
+    alone = [model(text[row : row + 1, :length]).logits[0] for row, length in enumerate(LENGTHS)]
+    for executor in ("packed", "masked"):
+        model.executor = executor
+        for side in ("left", "right"):
+            ids, mask = padded(text, LENGTHS, side)
+            logits = model(ids, mask).logits
+            for row, wanted in enumerate(alone):
+                torch.testing.assert_close(logits[row, mask[row]], wanted, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("spec", BENCH_SPECS)
+def test_rows_that_leave_do_not_change_the_others(spec, shared_model, random_text):
+    """X4, X17, T-GS7: generation in a batch equals solo generation, whoever finishes when and in whatever order."""
+    model, text = shared_model(spec), random_text(len(LENGTHS), max(LENGTHS))
+    set_dial(model)
+
+    def stop(new):
+        return sum(new) % 5 == 0
+
+    solo = [
+        model.generate(text[row : row + 1, :length], max_new_tokens=9, stop=stop, eos_token_ids=(7,))[0]
+        for row, length in enumerate(LENGTHS)
+    ]
+    assert len({len(new) for new in solo}) > 1, "the rows of this test should finish at different lengths"
+    order = [2, 0, 3, 1]
+    ids, mask = padded(text[order], [LENGTHS[row] for row in order], "left")
+    together = model.generate(ids, mask, max_new_tokens=9, stop=stop, eos_token_ids=(7,))
+    assert together == [solo[row] for row in order]
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+@pytest.mark.parametrize("spec", BENCH_SPECS)
+def test_ledger_of_a_batch_is_the_sum_of_its_rows(spec, family, shared_model, random_text):
+    """X9: padding and finished rows are never counted, in no bucket but waste."""
+    model, text = shared_model(spec, family), random_text(len(LENGTHS), max(LENGTHS))
+    set_dial(model)
+
+    def stop(new):
+        return new[-1] % 4 == 0
+
+    for row, length in enumerate(LENGTHS):
+        model.generate(text[row : row + 1, :length], max_new_tokens=8, stop=stop)
+    alone = model.compute_report()
+    model.reset_ledger()
+    ids, mask = padded(text, LENGTHS, "left")
+    model.generate(ids, mask, max_new_tokens=8, stop=stop)
+    together = model.compute_report()
+    for phase in ("prefill", "decode"):
+        for key in ("dense_macs", "eligible", "executed", "tokens"):
+            assert together["counts"][phase][key] == alone["counts"][phase][key], (phase, key)
+        needed = [[macs[:-1] for macs in report["counts"][phase]["macs"]] for report in (together, alone)]
+        assert needed[0] == needed[1]
+        assert [together[phase][axis] for axis in ("tokens", "core", "net")] == pytest.approx(
+            [alone[phase][axis] for axis in ("tokens", "core", "net")]
+        )
+
+
+@torch.no_grad()
+def test_the_batch_quantile_depends_on_the_batch(shared_model, random_text):
+    """X4, T-GS7: `gateskip@paper` is C2, so a batchmate changes a row's logits; the label must stay honest."""
+    model, text = shared_model("gateskip@paper"), random_text(2, 10)
+    set_dial(model)
+    assert (model(text).logits[0] - model(text[:1]).logits[0]).abs().max() > 1e-2
+
+
+@torch.no_grad()
+def test_one_decoded_token_always_skips_in_the_paper(shared_model, random_text):
+    """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing in `paper`."""
+    model = shared_model("gateskip@paper")
+    set_dial(model, 0.1)
+    model.generate(random_text(1, 12), max_new_tokens=4)
+    report = model.compute_report()
+    assert report["decode"]["tokens"] == 1.0
+    assert report["prefill"]["tokens"] == pytest.approx(2 / 12)  # floor(0.1 * 11) + 1 of 12 tokens at each branch

@@ -1,0 +1,148 @@
+"""What the cache holds after a call, by KV policy, and what happens when rows leave it."""
+
+import pytest
+import torch
+
+from adaptive_bench.engine.kv_cache import AdaptiveCache, Write
+from adaptive_bench.errors import UsageError
+
+LAYERS = 4
+
+
+def stored(model, layer, cache):
+    """K,V [B, S, kv heads, head size] of a layer."""
+    keys, values = cache.stores[layer].view()
+    return keys.transpose(1, 2), values.transpose(1, 2)
+
+
+@pytest.mark.parametrize("executor", ["packed", "masked"])
+@torch.no_grad()
+def test_copy_below_is_the_tensor_of_the_layer_below(executor, shared_backbone, make_pattern, run_pattern, random_text):
+    """T-GS13: a skipped token's K,V at layer l are exactly what layer l-1 holds; layer 0 projects its own."""
+    backbone, ids = shared_backbone("llama"), random_text(2, 9)
+    pattern = make_pattern(2, 9, LAYERS, kv="copy_below", share=0.5, scaled=False)
+    pattern.keep[0, 4] = False  # layer 2: one row skips entirely
+    pattern.keep[:, 6] = False  # layer 3: everybody skips
+    model = run_pattern(backbone, pattern)
+    model.executor = executor
+    cache = model(ids, use_cache=True).past_key_values
+    dense = run_pattern(backbone, make_pattern(2, 9, LAYERS, share=1.0, scaled=False))(ids, use_cache=True)
+    for layer in range(LAYERS):
+        kept = pattern.keep[:, 2 * layer]
+        below = stored(model, layer - 1, cache) if layer else stored(dense, 0, dense.past_key_values)
+        for ours, theirs in zip(stored(model, layer, cache), below, strict=True):
+            if layer == 0:
+                torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+            else:
+                assert torch.equal(ours[~kept], theirs[~kept])
+                assert not kept.any() or (ours[kept] != theirs[kept]).any(dim=-1).all()
+
+
+@torch.no_grad()
+def test_copy_below_while_decoding(shared_backbone, make_pattern, run_pattern, random_text):
+    """T-GS13: the same for a token that comes later: its own slot of the layer below, not the prompt's."""
+    pattern = make_pattern(1, 9, LAYERS, kv="copy_below", share=1.0, scaled=False)
+    pattern.keep[0, 4, 7] = pattern.keep[0, 6, 7] = False
+    model, ids = run_pattern(shared_backbone("llama"), pattern), random_text(1, 9)
+    cache = model(ids[:, :7], use_cache=True).past_key_values
+    for at in (7, 8):
+        model(ids[:, at : at + 1], past_key_values=cache, use_cache=True)
+    first, second, third = (stored(model, layer, cache)[0][0] for layer in (1, 2, 3))
+    assert torch.equal(second[7], first[7]) and torch.equal(third[7], first[7])
+    assert not torch.equal(second[8], first[8])
+
+
+def test_copy_below_needs_equal_shapes():
+    """T-GS13: neighbouring layers with different K,V heads are refused with the way out."""
+    cache = AdaptiveCache(1, torch.device("cpu"), "copy_below", ragged=False)
+    positions, valid = torch.arange(2)[None], torch.ones(1, 2, dtype=torch.bool)
+    cache.expect(0, Write(positions, valid))
+    cache.update(torch.zeros(1, 2, 2, 8), torch.zeros(1, 2, 2, 8), 0)
+    cache.expect(1, Write(positions, valid, keep=torch.tensor([[True, False]])))
+    with pytest.raises(UsageError, match="kv=recompute"):
+        cache.update(torch.zeros(1, 4, 2, 8), torch.zeros(1, 4, 2, 8), 1)
+
+
+@torch.no_grad()
+def test_evicted_rows_are_ragged(shared_backbone, make_pattern, run_pattern, random_text):
+    """T-MoD9: a layer's cache holds as many slots per row as tokens executed it; positions stay the original ones."""
+    pattern = make_pattern(3, 12, LAYERS, kv="evict", share=0.5)
+    pattern.keep[1, 2] = False  # layer 1: row 1 stores nothing
+    model, ids = run_pattern(shared_backbone("llama"), pattern), random_text(3, 12)
+    cache = model(ids[:, :8], torch.arange(8).expand(3, 8) >= torch.tensor([[0], [3], [5]]), use_cache=True)
+    cache = model(ids[:, 8:], past_key_values=cache.past_key_values, use_cache=True).past_key_values
+    for layer in range(LAYERS):
+        store = cache.stores[layer]
+        for row, length in enumerate((12, 9, 7)):
+            selected = pattern.keep[row, 2 * layer, :length].nonzero()[:, 0].tolist()
+            assert store.row_lengths()[row] == len(selected)
+            positions = store.key_positions()[row]
+            assert positions[positions >= 0].tolist() == selected
+
+
+@pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])
+@pytest.mark.parametrize("executor", ["packed", "masked"])
+@torch.no_grad()
+def test_rows_can_leave(kv, executor, shared_backbone, make_pattern, run_pattern, reference, random_text):
+    """X4, X17: after some rows left (and the rest changed places) the others go on as if nothing had happened."""
+    backbone, ids = shared_backbone("mistral"), random_text(4, 16)
+    pattern = make_pattern(4, 16, LAYERS, kv=kv, share=0.5)
+    model = run_pattern(backbone, pattern)
+    model.executor = executor
+    output = model(ids[:, :6], use_cache=True)
+    rows = torch.arange(4)
+    for start, kept in ((6, [3, 0, 1]), (9, [1, 0]), (10, [1])):
+        output.past_key_values.select_rows(torch.tensor(kept))
+        rows, width = rows[kept], {6: 3, 9: 1, 10: 6}[start]
+        output = model(ids[rows, start : start + width], past_key_values=output.past_key_values, use_cache=True)
+        for place, row in enumerate(rows.tolist()):
+            wanted = reference(backbone, ids[row, : start + width], pattern, row)[start:]
+            torch.testing.assert_close(output.logits[place], wanted, atol=1e-4, rtol=0)
+    assert rows.tolist() == [3]
+
+
+@pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])
+@torch.no_grad()
+def test_long_single_token_decoding(kv, shared_backbone, make_pattern, run_pattern, random_text):
+    """X3: buffers grow many times while tokens come one by one."""
+    pattern, ids = make_pattern(2, 50, LAYERS, kv=kv, share=0.5), random_text(2, 50)
+    model = run_pattern(shared_backbone("llama"), pattern)
+    whole, cache, parts = model(ids).logits, None, []
+    for at in range(50):
+        output = model(ids[:, at : at + 1], past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        parts.append(output.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("kv", "seen"), [("recompute", True), ("copy_below", True), ("evict", False)])
+@torch.no_grad()
+def test_who_sees_a_skipped_token(kv, seen, shared_backbone, make_pattern, run_pattern):
+    """T-GS5, T-MoD4: a token that skips every attention is visible to later ones unless its K,V are evicted.
+
+    Token 2 skips all attention but not the MLPs, so only K,V carry it to others.
+    """
+    pattern = make_pattern(1, 6, LAYERS, kv=kv, share=1.0, scaled=False)
+    pattern.keep[0, ::2, 2] = False
+    model = run_pattern(shared_backbone("llama"), pattern)
+    ours, others = (model(torch.tensor([[5, 9, token, 20, 33, 4]])).logits[0] for token in (11, 60))
+    change = (ours - others).abs().amax(dim=-1)
+    assert (change[:2] == 0).all() and change[2] > 1e-2
+    assert bool((change[3:] > 1e-3).any()) == seen
+
+
+@torch.no_grad()
+def test_a_skipped_token_keeps_its_state(shared_backbone, make_pattern, run_pattern, random_text):
+    """T-GS5, T-MoD3, X9: a token that skips everything reaches the final norm as its embedding, bit for bit."""
+    backbone, ids = shared_backbone("gemma2"), random_text(2, 7)
+    layers = backbone.config.num_hidden_layers
+    for kv in ("recompute", "copy_below", "evict"):
+        for unit in ("branch", "layer"):
+            pattern = make_pattern(2, 7, layers, kv=kv, unit=unit, share=1.0)
+            pattern.keep[1, :, 3] = False
+            for executor in ("packed", "masked"):
+                model = run_pattern(backbone, pattern)
+                model.executor = executor
+                embedded = backbone.model.norm(backbone.model.embed_tokens(ids[1:, 3:4]))
+                wanted = model.backbone.head(embedded)
+                torch.testing.assert_close(model(ids).logits[1:, 3:4], wanted, atol=1e-5, rtol=0)
