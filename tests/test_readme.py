@@ -37,7 +37,9 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
         plan=lambda config: SimpleNamespace(describe=lambda: reached.append(config) or []),
-        run=lambda config, reporter: SimpleNamespace(rows=reached.append(config) or [], folder=tmp_path, warnings=[]),
+        run=lambda config, reporter: SimpleNamespace(
+            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
+        ),
     )
     monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)
     monkeypatch.setattr(sys, "argv", shlex.split(command))

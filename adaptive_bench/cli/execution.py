@@ -19,10 +19,11 @@ def print_plan(config: RunConfig) -> None:
 
 
 def execute(config: RunConfig) -> None:
-    """Run, then print the table of the matched axis, the warnings and where everything is.
+    """Run, then print the table of the matched axis, what to know about it, and where everything is.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
+        typer.Exit: Part of the work failed; what succeeded is in the table.
     """
     from adaptive_bench.runs import run
 
@@ -38,3 +39,8 @@ def execute(config: RunConfig) -> None:
     for warning in outcome.warnings:
         typer.echo(f"\nNote: {warning}")
     typer.echo(f"\nWritten to {outcome.folder}")
+    for failure in outcome.failures:
+        typer.echo(f"\nFailed: {failure}", err=True)
+    if outcome.failures:
+        typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)
+        raise typer.Exit(outcome.exit_code)

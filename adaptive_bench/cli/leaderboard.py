@@ -18,14 +18,17 @@ _MEANING = ("method", "semantics", "task", "metric", "axis", "level")
 
 
 def leaderboard(
-    folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs (default: runs).")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, the newest run.")
+    ] = None,
     style: Annotated[str, typer.Option("--format", help="markdown or terminal.")] = "markdown",
     axis: Annotated[str | None, typer.Option(metavar="net|core|tokens", help="Only this axis.")] = None,
     debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
     render = registry.get("leaderboards", style)
-    rows = joined({path.parent: _read(path) for folder in folders or [Path("runs")] for path in tables(folder)})
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    rows = joined({path.parent: _read(path) for path in chosen})
     typer.echo(render([row for row in rows if axis in (None, row["axis"])]))
 
 
@@ -42,6 +45,11 @@ def tables(folder: Path) -> list[Path]:
             f"first, or name the folder that its --out was."
         )
     return found
+
+
+def newest(folder: Path) -> Path:
+    """The table below a folder that was written last."""
+    return max(tables(folder), key=lambda path: path.stat().st_mtime)
 
 
 def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
@@ -59,16 +59,23 @@ def _first_sentence(thing: object) -> str:
 
 
 def _runs(out: Path) -> list[dict[str, str]]:
-    """Folders with a table, newest first."""
+    """Runs that were begun in a folder, the newest first."""
     found = []
-    for table in sorted(out.rglob("table.json"), key=lambda path: path.stat().st_mtime, reverse=True):
-        rows = json.loads(table.read_text(encoding="utf-8"))
+    for config in sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True):
+        end = config.parent / "run.json"
+        # Only the end of a run writes run.json; until then there is its config alone.
+        about = (
+            json.loads(end.read_text(encoding="utf-8")) if end.is_file() else yaml.safe_load(config.read_text("utf-8"))
+        )
         found.append(
             {
-                "run": str(table.parent),
-                "methods": ", ".join(dict.fromkeys(row["method"] for row in rows)),
-                "tasks": ", ".join(dict.fromkeys(row["task"] for row in rows)),
-                "written": datetime.fromtimestamp(table.stat().st_mtime).strftime("%Y-%m-%d %H:%M"),
+                "run": str(config.parent),
+                "state": about.get("state", "not finished"),
+                "methods": ", ".join(about["methods"]),
+                "tasks": ", ".join(about["tasks"]),
+                "model": about["model"],
+                "seeds": ", ".join(map(str, about["seeds"])),
+                "finished": about.get("finished", ""),
             }
         )
     return found

@@ -1,4 +1,5 @@
 import json
+import os
 
 ROW = {
     "method": "mod",
@@ -28,6 +29,18 @@ def test_one_run_is_rendered_as_markdown(command, tmp_path):
     result = command("leaderboard")
     assert result.exit_code == 0
     assert "| mod" in result.stdout
+
+
+def test_without_a_folder_the_newest_run_is_shown(command, tmp_path):
+    for age_s, name in ((20, "older"), (10, "newer")):
+        _write(tmp_path / "runs" / name, ROW | {"task": name})
+        os.utime(tmp_path / "runs" / name / "table.json", times=(1e9 - age_s, 1e9 - age_s))
+    text = command("leaderboard").stdout
+    assert "newer" in text
+    assert "older" not in text
+    both = command("leaderboard", "runs").stdout
+    assert "newer" in both
+    assert "older" in both
 
 
 def test_one_axis_can_be_chosen(command, tmp_path):

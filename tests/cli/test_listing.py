@@ -30,13 +30,17 @@ def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
     assert "mine.py" in line
 
 
-def test_runs_are_the_folders_with_a_table(command, tmp_path):
+def test_runs_are_listed_with_their_state(command, tmp_path):
     assert "no runs yet" in command("list", "runs").stdout
-    folder = tmp_path / "runs" / "first"
-    folder.mkdir(parents=True)
-    (folder / "table.json").write_text(json.dumps([{"method": "mod", "task": "gsm8k"}]))
-    text = command("list", "runs").stdout
-    assert all(part in text for part in ("runs/first", "mod", "gsm8k"))
+    about = {"methods": ["mod"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1, 2]}
+    for name in ("begun", "ended"):
+        (tmp_path / "runs" / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / "runs" / name / "config.yaml").write_text(json.dumps(about))
+    (tmp_path / "runs" / "runs" / "ended" / "run.json").write_text(json.dumps(about | {"state": "done"}))
+    lines = {line.split()[0]: line for line in command("list", "runs").stdout.splitlines()}
+    assert "not finished" in lines["runs/runs/begun"]
+    assert "done" in lines["runs/runs/ended"]
+    assert all(part in lines["runs/runs/ended"] for part in ("mod", "gsm8k", "nano", "1, 2"))
 
 
 def test_something_else_cannot_be_listed(command):

@@ -26,6 +26,7 @@ class Runs:
 
     config = None
     error: BaseException | None = None
+    failures: tuple[str, ...] = ()
 
     def plan(self, config):
         self.config = config
@@ -37,7 +38,13 @@ class Runs:
         if self.error:
             raise self.error
         rows = [ROW | {"axis": "net"}, ROW | {"axis": "tokens", "score": 0.7}]
-        return SimpleNamespace(rows=rows, folder=config.out / "first", warnings=["the dial of mod moves nothing"])
+        return SimpleNamespace(
+            rows=rows,
+            folder=config.out / "first",
+            warnings=["the dial of mod moves nothing"],
+            failures=self.failures,
+            exit_code=1 if self.failures else 0,
+        )
 
 
 @pytest.fixture
@@ -80,6 +87,14 @@ def test_the_end_shows_the_matched_axis_the_warnings_and_the_place(command, runs
     assert "Note: the dial of mod moves nothing" in result.stdout
     assert result.stdout.rstrip().endswith("Written to there/first")
     assert "training gateskip" in result.stderr
+
+
+def test_work_that_failed_is_told_beside_the_table(command, runs):
+    runs.failures = ("train mod, seed 1: the loss became NaN",)
+    result = command("run")
+    assert result.exit_code == 1
+    assert "90.0" in result.stdout
+    assert "Failed: train mod, seed 1: the loss became NaN" in result.stderr
 
 
 def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
