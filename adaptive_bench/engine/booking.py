@@ -28,7 +28,7 @@ def book_attention(
     if call.packed:
         executed += repaired * cost.attn_kv
     core = kept * (cost.attn_q_o + cost.attn_kv) + seen * cost.pair
-    ledger.count(call.phase, layer, "attention", call.num_valid, kept, cost.attention_bytes)
+    ledger.count(call.phase, layer, "attention", call.num_eligible, kept, cost.attention_bytes)
     ledger.book(call.phase, layer, "core.attn_q_o", kept * cost.attn_q_o)
     ledger.book(call.phase, layer, "core.attn_kv", kept * cost.attn_kv)
     ledger.book(call.phase, layer, "core.attn_mix", seen * cost.pair)
@@ -54,9 +54,19 @@ def book_mlp(call: ForwardCall, layer: int, keep: Tensor | None, *, slots: int) 
         return
     cost = call.backbone.costs[layer]
     kept = call.num_valid if keep is None else int(keep.sum())
-    call.ledger.count(call.phase, layer, "mlp", call.num_valid, kept, cost.mlp_bytes)
+    call.ledger.count(call.phase, layer, "mlp", call.num_eligible, kept, cost.mlp_bytes)
     call.ledger.book(call.phase, layer, "core.mlp", kept * cost.mlp)
     call.ledger.book(call.phase, layer, "waste.dense", (slots - kept) * cost.mlp)
+
+
+def book_idle(call: ForwardCall, layers: range) -> None:
+    """Book layers that could have run and did not."""
+    if call.ledger is None:
+        return
+    for layer in layers:
+        cost = call.backbone.costs[layer]
+        call.ledger.count(call.phase, layer, "attention", call.num_eligible, 0, cost.attention_bytes)
+        call.ledger.count(call.phase, layer, "mlp", call.num_eligible, 0, cost.mlp_bytes)
 
 
 def book_dense(call: ForwardCall) -> None:

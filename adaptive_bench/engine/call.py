@@ -35,6 +35,7 @@ class ForwardCall:
         phase: `decode` if the cache held tokens before this call, else `prefill`.
         ledger: Books the work; `None` while training.
         meter: Counts the MACs of the method's own linear maps.
+        eligible: Token-branches this call counts as eligible per branch, where that is not its real tokens.
         labels: [B, S] of a training call, else `None`.
         layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
         records: What a method noted for its losses, by name.
@@ -56,6 +57,7 @@ class ForwardCall:
     phase: Phase
     ledger: Ledger | None
     meter: DecisionMeter
+    eligible: int | None = None
     labels: Tensor | None = None
     layer_states: list[Tensor] | None = None
     records: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -71,6 +73,11 @@ class ForwardCall:
     def num_valid(self) -> int:
         """Real tokens in this call."""
         return int(self.valid.sum())
+
+    @property
+    def num_eligible(self) -> int:
+        """Tokens that could execute each branch of this call."""
+        return self.num_valid if self.eligible is None else self.eligible
 
     @cached_property
     def prefix_hash(self) -> Tensor:
@@ -121,7 +128,7 @@ class ForwardCall:
     def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
         """Mask when all S tokens query keys at positions [B, T]; `None` where the fused kernel needs none."""
         window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
-        sparse = self.kv_policy == "evict"  # few keys may still lie far apart
+        sparse = self.kv_policy in ("evict", "defer")  # few keys may still lie far apart
         if not self.backbone.eager and (window is None or (reach < window and not sparse)):
             if reach == length and self.pads_right_only:
                 return None

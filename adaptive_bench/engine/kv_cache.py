@@ -2,7 +2,8 @@
 
 * `recompute`  its K,V are projected from the hidden state it carries (CALM; GateSkip's default here);
 * `copy_below` the K,V cached one layer below are duplicated (GateSkip's text); layer 0 falls back to `recompute`;
-* `evict`      it leaves nothing and is invisible at that layer (Mixture-of-Depths).
+* `evict`      it leaves nothing and is invisible at that layer (Mixture-of-Depths);
+* `defer`      nothing yet; it goes through the deep layers later (FREE, see `deferral`).
 
 Hugging Face attention modules call `update` with the K,V they computed. The engine announces before each call, with
 `expect`, which tokens those are; `update` merges them with what the policy says about the rest.
@@ -19,7 +20,7 @@ from transformers import Cache
 
 from adaptive_bench.errors import UsageError
 
-KVPolicy = Literal["recompute", "copy_below", "evict"]
+KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
 
 
 class LayerStore:
@@ -172,7 +173,7 @@ class AdaptiveCache(Cache):
         self.batch = batch
         self.device = device
         self.policy = policy
-        self.ragged = ragged and policy == "evict"
+        self.ragged = ragged and policy in ("evict", "defer")
         self.stores: dict[int, LayerStore] = {}
         self.session = Session(
             torch.zeros(batch, dtype=torch.long, device=device), torch.zeros(batch, dtype=torch.long, device=device)
@@ -194,7 +195,8 @@ class AdaptiveCache(Cache):
         """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""
         self._write = write
         store = self.stores.setdefault(layer, LayerStore(self.batch, self.device))
-        seen = write.valid if write.keep is None or self.policy != "evict" else write.keep
+        leaves_nothing = self.policy == "evict" or self.ragged
+        seen = write.keep if write.keep is not None and leaves_nothing else write.valid
         if self.ragged:
             rows, columns = seen.nonzero(as_tuple=True)
             store.reserve_ragged(rows, write.positions[rows, columns])
@@ -224,7 +226,7 @@ class AdaptiveCache(Cache):
     def write_skipped_only(self, layer: int, write: Write) -> None:
         """Nobody executes attention at this layer: store only what the policy says about skipped tokens."""
         self.expect(layer, write)
-        if self.policy == "evict":
+        if self.ragged:
             return
         if write.repaired is not None:
             like = write.repaired[0]
@@ -242,7 +244,7 @@ class AdaptiveCache(Cache):
 
     def _fill_packed(self, store: LayerStore, layer: int, kept: tuple[Tensor, Tensor], write: Write) -> None:
         """Kept K,V [N, kv heads, head size], in (row, position) order."""
-        if self.policy == "evict":
+        if self.ragged:
             store.fill_ragged(*kept)
             return
         assert write.keep is not None

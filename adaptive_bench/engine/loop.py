@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from adaptive_bench.engine import masked, packed
 from adaptive_bench.engine.booking import book_dense
 from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.model.backbone import Branch, Site
-from adaptive_bench.model.decisions import Decision
+from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 
 if TYPE_CHECKING:
     from adaptive_bench.model.method import Method
@@ -21,13 +22,26 @@ _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 def run_layers(method: Method, call: ForwardCall, hidden: Tensor) -> Tensor:
     """Residual stream [B, S, H] from the embedding to the final norm."""
-    run_branch = packed.run_branch if call.packed else masked.run_branch
     book_dense(call)
-    for layer in range(call.backbone.num_layers):
-        if method.unit == "branch":
+    layers = range(call.backbone.num_layers)
+    if call.kv_policy != "defer":
+        return _run(method, call, hidden, layers)
+    shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]
+    hidden = _run(method, call, hidden, shallow)
+    decision = decide(method, SiteView(Site(method.defer_layer, "layer"), hidden, call))
+    stays = call.valid if decision.keep is None else decision.keep & call.valid
+    return run_deferred(call, hidden, stays, deep, lambda later, states: _run(None, later, states, deep))
+
+
+def _run(method: Method | None, call: ForwardCall, hidden: Tensor, layers: range) -> Tensor:
+    """Some layers; without a method every real token executes everything."""
+    run_branch = packed.run_branch if call.packed else masked.run_branch
+    for layer in layers:
+        if method is None or method.unit == "branch":
             for branch in _BRANCHES:
                 view = SiteView(Site(layer, branch), hidden, call)
-                hidden = run_branch(view.site, view, decide(method, view))
+                decision = EXECUTE_ALL if method is None else decide(method, view)
+                hidden = run_branch(view.site, view, decision)
         else:
             start = hidden
             decision = decide(method, SiteView(Site(layer, "layer"), hidden, call))
@@ -45,9 +59,7 @@ def decide(method: Method, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method."""
     call = view.call
     before = call.meter.macs
-    with torch.autocast(
-        view.hidden.device.type, enabled=False
-    ):  # decisions hinge on differences of 1e-3: never in bf16
+    with torch.autocast(view.hidden.device.type, enabled=False):  # decisions hinge on 1e-3: never in bf16
         decision = method.decide(view)
     if call.ledger is not None:
         macs = call.meter.macs - before

@@ -125,6 +125,11 @@ class Method(nn.Module):
         """Whether only the method's own parameters train."""
         return False
 
+    @property
+    def defer_layer(self) -> int:
+        """With the KV policy `defer`: the layer before which tokens leave and wait."""
+        raise NotImplementedError
+
     def dial_for(self, saved_tokens: float) -> float:
         """The dial value expected to skip that share of all token-branches.
 
