@@ -155,7 +155,7 @@ class FREE(Method):
 
 
 def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor], valid: Tensor) -> Tensor:
-    """Mean squared error of matched layers (`align`), states [B, S, H] from shallow to deep; teachers get no gradient."""
+    """Mean squared error of matched layers (`align`), states [B, S, H], shallow to deep; teachers get no gradient."""
     errors = [
         torch.stack([functional.mse_loss(student[valid], teacher.detach()[valid]) for student in students])
         for teacher in teachers
