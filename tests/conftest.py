@@ -99,7 +99,7 @@ def _make_model(
             "attention_mask": torch.ones_like(ids),
             "continuation_mask": torch.arange(30).expand_as(ids) >= 15,
         }
-        model.calibrate([batch], [model.method.dial_for(share) for share in GRID])
+        model.calibrate([batch], GRID)
     return model
 
 

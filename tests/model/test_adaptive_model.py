@@ -1,0 +1,169 @@
+"""Building an `AdaptiveModel`, turning its dial, and what it refuses."""
+
+import math
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import AdaptiveModel, code_digest, training_spec
+from adaptive_bench.spec import MethodSpec
+
+SPECS = ["dense", "random_skip", "gateskip", "mod"]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_dial_stays_in_range(spec, shared_model):
+    """Issue 2, item 8: a value out of range is refused with the range, and the dial stays as it was."""
+    model = shared_model(spec)
+    dial = model.method.dial
+    for value in (dial.minimum - 0.01, dial.maximum + 0.01, math.nan, math.inf):
+        with pytest.raises(UsageError, match=rf"{dial.name}.*got {value!r}"):
+            model.dial = value
+    assert model.dial == dial.skip_nothing
+    for value in (dial.minimum, dial.maximum):
+        model.dial = value
+        assert model.dial == value
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_dial_for_reaches_what_it_promises(spec, shared_model):
+    """Every saving up to `max_saved_tokens` has a dial value in range; 0 is `skip_nothing`."""
+    model = shared_model(spec)
+    assert model.method.dial_for(0.0) == model.method.dial.skip_nothing
+    for step in range(11):
+        model.dial = model.method.dial_for(model.method.max_saved_tokens * step / 10)
+
+
+def test_largest_saving(shared_model):
+    """MoD routes half of the blocks: it cannot skip more than their share."""
+    largest = {spec: shared_model(spec).method.max_saved_tokens for spec in SPECS}
+    assert largest == pytest.approx({"dense": 0.0, "random_skip": 1.0, "gateskip": 0.95, "mod": 0.475})
+
+
+def test_executor(shared_model):
+    """`masked` to train, `packed` to evaluate, unless set."""
+    model = shared_model("dense")
+    assert model.executor == "packed" and model.train().executor == "masked"
+    model.executor = "packed"
+    assert model.executor == "packed"
+    with pytest.raises(UsageError, match="turbo"):
+        model.executor = "turbo"
+    model.executor = None
+    assert model.eval().executor == "packed"
+
+
+def test_unsupported_family():
+    """Issue 2: the error lists the families and the way out."""
+    config = GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=50, n_positions=16)
+    with pytest.raises(UsageError, match=r"llama, mistral, qwen2, qwen3, gemma2.*gpt2"):
+        AdaptiveModel.build(GPT2LMHeadModel(config), "dense")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("gateskip[shap=scalar]", "Did you mean 'shape'"),
+        ("gateskip[shape=matrix]", "shape is wrong, got 'matrix'"),
+        ("gateskip[sparsity_weight=-1]", "sparsity_weight is wrong"),
+        ("gateskip[kv=copy]", "kv is wrong, got 'copy'"),
+        ("random_skip[trained=perhaps]", "trained is wrong"),
+        ("mod[every=0]", "every is wrong"),
+        ("mod[every=9]", "every=9 with 4 layers"),
+        ("dense[x=1]", "no parameter 'x'"),
+        ("gatskip", "Did you mean 'gateskip'"),
+    ],
+)
+def test_bad_specs(spec, message, shared_backbone):
+    """Issue 2, item 8: unknown methods and parameters are refused with a suggestion, bad values with the rule."""
+    with pytest.raises(UsageError, match=message):
+        AdaptiveModel.build(shared_backbone("llama"), spec)
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "gateskip[shape=scalar,sharing=shared]", "mod"])
+def test_seed_decides_new_parameters_alone(spec, shared_backbone):
+    """X12: same seed, same parameters, whatever was drawn before; the global generator is left alone."""
+    state = torch.get_rng_state()
+    one = AdaptiveModel.build(shared_backbone("llama"), spec, seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(3)
+    same, other = (AdaptiveModel.build(shared_backbone("llama"), spec, seed=seed) for seed in (1, 2))
+    for ours, again in zip(one.method.parameters(), same.method.parameters(), strict=True):
+        assert torch.equal(ours, again)
+    assert any(
+        not torch.equal(ours, theirs)
+        for ours, theirs in zip(one.method.parameters(), other.method.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_optimizer_sees_each_parameter_once(spec, family, shared_backbone):
+    """X2: tied embeddings included; backbone and method are in."""
+    model = AdaptiveModel.build(shared_backbone(family), spec)
+    groups = model.parameter_groups(1e-3)
+    grouped = [id(parameter) for group in groups for parameter in group["params"]]
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+
+
+def test_training_specs():
+    """Specs that differ at inference only are trained once."""
+    trained = {
+        "dense": "dense",
+        "dense@paper": "dense",
+        "random_skip": "dense",
+        "random_skip[kv=evict]@paper": "dense",
+        "random_skip[kv=evict,trained=true]@paper": "random_skip[trained=true]",
+        "gateskip@paper": "gateskip",
+        "gateskip[kv=evict,shape=scalar]": "gateskip[shape=scalar]",
+        "mod[capacity=0.5]@paper": "mod[capacity=0.5]",
+    }
+    for spec, wanted in trained.items():
+        assert str(training_spec(MethodSpec.parse(spec))) == wanted
+
+
+def test_code_digests():
+    """Each method's digest is stable and its own."""
+    digests = [code_digest(MethodSpec(name)) for name in SPECS]
+    assert len(set(digests)) == len(SPECS)
+    assert digests == [code_digest(MethodSpec(name)) for name in SPECS]
+
+
+@torch.no_grad()
+def test_logits_to_keep(shared_model, random_text):
+    """The head runs for the chosen positions only, and is booked for them only."""
+    model, ids = shared_model("random_skip"), random_text(2, 9)
+    model.dial = 0.3
+    logits = model(ids).logits
+    head = model.compute_report()["macs"]["core.head"]
+    for chosen, wanted in ((1, logits[:, -1:]), (torch.tensor([0, 4]), logits[:, [0, 4]])):
+        model.reset_ledger()
+        torch.testing.assert_close(model(ids, logits_to_keep=chosen).logits, wanted, atol=1e-5, rtol=0)
+        assert model.compute_report()["macs"]["core.head"] == head * wanted.shape[1] / 9
+
+
+@torch.no_grad()
+def test_attention_mask_may_cover_the_cache(shared_model, random_text):
+    """As in Hugging Face, a mask may be given for cached and new tokens together."""
+    model, ids = shared_model("random_skip"), random_text(2, 9)
+    model.dial = 0.3
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    whole = model(ids, mask).logits
+    output = model(ids[:, :6], mask[:, :6], use_cache=True)
+    rest = model(ids[:, 6:], mask, past_key_values=output.past_key_values).logits
+    torch.testing.assert_close(rest, whole[:, 6:], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("spec", ["dense", "random_skip", "gateskip", "mod"])
+@torch.no_grad()
+def test_bfloat16_backbone(spec, make_backbone, make_model, random_text):
+    """X18: on a bf16 backbone the decisions are still made in fp32, and both executors run."""
+    model = make_model(spec, backbone=make_backbone("llama").to(torch.bfloat16))
+    assert {parameter.dtype for parameter in model.method.parameters()} <= {torch.float32}
+    model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
+    for model.executor in ("packed", "masked"):
+        assert model(random_text(2, 8)).logits.dtype == torch.bfloat16
+        assert len(model.generate(random_text(2, 8), max_new_tokens=3)[0]) == 3

@@ -1,0 +1,123 @@
+"""Calibrated thresholds: do they skip what was asked for, in order, on text they have not seen?"""
+
+import pytest
+import torch
+
+from adaptive_bench.errors import UsageError
+
+SAVINGS = (0.1, 0.2, 0.3, 0.4)
+
+
+def text(seed, rows=40, length=24):
+    """A batch from one distribution: random tokens, the second half being continuation."""
+    ids = torch.randint(3, 97, (rows, length), generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones_like(ids)
+    mask[::3, 20:] = 0
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "continuation_mask": torch.arange(length).expand_as(ids) >= length // 2,
+    }
+
+
+@pytest.fixture(scope="module", params=["gateskip", "gateskip[shape=scalar,kv=evict]", "mod"])
+def calibrated(request, make_model):
+    model = make_model(request.param)
+    model.method.thresholds.clear()
+    report = model.calibrate([text(seed, rows=60) for seed in range(8)], SAVINGS)
+    return model, report
+
+
+def saved_tokens(model, batch):
+    model.reset_ledger()
+    with torch.no_grad():
+        model(**batch)
+    return model.compute_report()["saved"]["tokens"]
+
+
+def test_target_is_hit_on_held_out_text(calibrated):
+    """X7: within a point on other text of the same distribution; the report says what was realised."""
+    model, report = calibrated
+    assert [point["status"] for point in report["dials"]] == ["ok"] * len(SAVINGS)
+    assert report["tokens"] == 8 * int(text(0, rows=60)["attention_mask"].sum())
+    for saving in SAVINGS:
+        model.dial = model.method.dial_for(saving)
+        assert saved_tokens(model, text(seed=77, rows=300)) == pytest.approx(saving, abs=0.01)
+
+
+def test_more_dial_more_saving(calibrated):
+    """X6, X14: between calibrated shares too, no token that skips is kept again further down the dial at one site."""
+    model, _ = calibrated
+    batch, before = text(seed=5), -1.0
+    for step in range(17):
+        model.dial = model.method.dial_for(0.025 * step)
+        now = saved_tokens(model, batch)
+        assert now > before
+        before = now
+    assert (model.method.thresholds.values.diff(dim=0) >= 0).all()
+
+
+def test_zero_skips_nothing(calibrated):
+    """T-GS3: the dial's `skip_nothing` needs no calibration and skips nothing, ties or not."""
+    model, _ = calibrated
+    model.dial = model.method.dial.skip_nothing
+    assert saved_tokens(model, text(seed=5)) == 0.0
+
+
+def test_prompt_and_continuation_are_calibrated_apart(calibrated):
+    """G21: each phase hits the share by itself, although their scores differ."""
+    model, _ = calibrated
+    model.dial = model.method.dial_for(0.3)
+    batch = text(seed=78, rows=300)
+    for continuation in (False, True):
+        part = dict(batch, continuation_mask=torch.full_like(batch["continuation_mask"], continuation))
+        assert abs(saved_tokens(model, part) - 0.3) < 0.1  # thresholds of the other half: roughly right only
+    model.reset_ledger()
+    half = batch["input_ids"].shape[1] // 2
+    output = model(batch["input_ids"][:, :half], use_cache=True)
+    model(batch["input_ids"][:, half:], past_key_values=output.past_key_values)
+    report = model.compute_report()
+    assert report["prefill"]["tokens"] == pytest.approx(0.3, abs=0.015)
+    assert report["decode"]["tokens"] == pytest.approx(0.3, abs=0.015)
+
+
+def test_a_dial_beyond_the_calibrated_range_is_refused(calibrated):
+    """DESIGN 7: nothing is extrapolated; the error names the range and the call to make."""
+    model, _ = calibrated
+    model.dial = model.method.dial_for(0.45)
+    with pytest.raises(UsageError, match=r"calibrate\("), torch.no_grad():
+        model(**text(seed=5))
+
+
+def test_calibration_is_reproducible_and_leaves_no_trace(make_model):
+    """X12: same text, same thresholds; dial, mode and ledger come back as they were."""
+    model, other = make_model("gateskip"), make_model("gateskip")
+    model(**text(0))
+    before = model.compute_report()
+    model.train()
+    for each in (model, other):
+        each.method.thresholds.clear()
+        each.calibrate([text(1)], SAVINGS)
+    assert torch.equal(model.method.thresholds.values, other.method.thresholds.values)
+    assert model.training and model.dial == model.method.dial.skip_nothing
+    assert model.compute_report() == before
+
+
+def test_training_forgets_thresholds(make_model, make_backbone):
+    """Thresholds belong to the weights they were measured on."""
+    model = make_model("gateskip", backbone=make_backbone("llama"))
+    model.begin_step(1, 10)
+    model.dial = model.method.dial_for(0.1)
+    with pytest.raises(UsageError, match="nothing calibrated"):
+        model.eval()(torch.tensor([[5, 6]]))
+
+
+def test_text_without_continuation(make_model):
+    """One phase lends its thresholds to the other where the text has only one."""
+    model = make_model("gateskip")
+    model.method.thresholds.clear()
+    batch = text(0)
+    batch["continuation_mask"] = torch.zeros_like(batch["continuation_mask"])
+    model.calibrate([batch], SAVINGS)
+    values = model.method.thresholds.at(0.2)
+    assert torch.equal(values[0], values[1])

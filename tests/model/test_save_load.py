@@ -1,0 +1,99 @@
+"""Saving and loading (X13): nothing is lost, nothing is loaded as what it is not."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model import AdaptiveModel
+
+SPECS = ["dense", "random_skip", "gateskip", "gateskip[shape=scalar,sharing=shared]@paper", "mod"]
+
+
+@torch.no_grad()
+def logits(model, ids):
+    model.reset_ledger()
+    return model(ids).logits, model.compute_report()["sites"]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_round_trip(spec, family, make_model, make_backbone, random_text, tmp_path):
+    """X13, X12: weights and thresholds come back bit for bit, with spec, seed, dial, masks and logits.
+
+    (Logits to rounding: files are mapped at other memory alignments, and matrix products round accordingly.)
+    """
+    model, ids = make_model(spec, backbone=make_backbone(family)), random_text(2, 10)
+    model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
+    model.save_pretrained(tmp_path)
+    loaded = AdaptiveModel.from_pretrained(tmp_path, attn_implementation=model.backbone.config._attn_implementation)
+    assert (loaded.spec, loaded.dial, loaded.method.seed, loaded.training) == (
+        model.spec,
+        model.dial,
+        model.method.seed,
+        False,
+    )
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value), name
+    if model.method.thresholds is not None:
+        for name, value in model.method.thresholds.state().items():
+            assert torch.equal(loaded.method.thresholds.state()[name], value), name
+    (ours, our_sites), (theirs, their_sites) = logits(model, ids), logits(loaded, ids)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+    assert our_sites == their_sites
+
+
+def test_only_safetensors_and_json_are_written(make_model, make_backbone, tmp_path):
+    """House rule: no pickle."""
+    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
+
+
+def test_a_plain_model_refuses_the_folder(make_model, make_backbone, tmp_path):
+    """X13: Hugging Face does not silently load a gated checkpoint without its gates."""
+    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    with pytest.raises((OSError, ValueError)):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("gateskip", "gateskip@paper"),
+        ("gateskip@paper", "gateskip[kv=evict]"),
+        ("dense", "random_skip"),
+        ("dense", "random_skip[kv=evict]"),
+        ("mod", "mod@paper"),
+    ],
+)
+def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backbone, random_text, tmp_path):
+    """Weights trained once serve every spec that differs at inference only."""
+    model = make_model(saved, backbone=make_backbone("llama"))
+    model.save_pretrained(tmp_path)
+    other = AdaptiveModel.from_pretrained(tmp_path, loaded)
+    assert str(other.spec) == loaded and other.dial == other.method.dial.skip_nothing
+    for name, value in model.method.state_dict().items():
+        assert torch.equal(other.method.state_dict()[name], value)
+    if other.method.thresholds is not None:  # measured under the other spec, so not taken over
+        other.dial = other.method.dial_for(0.1)
+        with pytest.raises(UsageError, match="calibrate"):
+            other(random_text(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [("dense", "gateskip"), ("gateskip", "mod"), ("gateskip", "gateskip[shape=scalar]"), ("gateskip", "dense")],
+)
+def test_weights_that_do_not_fit(saved, loaded, make_model, make_backbone, tmp_path):
+    """X13: a spec that needs other weights is refused; both specs are named."""
+    make_model(saved, backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=saved):
+        AdaptiveModel.from_pretrained(tmp_path, loaded)
+
+
+def test_folders_that_are_not_ours(shared_backbone, tmp_path):
+    """The error names the folder and what is missing."""
+    shared_backbone("llama").save_pretrained(tmp_path / "plain")
+    for folder in (tmp_path / "plain", tmp_path / "missing"):
+        with pytest.raises(EnvironmentProblem, match=r"adaptive\.json"):
+            AdaptiveModel.from_pretrained(folder)
