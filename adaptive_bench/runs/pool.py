@@ -25,6 +25,7 @@ from adaptive_bench.runs.relay import QueueReporter, relayed
 # How long a stopped worker has to write down where it stands.
 _GRACE_S = 10.0
 _worker_reporter: QueueReporter | None = None
+_busy = False
 
 
 def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: int) -> list[Failure]:
@@ -37,8 +38,10 @@ def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: i
         pool = ProcessPoolExecutor(jobs, context, _start_worker, (queue, alive, threads, _plugin_files()))
         try:
             return _schedule(pool, chains, reporter)
-        finally:
+        except BaseException:
             keep_alive.close()
+            raise
+        finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -76,7 +79,7 @@ def _start_worker(queue: Queue[Any], alive: Connection, threads: int, plugins: l
     global _worker_reporter
     # Ctrl-C reaches the whole group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
     torch.set_num_threads(threads)
     for path in plugins:
@@ -88,13 +91,27 @@ def _stop_with_parent(alive: Connection) -> None:
     """The parent holds the other end: when it closes it, or is gone, this process ends."""
     alive.poll(None)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_S)
+    end_s = time.monotonic() + _GRACE_S
+    while _busy and time.monotonic() < end_s:
+        time.sleep(0.05)
     os._exit(1)
 
 
+def _leave(*_: object) -> None:
+    """Let the work under way write down where it stands; without any, be gone at once."""
+    if not _busy:
+        os._exit(1)
+    sys.exit(1)
+
+
 def _do(work: Work) -> Failure | None:
+    global _busy
     assert _worker_reporter is not None
-    return attempt(work, _worker_reporter, _worker_reporter.overall)
+    _busy = True
+    try:
+        return attempt(work, _worker_reporter, _worker_reporter.overall)
+    finally:
+        _busy = False
 
 
 def _plugin_files() -> list[Path]:
