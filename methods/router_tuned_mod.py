@@ -26,6 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
@@ -52,7 +53,12 @@ class RouterTunedMoD(Method):
     def __init__(self, config: RouterTunedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers, hidden = self.backbone_size
-        count = min(config.layers or layers // 2, layers - 1)
+        count = config.layers or layers // 2
+        if not 1 <= count < layers:
+            raise UsageError(
+                f"Router tuning routes 1 .. {layers - 1} of {layers} layers (never the last), got layers={count}. "
+                "Lower it, or choose a deeper model."
+            )
         self.routed = list(range(layers - 1 - count, layers - 1))
         self.routers = nn.ModuleDict(
             {str(layer): initialised_linear(hidden, 1, std=ROUTER_STD, bias=ROUTER_BIAS) for layer in self.routed}
@@ -78,7 +84,7 @@ class RouterTunedMoD(Method):
         name = str(view.site.layer)
         if view.site.branch != "attention" or name not in self.routers:
             return EXECUTE_ALL
-        states = view.normed.detach().float()
+        states = view.normed.float()
         if self.semantics == "paper" and view.call.phase == "prefill":
             weights = view.call.valid[..., None].to(states)
             states = ((states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)).expand_as(
@@ -87,7 +93,7 @@ class RouterTunedMoD(Method):
         score = torch.sigmoid(self.routers[name](states))
         if not view.call.training:
             return Decision(keep=score[..., 0] >= self.value)
-        mask = (score >= 0.5).to(score) + score - score.detach()
+        mask = (score >= 0.5).to(score) + (score - score.detach())  # exactly 0 or 1
         view.record(mask=mask[..., 0])
         return Decision(scale=mask)
 
