@@ -67,8 +67,7 @@ class SkipLayer(Method):
         if not view.call.training:
             return Decision(keep=logits[..., EXECUTE] + self.value > logits[..., SKIP])
         soft = ((logits + self._gumbel(view)) / self.config.temperature).softmax(dim=-1)[..., EXECUTE]
-        hard = (soft > 0.5).to(soft)
-        chosen = hard + soft - soft.detach()
+        chosen = (soft > 0.5).to(soft) + (soft - soft.detach())  # exactly 0 or 1
         view.record(executed=chosen)
         return Decision(scale=chosen[..., None])
 
