@@ -2,8 +2,9 @@
 
 Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing.
 Source: the static controls of methods such as Unified Layer Skipping; ShortGPT (arXiv 2403.03853) picks layers by
-influence instead. Equations: layer n of the skipped ones is the one at (n + 1/2) L / N, counted from 0, first and
-last layers spared where possible. Deviations: none; nothing is stored for a layer that never runs.
+influence instead. Equations: of N skipped layers number n is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the
+last and then the first layer go only when no other is left. Deviations: none; nothing is stored for a layer that
+never runs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class StaticDepth(Method):
     def skipped_layers(self) -> set[int]:
         """The layers left out at the current dial."""
         layers, skipped = self.backbone_size[0], round(self.value)
-        return {int((number + 0.5) * layers / skipped) for number in range(skipped)}
+        inner = max(0, layers - 2)
+        spread = min(skipped, inner)
+        chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}
+        return chosen | set([layers - 1, 0][: skipped - spread])
 
     def decide(self, view: SiteView) -> Decision:
         """Nobody or everybody."""
