@@ -26,10 +26,12 @@ from torch import Tensor
 
 from adaptive_bench.engine.call import ForwardCall, SiteView
 from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
 from adaptive_bench.model.randomness import draw_key, uniform_from
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, Semantics
 
 
 class LayerSkipConfig(MethodConfig):
@@ -48,6 +50,16 @@ class LayerSkip(Method):
     unit = "layer"
     wants_layer_states = True
     config: LayerSkipConfig
+
+    def __init__(self, config: LayerSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers = backbone.num_layers
+        if config.curriculum == "rotational" and not (config.rotation < layers and config.exit_scale > 0):
+            raise UsageError(
+                f"The rotational curriculum needs rotation < {layers} layers and exit_scale > 0, otherwise some steps "
+                f"have no loss (layer 0 weighs nothing); got rotation={config.rotation}, "
+                f"exit_scale={config.exit_scale:g}. Lower the rotation, or use curriculum=gradual."
+            )
 
     @property
     def dial(self) -> DialSpec:
@@ -94,13 +106,13 @@ class LayerSkip(Method):
         return [layer >= layers - count for layer in range(layers)]
 
     def layer_weights(self) -> list[float]:
-        """e~(t, l), which sum to 1 (or are all 0 at a step whose rotation enables no layer)."""
+        """e~(t, l), which sum to 1."""
         layers, scale = self.backbone_size[0], self.config.exit_scale
         raw = [scale * layer * (layer + 1) / 2 for layer in range(layers - 1)]
         raw.append(layers - 1 + scale * (layers - 2) * (layers - 1) / 2)
         chosen = [weight * on for weight, on in zip(raw, self.enabled(), strict=True)]
         total = sum(chosen)
-        return [weight / total for weight in chosen] if total else chosen
+        return [weight / total for weight in chosen]
 
     def main_loss_weight(self, call: ForwardCall) -> float:
         """Share of the last layer."""
