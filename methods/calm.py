@@ -6,9 +6,9 @@ K,V from it.
 
 Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
 Equations: loss sum_i w_i CE_i / sum_i w_i with w_i = i (section 3.2); confidence `softmax`: top-1 minus top-2
-probability, `state`: cosine of neighbouring layers' states, never at the first exit (section 3.3); threshold at step
-t of N 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3, `decay=paper`; the released code's
-form is `decay=t5x`).
+probability, `state`: cosine of neighbouring layers' states, never at the first exit (section 3.3); threshold for
+generated token t = 0, 1, ...: 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3,
+`decay=paper`; the released code's form is `decay=t5x`).
 
 Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`; log-likelihoods are scored by
 teacher-forced exit, where each answer token exits on its own confidence. Tokens exit one by one in a batch. The
@@ -27,9 +27,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, Semantics
 
 NEVER = 1.01  # no confidence exceeds 1
 
@@ -55,6 +57,17 @@ class CALM(Method):
     wants_layer_states = True
     config: CALMConfig
 
+    def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        # the cosine measure has nothing to compare with at the first exit
+        self.first_exit = config.min_exit + (config.exit_interval if config.confidence == "state" else 0)
+        if self.first_exit >= backbone.num_layers:
+            raise UsageError(
+                f"CALM needs an exit below the last of {backbone.num_layers} layers, but with confidence="
+                f"{config.confidence}, min_exit={config.min_exit}, exit_interval={config.exit_interval} the first one "
+                f"comes after layer {self.first_exit}. Lower min_exit or exit_interval."
+            )
+
     @property
     def dial(self) -> DialSpec:
         """Confidence threshold; above 1 nobody exits."""
@@ -63,7 +76,7 @@ class CALM(Method):
     @property
     def max_saved_tokens(self) -> float:
         """Everything above the first exit."""
-        return 1.0 - self.config.min_exit / self.backbone_size[0]
+        return 1.0 - self.first_exit / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """Who has not exited yet executes the layer."""
@@ -80,23 +93,20 @@ class CALM(Method):
         return Decision(keep=alive)
 
     def _is_exit(self, layer: int) -> bool:
-        past = layer - self.config.min_exit
-        return past >= 0 and past % self.config.exit_interval == 0
+        return layer >= self.first_exit and (layer - self.config.min_exit) % self.config.exit_interval == 0
 
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
         """Tokens [B, S] that leave before this layer."""
         tokens = may_exit.flatten().nonzero()[:, 0]
+        threshold = self.threshold(view.call).flatten()[tokens]  # always: the first call tells where the prompt ends
         leaving = torch.zeros_like(may_exit).flatten()
         if not tokens.numel():
             return leaving.view_as(may_exit)
-        threshold = self.threshold(view.call).flatten()[tokens]
         if self.config.confidence == "softmax":
             logits = view.probe(tokens)
             top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
             sure = top[:, 0] - top[:, 1] >= threshold
             view.answer(tokens[sure], logits[sure])
-        elif view.site.layer == self.config.min_exit:
-            return leaving.view_as(may_exit)  # nothing to compare with at the first exit
         else:
             now = view.hidden.flatten(0, 1)[tokens].float()
             before = view.call.scratch["previous"].flatten(0, 1)[tokens].float()
@@ -108,7 +118,7 @@ class CALM(Method):
         """Threshold [B, S] at each token's place in the answer."""
         if self.config.decay == "none":
             return torch.full(call.valid.shape, self.value, device=call.valid.device)
-        place = (call.continuation_step - 1).clamp(min=0) / self.config.decay_steps
+        place = call.continuation_step.clamp(min=0) / self.config.decay_steps  # the last prompt token writes number 0
         return decayed(self.value, place, self.config.temperature, self.config.decay)
 
     def main_loss_weight(self, call: ForwardCall) -> float:
