@@ -1,0 +1,214 @@
+"""CALM against its formulas: confidence, decay, state propagation, loss weights, cost of probing."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.methods.calm import NEVER, decayed, layer_weights
+from adaptive_bench.model.backbone import Site
+
+LAYERS, LENGTH, PROMPT = 4, 14, 6
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(4, LENGTH)
+
+
+@pytest.fixture
+def answer(ids):
+    """Continuation mask: everything after the prompt."""
+    return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
+
+
+@torch.no_grad()
+def _middle_dial(model, ids, answer):
+    """A threshold that about half of the probes reach."""
+    model.dial = model.method.dial.minimum
+    states = model.backbone_model(ids, output_hidden_states=True).hidden_states[1:-1]
+    top = [model.backbone.head(model.backbone.final_norm(s[answer])).softmax(-1).topk(2).values for s in states]
+    model.dial = float((torch.cat(top)[:, 0] - torch.cat(top)[:, 1]).median())
+
+
+@torch.no_grad()
+def test_above_one_nobody_exits(shared_model, ids, answer, watch, depth):
+    """T-CA1: with a threshold above 1 the logits are the base model's, bit for bit, and every token runs all layers."""
+    model = shared_model("calm")
+    model.dial = NEVER
+    with watch(model) as watched:
+        logits = model(ids, continuation_mask=answer).logits
+    assert torch.equal(logits, model.backbone_model(ids).logits)
+    assert bool((depth(watched) == LAYERS).all())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("min_exit", [1, 2])
+def test_at_the_minimum_every_answer_token_exits_at_the_first_exit(
+    shared_model, ids, answer, watch, depth, truncated, min_exit
+):
+    """T-CA2: a threshold at the minimum makes answers those of the truncated model; prompts stay at full depth."""
+    model = shared_model(f"calm[min_exit={min_exit}]")
+    model.dial = 0.0
+    with watch(model) as watched:
+        logits = model(ids, continuation_mask=answer).logits
+    assert torch.equal(depth(watched), torch.where(answer, min_exit, LAYERS))
+    short = truncated(model.backbone_model, min_exit)(ids).logits
+    torch.testing.assert_close(logits[answer], short[answer], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[~answer], model.backbone_model(ids).logits[~answer], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_prompt_tokens_exit_when_asked_to(shared_model, ids, answer, watch, depth):
+    model = shared_model("calm[exit_prompt=true]")
+    model.dial = 0.0
+    with watch(model) as watched:
+        model(ids, continuation_mask=answer)
+    assert bool((depth(watched) == 1).all())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("spec", ["calm", "calm[confidence=state]"])
+def test_a_larger_threshold_never_exits_earlier(shared_model, random_text, watch, depth, spec):
+    """T-CA3: for the same prefix the exit layer rises with the threshold."""
+    model = shared_model(spec)
+    ids = random_text(16, LENGTH)
+    last = (torch.arange(LENGTH) == LENGTH - 1).expand_as(ids)  # the prefix runs at full depth: the same for all
+    depths = []
+    for dial in torch.linspace(model.method.dial.minimum, NEVER, 15).tolist():
+        model.dial = dial
+        with watch(model) as watched:
+            model(ids, continuation_mask=last)
+        depths.append(depth(watched)[:, -1])
+    path = torch.stack(depths)
+    assert bool((path.diff(dim=0) >= 0).all())
+    assert path.unique().numel() == LAYERS - (spec != "calm")
+
+
+def test_loss_weights_rise_with_depth(make_model, make_backbone, ids):
+    """T-CA4: for four layers the loss is 0.1, 0.2, 0.3, 0.4 times the cross entropies through final norm and head."""
+    assert layer_weights(4) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    backbone = make_backbone("llama")
+    model = make_model("calm", backbone=backbone).train()
+    with torch.no_grad():
+        *states, normed = backbone(ids, output_hidden_states=True).hidden_states[1:]
+        logits = [backbone.lm_head(s) for s in (*(backbone.model.norm(state) for state in states), normed)]
+        entropies = [functional.cross_entropy(x[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) for x in logits]
+    loss = model(ids, labels=ids).loss
+    expected = sum(weight * float(value) for weight, value in zip([0.1, 0.2, 0.3, 0.4], entropies, strict=True))
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in backbone.parameters())
+
+
+@torch.no_grad()
+def test_upper_layers_store_keys_and_values_of_the_exit_state(shared_model, ids, answer, watch, depth):
+    """T-CA5: above its exit a token's K,V are each layer's own projection of its own norm of the exit state."""
+    model = shared_model("calm")
+    _middle_dial(model, ids, answer)
+    with watch(model) as watched:
+        cache = model(ids, continuation_mask=answer, use_cache=True).past_key_values
+    depths = depth(watched)
+    assert {1, 2, 3} <= set(depths.unique().tolist())  # some exit later than at the first exit
+    carried = watched.hidden[Site(LAYERS - 1, "layer")][0]
+    decoder = model.backbone_model.model
+    cos, sin = decoder.rotary_emb(carried, torch.arange(LENGTH)[None])
+    for number, layer in enumerate(decoder.layers):
+        skipped = depths <= number
+        normed = layer.input_layernorm(carried)
+        keys, values = (
+            projection(normed).view(*ids.shape, -1, layer.self_attn.head_dim).transpose(1, 2)
+            for projection in (layer.self_attn.k_proj, layer.self_attn.v_proj)
+        )
+        keys = apply_rotary_pos_emb(keys, keys, cos, sin)[1]
+        stored_keys, stored_values = cache.stores[number].view()
+        for stored, expected in ((stored_keys, keys), (stored_values, values)):
+            torch.testing.assert_close(
+                stored.transpose(1, 2)[skipped], expected.transpose(1, 2)[skipped], atol=1e-5, rtol=1e-5
+            )
+
+
+def test_decay_values():
+    """T-CA6: both forms of the falling threshold at the start, in the middle and at the end (temperature 4)."""
+    place = torch.tensor([0.0, 0.5, 1.0])
+    end = math.exp(-4)
+    assert decayed(0.9, place, 4.0, "t5x").tolist() == pytest.approx([0.9, 0.8222, 0.81 + 0.09 * end], abs=1e-4)
+    assert decayed(0.9, place, 4.0, "paper").tolist() == pytest.approx([0.91, 0.8235, 0.81 + 0.1 * end], abs=1e-4)
+    assert float(decayed(1.0, place[:1], 4.0, "paper")) == 1.0  # clipped
+
+
+@torch.no_grad()
+def test_decay_counts_generated_tokens_alike_with_and_without_a_cache(shared_model, ids, answer):
+    """T-CA6: token t of the answer meets the threshold of place t / N, in one call as in many."""
+    model = shared_model("calm[decay=paper,decay_steps=6]")
+    _middle_dial(model, ids, answer)
+    whole = model(ids, continuation_mask=answer).logits
+    output = model(ids[:, :PROMPT], use_cache=True)
+    for at in range(PROMPT, LENGTH):
+        output = model(ids[:, at : at + 1], use_cache=True, past_key_values=output.past_key_values)
+        torch.testing.assert_close(output.logits[:, 0], whole[:, at], atol=1e-4, rtol=1e-4)
+    original, model.method.threshold = (
+        model.method.threshold,
+        lambda call: thresholds.append(original(call)) or original(call),
+    )
+    try:
+        model(ids, continuation_mask=answer)
+    finally:
+        del model.method.threshold
+    steps = torch.arange(LENGTH) - (PROMPT - 1)  # the prompt's last token writes number 0
+    expected = decayed(model.dial, steps.clamp(min=0) / 6, 4.0, "paper")
+    torch.testing.assert_close(thresholds[0], expected.expand_as(ids), atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("interval", [1, 2])
+def test_the_cosine_never_triggers_at_the_first_exit(shared_model, ids, answer, watch, depth, interval):
+    """T-CA7: there is nothing to compare with at the first exit, so the second one is the earliest."""
+    model = shared_model(f"calm[confidence=state,exit_interval={interval}]")
+    model.dial = -1.0
+    with watch(model) as watched:
+        model(ids, continuation_mask=answer)
+    assert torch.equal(depth(watched), torch.where(answer, 1 + interval, LAYERS))
+    assert model.method.max_saved_tokens == pytest.approx(1 - (1 + interval) / LAYERS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("spec", ["calm", "calm[confidence=state]"])
+def test_a_row_exits_alike_in_any_batch(shared_model, ids, answer, watch, depth, spec):
+    """T-CA8: batchmates and padding move neither exits nor logits."""
+    model = shared_model(spec)
+    _middle_dial(model, ids, answer) if spec == "calm" else setattr(model, "dial", 0.7)
+    with watch(model) as watched:
+        together = model(ids, continuation_mask=answer).logits
+    depths = depth(watched)
+    assert depths[answer].unique().numel() > 1
+    padded = functional.pad(ids[2:3], (3, 0))
+    mask = (torch.arange(LENGTH + 3) >= 3)[None]
+    with watch(model) as watched:
+        alone = model(padded, mask.long(), continuation_mask=functional.pad(answer[2:3], (3, 0))).logits
+    assert torch.equal(depth(watched)[0, 3:], depths[2])
+    torch.testing.assert_close(alone[0, 3:], together[2], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_every_probe_is_charged_and_the_last_one_is_the_output(shared_model, ids, answer, watch, depth):
+    """T-CA9: one head per probe; the probe that lets a token exit is its output and counts once."""
+    model = shared_model("calm")
+    _middle_dial(model, ids, answer)
+    with watch(model) as watched:
+        model(ids, continuation_mask=answer)
+    depths = depth(watched)[answer]
+    probes = int(depths.sum() - (depths == LAYERS).sum())  # one after each executed layer but the last
+    exits = int((depths < LAYERS).sum())
+    macs, head = model.compute_report()["macs"], model.backbone.head_macs
+    assert macs["overhead.decision"] == (probes - exits) * head
+    assert macs["core.head"] == ids.numel() * head
+
+
+@pytest.mark.parametrize("params", ["min_exit=4", "min_exit=3,confidence=state", "exit_interval=9,confidence=state"])
+def test_settings_without_an_exit_are_refused(make_model, params):
+    with pytest.raises(UsageError, match="Lower min_exit"):
+        make_model(f"calm[{params}]")
