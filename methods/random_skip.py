@@ -53,8 +53,10 @@ class RandomSkip(Method):
 
     @property
     def skip_share(self) -> float:
-        """The dial, or the schedule while training."""
-        return self.config.share_end * self.progress if self.training else self.value
+        """The dial; while training the schedule, or nothing if untrained."""
+        if not self.training:
+            return self.value
+        return self.config.share_end * self.progress if self.config.trained else 0.0
 
     def dial_for(self, saved_tokens: float) -> float:
         """The share is the probability."""

@@ -142,3 +142,27 @@ def shared_model() -> Callable[..., "AdaptiveModel"]:
         return model.eval()
 
     return get
+
+
+@pytest.fixture
+def trainee(make_model: Any, make_backbone: Any) -> Callable[..., "AdaptiveModel"]:
+    """`trainee(spec, family, step=, total_steps=)`: a model of its own in `train()`, at a step of its schedules."""
+
+    def make(spec: str, family: str = "llama", step: int = 10, total_steps: int = 10) -> "AdaptiveModel":
+        model = make_model(spec, backbone=make_backbone(family))
+        model.begin_step(step, total_steps)
+        return model.train()
+
+    return make
+
+
+@pytest.fixture
+def training_batch() -> "tuple[Tensor, Tensor, Tensor]":
+    """Ids, mask and labels [3, 10] of a right-padded training batch with masked prompts: 21 real tokens."""
+    import torch
+
+    ids = _random_text(3, 10)
+    mask = torch.arange(10).expand(3, 10) < torch.tensor([[10], [7], [4]])
+    labels = ids.masked_fill(~mask, -100)
+    labels[:, :2] = -100
+    return ids * mask, mask, labels

@@ -109,7 +109,7 @@ class AdaptiveModel(nn.Module):
             logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
 
         Returns:
-            Logits [B, K, V], the loss (cross entropy plus the method's weighted losses) and the cache.
+            Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
         """
         call = self._begin_call(input_ids, attention_mask, past_key_values, use_cache, continuation_mask)
         call.labels = labels
@@ -299,9 +299,10 @@ class AdaptiveModel(nn.Module):
             logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
         )
         terms = {"ce": loss.detach()}
-        loss = loss * self.method.main_loss_weight(call)
-        for name, (weight, value) in self.method.losses(call).items():
-            terms[name] = value.detach()
-            loss = loss + weight * value
+        if self.training:  # the other losses are there to train with
+            loss = loss * self.method.main_loss_weight(call)
+            for name, (weight, value) in self.method.losses(call).items():
+                terms[name] = value.detach()
+                loss = loss + weight * value
         self.loss_terms = {name: float(value) for name, value in terms.items()}
         return loss

@@ -1,0 +1,189 @@
+"""GateSkip: gates, their place, and what they decide at inference."""
+
+import pytest
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import AdaptiveModel
+
+
+def fill_gates(model, weight, bias):
+    with torch.no_grad():
+        for gate in model.method.gates:
+            gate.weight.fill_(weight)
+            gate.bias.fill_(bias)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@torch.no_grad()
+def test_open_gates_are_the_base_model(family, make_model, shared_backbone, random_text):
+    """T-GS1, X1: bias 40 and zero weights give gates of exactly 1: base logits, bit for bit."""
+    model, ids = make_model("gateskip", family), random_text(2, 11)
+    fill_gates(model, 0.0, 40.0)
+    for model.executor in ("packed", "masked"):
+        assert torch.equal(model(ids).logits, shared_backbone(family)(ids).logits)
+
+
+@torch.no_grad()
+def test_initial_gates(shared_backbone, random_text):
+    """T-GS2: gates start near sigmoid(5) = 0.9933, so logits start close to the base model's, but not equal."""
+    ids = random_text(2, 11)
+    model = AdaptiveModel.build(shared_backbone("llama"), "gateskip").eval()
+    weights = torch.cat([gate.weight.flatten() for gate in model.method.gates])
+    assert weights.std().item() == pytest.approx(0.01, rel=0.05)
+    assert {gate.bias.unique().item() for gate in model.method.gates} == {5.0}
+    base = shared_backbone("llama")(ids).logits
+    change = (model(ids).logits - base).abs()
+    assert 0 < change.max() < 0.2 * base.std()
+    fill_gates(model, 0.0, 5.0)
+    gates = []
+    for gate in model.method.gates:
+        gate.register_forward_hook(lambda _, __, output: gates.append(torch.sigmoid(output)))
+    model(ids)
+    torch.testing.assert_close(torch.stack(gates), torch.full((8, 2, 11, 32), 0.9933071))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@torch.no_grad()
+def test_a_scalar_gate_scales_the_residual_update(family, make_model, random_text):
+    """G13, G22: a gate of one half halves what a branch adds, behind Gemma's post-norm as well."""
+    model, ids = make_model("gateskip[shape=scalar]", family), random_text(1, 6)
+    decide, before_mlp = model.method.decide, []
+
+    def spy(view):
+        if view.site == (0, "mlp"):
+            before_mlp.append(view.hidden)
+        return decide(view)
+
+    model.method.decide = spy
+    for bias in (40.0, 0.0):  # of the attention gate of layer 0: a gate of 1, then of 1/2
+        fill_gates(model, 0.0, 40.0)
+        model.method.gates[0].bias.fill_(bias)
+        model(ids)
+    whole, half = (hidden - model.backbone.embed(ids) for hidden in before_mlp)
+    torch.testing.assert_close(half, whole / 2, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ("gateskip", 8 * (32 * 32 + 32)),
+        ("gateskip[shape=scalar]", 8 * (32 + 1)),
+        ("gateskip[sharing=shared]", 2 * (32 * 32 + 32)),
+        ("gateskip[shape=scalar,sharing=shared]", 2 * (32 + 1)),
+        ("gateskip[architecture=mlp]", 8 * (4 * 32 * 32 + 3 * 32)),
+    ],
+)
+def test_parameter_counts(spec, count, shared_backbone):
+    """T-GS11: 2L(H^2 + H) for separate vector gates, and the variants of methods.md 3.2."""
+    model = AdaptiveModel.build(shared_backbone("llama"), spec)
+    assert sum(parameter.numel() for parameter in model.method.parameters()) == count
+
+
+@torch.no_grad()
+def test_shared_gates(make_model):
+    """Methods.md 3.2: one gate for all attention branches, another for all MLPs."""
+    model = make_model("gateskip[sharing=shared,shape=scalar]")
+    model.method.gates[1].bias.fill_(-200.0)  # closes every MLP
+    ids, used = torch.arange(3, 12)[None], []
+    hooks = [
+        layer.post_attention_layernorm.register_forward_pre_hook(lambda _, inputs: used.append(inputs[0]))
+        for layer in model.backbone.layers
+    ] + [
+        layer.input_layernorm.register_forward_pre_hook(lambda _, inputs: used.append(inputs[0]))
+        for layer in model.backbone.layers
+    ]
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    for before_mlp, after_mlp in zip(used[1:-1:2], used[2::2], strict=True):
+        assert torch.equal(before_mlp, after_mlp)
+
+
+@torch.no_grad()
+def test_what_the_gate_reads(make_model, random_text):
+    """G1: `input=residual` sees the residual stream as it is, `prenorm` what the branch sees."""
+    ids = random_text(1, 8)
+    prenorm, residual = (make_model(f"gateskip[input={name}]") for name in ("prenorm", "residual"))
+    embedded = prenorm.backbone.embed(ids)
+    normed = prenorm.backbone.layers[0].input_layernorm(embedded)
+    for model, wanted in ((prenorm, normed), (residual, embedded)):
+        seen = []
+        hook = model.method.gates[0].register_forward_hook(lambda _, inputs, __, seen=seen: seen.append(inputs[0]))
+        model(ids)
+        hook.remove()
+        torch.testing.assert_close(seen[0], wanted)
+
+
+@torch.no_grad()
+def test_budget_one(shared_model, random_text):
+    """T-GS3, golden: `bench` skips nothing at budget 1, for one token, many, or ties; `paper` skips one per branch."""
+    for length in (1, 7):
+        bench = shared_model("gateskip")
+        bench(random_text(1, length))
+        assert bench.compute_report()["saved"]["tokens"] == 0.0
+        paper = shared_model("gateskip@paper")
+        paper(random_text(1, length))
+        assert paper.compute_report()["saved"]["tokens"] == pytest.approx(1 / length)
+
+
+@torch.no_grad()
+def test_equal_scores(make_model, random_text):
+    """T-GS3, G5: with equal scores everywhere `paper` skips everything at any budget, `bench` nothing at budget 1."""
+    for spec, saved in (("gateskip@paper", 1.0), ("gateskip", 0.0)):
+        model = make_model(spec)
+        fill_gates(model, 0.0, 5.0)
+        model(random_text(2, 6))
+        assert model.compute_report()["saved"]["tokens"] == saved
+
+
+@torch.no_grad()
+def test_kv_policy_defaults(shared_model, random_text):
+    """G12: `bench` recomputes K,V of skipped tokens, `paper` copies those below; `kv` overrides both."""
+    kinds = {"gateskip": "recompute", "gateskip@paper": "copy_below", "gateskip[kv=evict]@paper": "evict"}
+    for spec, policy in kinds.items():
+        model = shared_model(spec)
+        assert model.method.kv_policy == policy
+        assert model(random_text(1, 4), use_cache=True).past_key_values.policy == policy
+
+
+@pytest.mark.parametrize("spec", ["gateskip[skip_unit=layer]", "gateskip[skip_unit=layer]@paper"])
+@torch.no_grad()
+def test_layer_by_attention(spec, make_model, random_text):
+    """T-GS12, G11: the MLP of a layer skips exactly the tokens its attention skipped, in a batch, cached or not."""
+    model = make_model(spec)
+    model.dial = model.method.dial_for(0.3)
+    decide, kept = model.method.decide, {}
+
+    def spy(view):
+        decision = decide(view)
+        kept[view.site.branch] = decision.keep
+        if view.site.branch == "mlp":
+            assert torch.equal(kept["mlp"], kept["attention"]) and not kept["mlp"].all()
+        return decision
+
+    model.method.decide = spy
+    model(random_text(4, 16))
+    report = model.compute_report()
+    shares = [site["executed"] for site in report["sites"]]
+    assert shares[::2] == shares[1::2]
+
+
+def test_decisions_are_made_in_fp32(make_backbone, make_model, random_text):
+    """G20, X18: gates read fp32 even on a bf16 backbone, so scores that differ by 1e-4 stay apart."""
+    model = make_model("gateskip", backbone=make_backbone("llama").to(torch.bfloat16))
+    seen = []
+    for gate in model.method.gates:
+        gate.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0].dtype, output.dtype)))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        model.executor = "masked"
+        model(random_text(1, 4))
+    assert set(seen) == {(torch.float32, torch.float32)}
+
+
+def test_bad_combinations(shared_backbone):
+    """Parameters that exclude each other are refused with the way out."""
+    with pytest.raises(UsageError, match="stride=9"):
+        AdaptiveModel.build(shared_backbone("llama"), "gateskip[stride=9]")
+    with pytest.raises(UsageError, match="skip_unit=layer"):
+        AdaptiveModel.build(shared_backbone("llama"), "gateskip[skip_unit=layer,skip_modules=mlp]")

@@ -1,0 +1,108 @@
+"""GateSkip's training: schedule, skipping, penalty, gradients."""
+
+import pytest
+import torch
+
+from adaptive_bench.methods.gateskip import sparsity
+
+
+def budgets(model, total_steps, up_to):
+    found = []
+    for step in range(1, up_to + 1):
+        model.begin_step(step, total_steps)
+        found.append(1 - model.method.skip_share)
+    return found
+
+
+def test_budget_schedule(trainee):
+    """T-GS10, golden: b(1) = 1.0, b(T) = 0.8 by (t-1)/(T-1), monotone, clamped behind the last step."""
+    model = trainee("gateskip")
+    found = budgets(model, 11, 15)
+    assert found[0] == 1.0
+    assert found[5] == pytest.approx(0.9) and found[10:] == pytest.approx([0.8] * 5)
+    assert found == sorted(found, reverse=True)
+    assert budgets(trainee("gateskip[budget_start=0.9,budget_end=0.5]"), 3, 3) == pytest.approx([0.9, 0.7, 0.5])
+    assert budgets(model, 1, 1) == [1.0]
+
+
+def test_training_drops_an_exact_share(trainee, training_batch):
+    """G17, X9: at every branch floor(q n) of the batch's n real tokens, whatever the dial says; nothing at step 1."""
+    model = trainee("gateskip")
+    ids, mask, labels = training_batch
+    model.dial = 0.05
+    kept = []
+    decide = model.method.decide
+    model.method.decide = lambda view: kept.append(decide(view)) or kept[-1]
+    for step, dropped in ((1, 0), (6, 2), (11, 4)):  # of 21 real tokens: 0, 10, 20 %
+        model.begin_step(step, 11)
+        kept.clear()
+        model(ids, mask, labels=labels)
+        assert [int((mask & ~decision.keep).sum()) for decision in kept] == [dropped] * 8
+
+
+@pytest.mark.parametrize(("loss", "value"), [("l2", 0.25), ("l1", 0.5), ("kl_layer", 0.0), ("kl_element", 0.0)])
+def test_penalty_by_hand(loss, value):
+    """T-GS8, golden: a constant gate of 0.5 gives 0.25 (mean square), 0.5 (mean), 0 (either KL at target 0.5)."""
+    assert sparsity(torch.full((3, 4), 0.5), loss, 0.5).item() == pytest.approx(value, abs=1e-6)
+
+
+def test_kl_forms_differ():
+    """Section 3.4: the element-wise KL also punishes variance around the right mean; the paper's does not."""
+    gate = torch.tensor([[0.2, 0.8], [0.3, 0.7]])
+    assert sparsity(gate, "kl_layer", 0.5).item() == pytest.approx(0.0, abs=1e-6)
+    assert sparsity(gate, "kl_element", 0.5).item() > 0.1
+
+
+@pytest.mark.parametrize(("loss", "power"), [("l2", 2), ("l1", 1)])
+def test_penalty_is_a_mean_over_real_tokens(loss, power, trainee, training_batch):
+    """T-GS8: raw and unweighted in `loss_terms`; the mean over branches, real tokens and channels."""
+    model = trainee(f"gateskip[loss={loss}]")
+    ids, mask, labels = training_batch
+    gates = []
+    for gate in model.method.gates:
+        gate.register_forward_hook(lambda _, __, output: gates.append(torch.sigmoid(output)[mask]))
+    model(ids, mask, labels=labels)
+    assert model.loss_terms["sparsity"] == pytest.approx(torch.stack(gates).pow(power).mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("detach", "reaches"), [("true", False), ("false", True)])
+def test_gradient_through_the_gate_input(detach, reaches, trainee, training_batch):
+    """T-GS9: with detach the penalty trains the gates only; without it the backbone feels it."""
+    model = trainee(f"gateskip[detach={detach}]")
+    ids, mask, labels = training_batch
+    total = model(ids, mask, labels=labels).loss
+    # the penalty alone: what is left of the loss without its cross entropy
+    plain = trainee(f"gateskip[detach={detach},sparsity_weight=0]")(ids, mask, labels=labels).loss
+    assert total.item() - plain.item() == pytest.approx(0.1 * model.loss_terms["sparsity"], abs=1e-5)
+    call = {}
+    losses = model.method.losses
+    model.method.losses = lambda passed: call.setdefault("terms", losses(passed))
+    model(ids, mask, labels=labels)
+    model.zero_grad()
+    call["terms"]["sparsity"][1].backward()
+    assert all(gate.weight.grad.abs().max() > 0 for gate in model.method.gates)
+    touched = [
+        parameter
+        for parameter in model.backbone_model.parameters()
+        if parameter.grad is not None and parameter.grad.any()
+    ]
+    assert bool(touched) == reaches
+
+
+def test_frozen_backbone(trainee, training_batch):
+    """X2: with `frozen=true` only the gates train."""
+    model = trainee("gateskip[frozen=true]")
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    assert all(parameter.grad is None for parameter in model.backbone_model.parameters())
+    assert all(parameter.grad.abs().max() > 0 for parameter in model.method.parameters())
+    grouped = [parameter for group in model.parameter_groups(1e-3) for parameter in group["params"]]
+    assert {id(p) for p in grouped} == {id(p) for p in model.method.parameters()}
+
+
+def test_skipped_tokens_keep_their_kv_in_training(trainee, training_batch):
+    """G18: training skips by identity only; K,V stay, whatever the KV policy at inference will be."""
+    ids, mask, _ = training_batch
+    with torch.no_grad():
+        logits = [trainee(f"gateskip[kv={kv}]")(ids, mask).logits for kv in ("recompute", "copy_below", "evict")]
+    assert torch.equal(logits[0], logits[1]) and torch.equal(logits[0], logits[2])

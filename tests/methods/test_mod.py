@@ -1,0 +1,176 @@
+"""Mixture-of-Depths: capacity, routing, eviction, predictor."""
+
+import pytest
+import torch
+
+from adaptive_bench.model import AdaptiveModel
+
+ROUTED, LAYERS = (1, 3), 4
+
+
+def cache_lengths(model, ids, mask=None):
+    """Slots [L, B] each row holds per layer after a prefill."""
+    with torch.no_grad():
+        cache = model(ids, mask, use_cache=True).past_key_values
+    return torch.stack([cache.stores[layer].row_lengths() for layer in range(LAYERS)])
+
+
+@pytest.mark.parametrize(("capacity", "kept"), [(1.0, (12, 7, 1)), (0.5, (6, 3, 1)), (0.125, (1, 1, 1))])
+def test_exactly_k_tokens_per_sequence(capacity, kept, shared_model, random_text):
+    """T-MoD1, T-MoD9: k = max(1, floor(c S)) of each sequence in routed blocks, everybody elsewhere; padding never."""
+    model, mask = shared_model("mod@paper"), torch.arange(12).expand(3, 12) >= torch.tensor([[0], [5], [11]])
+    model.dial = capacity
+    lengths = cache_lengths(model, random_text(3, 12), mask)
+    for layer in range(LAYERS):
+        assert lengths[layer].tolist() == (list(kept) if layer in ROUTED else [12, 7, 1])
+    sites = {(site["layer"], site["branch"]): site["executed"] for site in model.compute_report()["sites"]}
+    for (layer, _), executed in sites.items():  # attention and MLP alike
+        assert executed == pytest.approx(sum(kept) / 20 if layer in ROUTED else 1.0)
+
+
+@torch.no_grad()
+def test_full_capacity(shared_backbone, make_model, random_text):
+    """T-MoD2, X1: c=1 with r=1 is the base model (to rounding of h + r(h' - h)); with learned r it is not."""
+    ids, base = random_text(2, 9), shared_backbone("llama")
+    model = make_model("mod")
+    assert (model(ids).logits - base(ids).logits).abs().max() > 0.1
+    for router in model.method.routers.values():
+        router.weight.zero_(), router.bias.fill_(1.0)
+    for model.executor in ("packed", "masked"):
+        torch.testing.assert_close(model(ids).logits, base(ids).logits, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_initial_routers(shared_backbone, random_text):
+    """A pretrained model is nearly unchanged when MoD is attached: routers start at 1 with weights of 0.01."""
+    model = AdaptiveModel.build(shared_backbone("llama"), "mod").eval()
+    ids, base = random_text(2, 9), shared_backbone("llama")
+    assert {router.bias.item() for router in model.method.routers.values()} == {1.0}
+    weights = torch.cat([router.weight.flatten() for router in model.method.routers.values()])
+    assert weights.std().item() == pytest.approx(0.01, rel=0.3)
+    assert (model(ids).logits - base(ids).logits).std() < 0.2 * base(ids).logits.std()
+
+
+@torch.no_grad()
+def test_the_router_score_scales_the_update(make_model, random_text):
+    """T-MoD2: x + r f(x): r = 0 leaves a block without effect, r = -1 turns its update around."""
+    model, ids = make_model("mod[every=4]"), random_text(2, 9)
+    router, seen = model.method.routers["3"], []
+    router.weight.zero_()
+    model.backbone.decoder.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    for score in (1.0, 0.0, -1.0):
+        router.bias.fill_(score)
+        model(ids)
+    model.backbone.decoder.norm._forward_pre_hooks.clear()
+    torch.testing.assert_close(seen[0] - seen[1], seen[1] - seen[2], atol=1e-4, rtol=1e-4)
+    assert (seen[0] - seen[1]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("spec", ["mod", "mod@paper"])
+@torch.no_grad()
+def test_a_bypassing_token(spec, shared_model, random_text):
+    """T-MoD3, T-MoD4: through a routed block it is bit-identical, and nobody in that block sees it."""
+    model, ids = shared_model(spec), random_text(1, 12)
+    model.dial = 0.5 if spec == "mod@paper" else model.method.dial_for(0.3)
+    decide, hidden, kept = model.method.decide, [], {}
+
+    def spy(view):
+        decision = decide(view)
+        hidden.append(view.hidden)
+        kept[view.site.layer] = decision.keep
+        return decision
+
+    model.method.decide = spy
+    try:
+        cache = model(ids, use_cache=True).past_key_values
+    finally:
+        del model.method.decide
+    bypassing = ~kept[1][0]
+    assert bypassing.any() and not bypassing.all()
+    assert torch.equal(hidden[2][0, bypassing], hidden[1][0, bypassing])
+    assert (hidden[2][0, ~bypassing] != hidden[1][0, ~bypassing]).any(dim=-1).all()
+    # T-MoD8, T-MoD9: the block's cache holds the selected tokens only, in their order, at their positions
+    assert cache.stores[1].key_positions()[0].tolist() == kept[1][0].nonzero()[:, 0].tolist()
+
+
+def test_generated_tokens_are_routed_by_the_predictor_in_paper(make_model, random_text):
+    """Section 5.4: `paper` decodes by predictor > 0.5, whatever the dial; the prompt follows the capacity."""
+    model = make_model("mod@paper")
+    for capacity, prompt_share in ((1.0, 1.0), (0.25, 0.25)):
+        for bias, decoded in ((30.0, 1.0), (-30.0, 0.5)):
+            with torch.no_grad():
+                for predictor in model.method.predictors.values():
+                    predictor[-1].weight.zero_(), predictor[-1].bias.fill_(bias)
+            model.dial = capacity
+            model.reset_ledger()
+            model.generate(random_text(2, 8), max_new_tokens=4)
+            report = model.compute_report()
+            assert 1 - report["decode"]["tokens"] == pytest.approx(decoded)
+            assert 1 - report["prefill"]["tokens"] == pytest.approx(0.5 + 0.5 * prompt_share)
+
+
+def test_parameter_count(shared_backbone):
+    """Section 5.2: per routed block a router H + 1 and a predictor H H/2 + H/2 + H/2 + 1."""
+    for every, blocks in ((1, 4), (2, 2), (4, 1)):
+        model = AdaptiveModel.build(shared_backbone("llama"), f"mod[every={every}]")
+        count = sum(parameter.numel() for parameter in model.method.parameters())
+        assert count == blocks * (33 + 32 * 16 + 16 + 16 + 1)
+
+
+def test_capacity_schedule(trainee):
+    """Capacity anneals from 1 to its end over training, monotone and clamped."""
+    model, found = trainee("mod[capacity=0.2]"), []
+    for step in range(1, 8):
+        model.begin_step(step, 5)
+        found.append(1 - model.method.skip_share)
+    assert found == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2])
+
+
+def test_router_gradient(trainee, training_batch):
+    """T-MoD5: the router learns because its score scales the block; without the scale it gets no gradient."""
+    ids, mask, labels = training_batch
+    for scaled in (True, False):
+        model = trainee("mod")
+        if not scaled:
+            decide = model.method.decide
+
+            def unscaled(view, decide=decide):
+                return type(decision := decide(view))(decision.keep)
+
+            model.method.decide = unscaled
+        model(ids, mask, labels=labels).loss.backward()
+        reached = [
+            router.weight.grad is not None and router.weight.grad.any() for router in model.method.routers.values()
+        ]
+        assert reached == [scaled] * len(ROUTED)
+
+
+def test_predictor_loss(trainee, training_batch):
+    """T-MoD6: targets are top-k membership (k per sequence), inputs are detached, the backbone feels nothing."""
+    model = trainee("mod[capacity=0.5]")
+    ids, mask, labels = training_batch
+    losses, calls = model.method.losses, []
+    model.method.losses = lambda call: calls.append(call) or losses(call)
+    model(ids, mask, labels=labels)
+    members = calls[0].records["member"]
+    assert [member.sum(dim=1).tolist() for member in members] == [[5, 3, 2]] * len(ROUTED)
+    assert not any((member & ~mask).any() for member in members)
+    _, loss = losses(calls[0])["predictor"]
+    loss.backward()
+    predictors = {id(parameter) for parameter in model.method.predictors.parameters()}
+    for name, parameter in model.named_parameters():
+        touched = parameter.grad is not None and bool(parameter.grad.any())
+        assert touched == (id(parameter) in predictors), name
+
+
+def test_predictor_weight_leaves_the_model_alone(trainee, training_batch):
+    """T-MoD6: whatever the weight, backbone and routers train alike."""
+    ids, mask, labels = training_batch
+    gradients = []
+    for weight in (0, 10):
+        model = trainee(f"mod[predictor_weight={weight}]")
+        model(ids, mask, labels=labels).loss.backward()
+        parts = [*model.backbone_model.parameters(), *model.method.routers.parameters()]
+        gradients.append([parameter.grad for parameter in parts])
+    for without, with_loss in zip(*gradients, strict=True):
+        torch.testing.assert_close(without, with_loss, atol=1e-6, rtol=1e-4)

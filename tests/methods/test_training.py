@@ -1,0 +1,94 @@
+"""What training gives every method: finite gradients for the promised parameters, honest losses (X2, X12, X16)."""
+
+import pytest
+import torch
+
+SPECS = [
+    "dense",
+    "random_skip",
+    "random_skip[trained=true]",
+    "gateskip",
+    "gateskip[shape=scalar,sharing=shared,loss=l1,input=residual,detach=false]",
+    "gateskip@paper",
+    "mod",
+    "mod[capacity=0.5,every=1]@paper",
+]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_gradients(spec, family, trainee, training_batch):
+    """X2: every trainable parameter, backbone and method, gets a finite gradient that is not all zero."""
+    model = trainee(spec, family)
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        assert name.endswith("k_proj.bias") or parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_loss_terms(spec, trainee, training_batch):
+    """X16: the loss is cross entropy plus weighted terms; the raw values are told; padding changes none of them."""
+    model = trainee(spec)
+    ids, mask, labels = training_batch
+    weights = {"sparsity": 0.1, "predictor": 1.0}
+    with torch.no_grad():
+        loss = model(ids, mask, labels=labels).loss.item()
+        terms = dict(model.loss_terms)
+        assert loss == pytest.approx(sum(weights.get(name, 1.0) * value for name, value in terms.items()), rel=1e-5)
+        more = torch.nn.functional.pad(ids, (0, 4)), torch.nn.functional.pad(mask, (0, 4))
+        model(*more, labels=torch.nn.functional.pad(labels, (0, 4), value=-100))
+    assert model.loss_terms == pytest.approx(terms, rel=1e-4)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@torch.no_grad()
+def test_labels_in_evaluation(spec, shared_model, random_text):
+    """As in Hugging Face, labels in `eval()` give the cross entropy of the logits, and nothing else."""
+    model, ids = shared_model(spec), random_text(2, 9)
+    output = model(ids, labels=ids)
+    wanted = torch.nn.functional.cross_entropy(output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    torch.testing.assert_close(output.loss, wanted)
+    assert set(model.loss_terms) == {"ce"}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_same_seed_same_losses(spec, trainee, training_batch):
+    """X12: two models of one seed train alike, step by step."""
+    ids, mask, labels = training_batch
+    losses = []
+    for _ in range(2):
+        model = trainee(spec)
+        optimizer = torch.optim.AdamW(model.parameter_groups(1e-3))
+        for step in (1, 2, 3):
+            model.begin_step(step, 3)
+            loss = model(ids, mask, labels=labels).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    assert losses[:3] == losses[3:]
+
+
+@pytest.mark.parametrize("spec", ["random_skip[trained=true]", "gateskip", "mod"])
+@torch.no_grad()
+def test_the_schedule_moves_with_optimizer_steps_only(spec, trainee, training_batch):
+    """X16: calls within one step decide alike; the first step skips nothing, a later one does."""
+    ids, mask, _ = training_batch
+    model = trainee(spec, step=1, total_steps=5)
+    first, again = model(ids, mask).logits, model(ids, mask).logits
+    assert torch.equal(first, again)
+    model.begin_step(5, 5)
+    assert (model(ids, mask).logits - first)[mask].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "mod", "random_skip[trained=true]"])
+def test_training_in_bf16_autocast(spec, trainee, training_batch):
+    """X18: under autocast the loss stays finite and the decisions do not depend on bf16 scores."""
+    ids, mask, labels = training_batch
+    model = trainee(spec)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(ids, mask, labels=labels).loss
+    loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
