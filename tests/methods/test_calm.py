@@ -150,17 +150,18 @@ def test_decay_counts_generated_tokens_alike_with_and_without_a_cache(shared_mod
     for at in range(PROMPT, LENGTH):
         output = model(ids[:, at : at + 1], use_cache=True, past_key_values=output.past_key_values)
         torch.testing.assert_close(output.logits[:, 0], whole[:, at], atol=1e-4, rtol=1e-4)
-    original, model.method.threshold = (
-        model.method.threshold,
-        lambda call: thresholds.append(original(call)) or original(call),
-    )
-    try:
+
+
+@torch.no_grad()
+def test_decay_starts_at_the_token_the_prompt_writes(shared_model, ids, answer, watch):
+    """T-CA6: the prompt's last token writes number t = 0."""
+    model = shared_model("calm[decay=paper,decay_steps=6]")
+    model.dial = 0.9
+    with watch(model) as watched:
         model(ids, continuation_mask=answer)
-    finally:
-        del model.method.threshold
-    steps = torch.arange(LENGTH) - (PROMPT - 1)  # the prompt's last token writes number 0
-    expected = decayed(model.dial, steps.clamp(min=0) / 6, 4.0, "paper")
-    torch.testing.assert_close(thresholds[0], expected.expand_as(ids), atol=1e-6, rtol=0)
+    steps = torch.arange(LENGTH) - (PROMPT - 1)
+    expected = decayed(0.9, steps.clamp(min=0) / 6, 4.0, "paper").expand_as(ids)
+    torch.testing.assert_close(model.method.threshold(watched.calls[Site(1, "layer")][0]), expected, atol=1e-6, rtol=0)
 
 
 @torch.no_grad()
