@@ -19,6 +19,7 @@ from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.plan import Cell, Plan, Sweep
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.gradient import ran_out_of_memory
 
 # A larger backbone keeps all cores busy by itself.
 _SMALL_BACKBONE_BYTES = 100_000_000
@@ -131,6 +132,8 @@ def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     except AdaptiveBenchError as error:
         return Failure(str(work), str(error))
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
+        if ran_out_of_memory(error):
+            return Failure(str(work), "memory ran out. Choose a smaller --model or a --device with more memory.")
         return Failure(str(work), f"unexpected {type(error).__name__}: {error}")
     return None
 

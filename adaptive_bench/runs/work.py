@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils.memory import clear_device_cache
 from filelock import FileLock, Timeout
 
 from adaptive_bench import atomic
@@ -24,7 +25,8 @@ from adaptive_bench.runs.plan import Cell, Sweep
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_calibration, draw_training
 from adaptive_bench.training import calibration_batches, encode_examples, train
-from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.encoding import EncodedExample, padding_id
+from adaptive_bench.training.gradient import ran_out_of_memory
 
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
@@ -100,6 +102,7 @@ class _Trained:
         self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
         self.calibration: list[dict[str, Any]] = []
         self._calibrated: set[float] = set()
+        self._batch_size = self.config.evaluation.batch_size
 
     @cached_property
     def device(self) -> torch.device:
@@ -114,12 +117,10 @@ class _Trained:
         return find_backbone(self.config.model).load_tokenizer()
 
     @cached_property
-    def _batches(self) -> list[dict[str, torch.Tensor]]:
+    def _calibration_text(self) -> list[EncodedExample]:
         max_length = min(self.config.train.max_length, self.model.backbone.context_length)
         text = draw_calibration(self.config, self.cell.seed)
-        encoded = encode_examples(text, self.tokenizer, max_length, SilentReporter())
-        size = self.config.evaluation.batch_size
-        return calibration_batches(encoded, padding_id(self.tokenizer), size, self.device)
+        return encode_examples(text, self.tokenizer, max_length, SilentReporter())
 
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
         """Make the dial values of some savings ready, each once."""
@@ -130,9 +131,24 @@ class _Trained:
             return
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
             for saving in missing:
-                self.calibration += self.model.calibrate(self._batches, [saving])["dials"]
+                while (found := self._calibrate(saving)) is None:
+                    self._batch_size //= 2
+                    clear_device_cache(garbage_collection=True)
+                    reporter.line(f"calibrate {self.spec}: out of memory; now {self._batch_size} sequence(s) at a time")
+                self.calibration += found
                 self._calibrated.add(saving)
                 meter.advance(1)
+
+    def _calibrate(self, saving: float) -> list[dict[str, Any]] | None:
+        """The report of one saving, or `None` if memory ran out and the batch can be made smaller."""
+        pad_id = padding_id(self.tokenizer)
+        batches = calibration_batches(self._calibration_text, pad_id, self._batch_size, self.device)
+        try:
+            return list(self.model.calibrate(batches, [saving])["dials"])
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out_of_memory(error) or self._batch_size == 1:
+                raise
+        return None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 import yaml
 
 from adaptive_bench.config import load_config
@@ -214,3 +215,17 @@ def test_a_record_cannot_skip_a_state(tmp_path):
     assert record.state == "planned"
     with pytest.raises(ValueError, match="from planned to done"):
         record.move("done")
+
+
+def test_calibration_halves_its_batch_aloud(config_of, monkeypatch, lines):
+    calibrate = AdaptiveModel.calibrate
+
+    def cramped(self, batches, savings):
+        if max(len(batch["input_ids"]) for batch in batches) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        return calibrate(self, batches, savings)
+
+    monkeypatch.setattr(AdaptiveModel, "calibrate", cramped)
+    outcome = run(config_of("gateskip"), lines)
+    assert outcome.exit_code == 0
+    assert [line for line in lines.lines if "2 sequence(s)" in line and "calibrate gateskip" in line]
