@@ -1,0 +1,229 @@
+"""FREE against its formulas: losses, matching of layers, waiting tokens, the adaptive threshold."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.methods.free import NEVER, align, beta_mixture_threshold, dynamic_distillation
+
+LAYERS, SHALLOW, LENGTH, PROMPT = 4, 2, 14, 6
+SPECS = ("free", "free@paper", "free[confidence=state]")
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(3, LENGTH)
+
+
+@pytest.fixture
+def answer(ids):
+    """Continuation mask: everything after the prompt."""
+    return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
+
+
+def _entropy(backbone, ids):
+    return functional.cross_entropy(backbone(ids).logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def test_loss_weights(make_model, make_backbone, truncated, random_text):
+    """T-FR1: with L_S = 4 of 16 layers the cross entropies weigh 0.2 and 0.8; distillation adds half of itself."""
+    backbone = make_backbone("llama", num_hidden_layers=16)
+    model = make_model("free", backbone=backbone).train()
+    assert model.method.shallow == 4
+    ids = random_text(2, 10)
+    with torch.no_grad():
+        loss = float(model(ids, labels=ids).loss)
+        deep, shallow = float(_entropy(backbone, ids)), float(_entropy(truncated(backbone, 4), ids))
+    terms = model.loss_terms
+    assert (terms["ce"], terms["shallow"]) == (pytest.approx(deep, rel=1e-5), pytest.approx(shallow, rel=1e-5))
+    assert loss == pytest.approx(0.2 * shallow + 0.8 * deep + 0.5 * terms["distillation"], rel=1e-5)
+
+
+def test_distillation_compares_normed_states(make_model, make_backbone):
+    """Section 3.2: students and teachers are states after the shared final norm."""
+    backbone = make_backbone("llama", num_hidden_layers=4)
+    model = make_model("free", backbone=backbone).train()
+    ids = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        model(ids, labels=ids)
+        *states, last = backbone(ids, output_hidden_states=True).hidden_states[1:]
+        normed = [*map(backbone.model.norm, states), last]
+        expected = dynamic_distillation(normed[:2], [normed[1], normed[3]], torch.ones_like(ids, dtype=torch.bool))
+    assert model.method.teachers() == [1, 3]
+    assert model.loss_terms["distillation"] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "shallow", "teachers"),
+    [(24, 6, [3, 7, 11, 15, 19, 23]), (12, 3, [3, 7, 11]), (24, 4, [5, 11, 17, 23])],
+)
+def test_teachers_are_evenly_spaced(make_model, make_backbone, layers, shallow, teachers):
+    model = make_model(f"free[shallow_layers={shallow}]", backbone=make_backbone("llama", num_hidden_layers=layers))
+    assert model.method.teachers() == teachers
+
+
+def test_teachers_get_no_gradient():
+    """T-FR2: distillation moves the students only."""
+    students, teachers = torch.randn(2, 3, 5, 8, requires_grad=True), torch.randn(2, 3, 5, 8, requires_grad=True)
+    dynamic_distillation(list(students), list(teachers), torch.ones(3, 5, dtype=torch.bool)).backward()
+    assert teachers.grad is None
+    assert students.grad is not None
+    assert float(students.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_matching_rises_strictly(seed):
+    """T-FR3: deeper teachers have deeper students; the deepest teacher takes its closest one."""
+    errors = np.random.default_rng(seed).random((6, 6)).tolist()
+    pairs = align(errors)
+    teachers, students = zip(*pairs, strict=True)
+    assert list(teachers) == sorted(set(teachers))
+    assert list(students) == sorted(set(students))
+    assert pairs[-1] == (5, int(np.argmin(errors[5])))
+
+
+def test_matching_takes_the_closest_student_below():
+    """T-FR3: by hand; the shallowest teacher finds no student left and has no pair."""
+    assert align([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.5]]) == [(1, 0), (2, 1)]
+    assert align([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.0]]) == [(0, 0), (1, 1), (2, 2)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dial", [1.0, NEVER])
+@pytest.mark.parametrize("spec", SPECS[:2])
+def test_a_threshold_of_one_never_exits(shared_model, ids, answer, spec, dial):
+    """T-FR4: with a threshold of 1 or more the deep model answers."""
+    model = shared_model(spec)
+    model.dial = dial
+    logits = model(ids, continuation_mask=answer).logits
+    torch.testing.assert_close(logits, model.backbone_model(ids).logits, atol=1e-4, rtol=1e-4)
+    assert model.compute_report()["saved"]["tokens"] == 0.0
+
+
+def _decode(model, ids, dials):
+    """Feed a prompt and then token by token, each at its own dial; returns logits [B, T, V] and the cache."""
+    output = model(ids[:, :PROMPT], use_cache=True)
+    logits = []
+    for at, dial in enumerate(dials):
+        model.dial = dial
+        token = ids[:, PROMPT + at : PROMPT + at + 1]
+        output = model(token, use_cache=True, past_key_values=output.past_key_values)
+        logits.append(output.logits[:, 0])
+    return torch.stack(logits, dim=1), output.past_key_values
+
+
+@torch.no_grad()
+def test_a_flush_gives_exact_deep_keys_and_values(shared_model, ids):
+    """T-FR5: tokens that waited get the deep K,V of a full-depth run; those that still wait have none."""
+    model = shared_model("free@paper")
+    dials = [-1.0, -1.0, NEVER, NEVER, -1.0, NEVER, -1.0]
+    logits, cache = _decode(model, ids, dials)
+    tokens = ids[:, : PROMPT + len(dials)]
+    full = model.backbone_model(tokens, use_cache=True)
+    for layer in range(SHALLOW, LAYERS):
+        store, exact = cache.stores[layer], full.past_key_values.layers[layer]
+        for row in range(ids.shape[0]):
+            positions = store.key_positions()[row]
+            slots = positions >= 0
+            assert sorted(positions[slots].tolist()) == list(range(tokens.shape[1] - 1))  # the last one waits
+            for stored, dense in zip(store.view(), (exact.keys, exact.values), strict=True):
+                torch.testing.assert_close(stored[row][:, slots], dense[row][:, positions[slots]], atol=1e-4, rtol=1e-4)
+    stayed = torch.tensor([dial > 1 for dial in dials])
+    torch.testing.assert_close(logits[:, stayed], full.logits[:, PROMPT:][:, stayed], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("spec", SPECS)
+def test_at_minus_one_the_shallow_model_answers(shared_model, ids, answer, truncated, spec):
+    """T-FR6: with a threshold of -1 every answer token is the L_S-layer model's."""
+    model = shared_model(spec)
+    model.dial = -1.0
+    logits = model(ids, continuation_mask=answer).logits
+    short = truncated(model.backbone_model, SHALLOW)(ids).logits
+    torch.testing.assert_close(logits[answer], short[answer], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[~answer], model.backbone_model(ids).logits[~answer], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_waiting_tokens_are_charged_when_they_go_deep(shared_model, ids):
+    """T-FR7: nothing deep is booked while tokens wait; the flush books all of them."""
+    model = shared_model("free@paper")
+    rows, deep = ids.shape[0], slice(SHALLOW, LAYERS)
+
+    def executed(dials):
+        model.dial = NEVER
+        model.reset_ledger()
+        _decode(model, ids, dials)
+        decode = model.compute_report()["counts"]["decode"]
+        return np.array(decode["executed"])[deep], np.array(decode["macs"])[deep, :5]  # core; the probe is no deep work
+
+    waiting, macs = executed([-1.0] * 3)
+    assert not waiting.any()
+    assert not macs.any()
+    flushed, macs = executed([-1.0, -1.0, -1.0, NEVER])
+    assert (flushed == 4 * rows).all()
+    mlp = model.backbone.costs[SHALLOW].mlp
+    assert macs[:, 3].tolist() == [4 * rows * mlp] * (LAYERS - SHALLOW)
+    assert model.compute_report()["saved"]["tokens"] == 0.0
+
+
+@torch.no_grad()
+def test_the_probe_of_a_staying_token_is_charged(shared_model, ids, answer):
+    """T-FR7: a token that exits has one head, one that stays has two."""
+    model = shared_model("free")
+    for dial, probes in ((-1.0, 0), (1.0, int(answer.sum()))):
+        model.dial = dial
+        model.reset_ledger()
+        model(ids, continuation_mask=answer)
+        macs = model.compute_report()["macs"]
+        assert macs["overhead.decision"] == probes * model.backbone.head_macs
+        assert macs["core.head"] == ids.numel() * model.backbone.head_macs
+
+
+def test_adaptive_threshold():
+    """T-FR8: within [0.3, 0.9], the same for the same history, low where agreement comes early, high where late."""
+    generator = np.random.default_rng(0)
+    confidences = generator.random(300)
+    found = []
+    for bar in (0.0, 0.2, 0.6, 1.1):
+        threshold = beta_mixture_threshold(confidences, confidences > bar)
+        assert threshold == beta_mixture_threshold(confidences, confidences > bar)
+        assert 0.3 <= threshold <= 0.9
+        found.append(threshold)
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (pytest.approx(0.3), pytest.approx(0.9))
+    assert found[1] < found[2]
+
+
+def test_distillation_is_a_mean_squared_error():
+    """T-FR9: zero where states coincide, the mean of squared differences elsewhere; padding does not count."""
+    states = [torch.randn(2, 4, 8) for _ in range(2)]
+    valid = torch.ones(2, 4, dtype=torch.bool)
+    assert float(dynamic_distillation(states, states, valid)) == 0.0
+    moved = [state + 0.5 for state in states]
+    valid[1, 2:] = False
+    moved[0][1, 2:] += 7.0
+    far = [states[0] + 100.0, states[1]]
+    assert float(dynamic_distillation([far[1]], [moved[1]], valid)) == pytest.approx(0.25, rel=1e-5)
+    assert float(dynamic_distillation([states[0]], [moved[0]], valid)) == pytest.approx(0.25, rel=1e-5)
+
+
+@torch.no_grad()
+def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, watch):
+    """`confidence=state`: leaves where the cosine of the states around layer L_S exceeds the threshold."""
+    model = shared_model("free[confidence=state]")
+    states = model.backbone_model(ids, output_hidden_states=True).hidden_states
+    cosine = functional.cosine_similarity(states[SHALLOW], states[SHALLOW - 1], dim=-1)
+    model.dial = float(cosine[answer].median())
+    with watch(model) as watched:
+        model(ids, continuation_mask=answer)
+    deepest = list(watched.keep.values())[-1][0]
+    assert torch.equal(deepest, ~(answer & (cosine > model.dial)))
+
+
+@pytest.mark.parametrize("shallow", [1, 4])
+def test_the_exit_lies_inside_the_model(make_model, shallow):
+    with pytest.raises(UsageError, match="shallow_layers"):
+        make_model(f"free[shallow_layers={shallow}]")
