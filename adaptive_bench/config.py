@@ -39,7 +39,7 @@ class TrainRecipe(_Strict):
         accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
         learning_rate: Peak of the cosine schedule.
         warmup_steps: Steps of linear warm-up before the cosine.
-        max_length: Longest sequence in tokens; longer ones are an error, not silently cut.
+        max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
         checkpoint_every: Steps between two checkpoints a run can resume from.
     """
 
