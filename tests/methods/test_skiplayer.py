@@ -1,0 +1,103 @@
+"""SkipLayer against its formulas: hard routing, straight-through gradient, density loss."""
+
+import pytest
+import torch
+
+from adaptive_bench.methods.skiplayer import density_loss
+from adaptive_bench.model.backbone import Site
+
+LAYERS, LENGTH = 4, 12
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(4, LENGTH)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("executor", ["masked", "packed"])
+def test_skipped_tokens_pass_and_executed_ones_get_the_dense_block(shared_model, ids, watch, executor):
+    """T-SL1, T-SL2: a skipped token is unchanged bit for bit; an executed one gets the block's output, unscaled."""
+    model = shared_model("skiplayer")
+    model.executor, model.dial = executor, model.method.dial_for(0.45)
+    with watch(model) as watched:
+        model(ids)
+    decoder = model.backbone_model.model
+    for layer in range(LAYERS - 1):
+        before, after = (watched.hidden[Site(number, "layer")][0] for number in (layer, layer + 1))
+        keep = watched.keep[Site(layer, "layer")][0]
+        assert torch.equal(after[~keep], before[~keep])
+        rotary = decoder.rotary_emb(before, torch.arange(LENGTH)[None])
+        dense = decoder.layers[layer](before, position_embeddings=rotary, attention_mask=None)
+        torch.testing.assert_close(after[keep], dense[keep], atol=1e-5, rtol=1e-5)
+    shares = [float(masks[0].float().mean()) for masks in watched.keep.values()]
+    assert any(0 < share < 1 for share in shares)
+
+
+def test_density_loss_by_hand():
+    """T-SL3: for shares 0.4 and 0.6 around 0.5 the weighted loss is 0.002: summed over layers, not averaged."""
+    assert 0.1 * float(density_loss(torch.tensor([0.4, 0.6]), 0.5)) == pytest.approx(0.002)
+
+
+def test_density_loss_of_a_call(trainee, training_batch, watch):
+    """T-SL3: executed shares of real tokens against a target that falls from 1 to the density."""
+    model = trainee("skiplayer[density=0.6,density_weight=0.1]", step=6, total_steps=11)
+    ids, mask, labels = training_batch
+    with torch.no_grad(), watch(model) as watched:
+        loss = float(model(ids, mask, labels=labels).loss)
+    shares = torch.stack([decisions[0].scale[..., 0][mask].mean() for decisions in watched.decisions.values()])
+    assert set(torch.cat([d[0].scale.flatten() for d in watched.decisions.values()]).tolist()) == {0.0, 1.0}
+    density = float((shares - 0.8).square().sum())  # half of the way from 1 to 0.6
+    assert density > 0.001
+    assert model.loss_terms["density"] == pytest.approx(density, rel=1e-4)
+    assert loss == pytest.approx(model.loss_terms["ce"] + 0.1 * density, rel=1e-5)
+
+
+def test_gradient_reaches_the_router_through_the_hard_choice(trainee, training_batch):
+    """T-SL4: without any density loss the routers learn, by the gradient of the soft choice."""
+    model = trainee("skiplayer[density_weight=0]")
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    for router in model.method.routers:
+        assert float(router.weight.grad.abs().sum()) > 0
+        assert torch.allclose(router.bias.grad.sum(), torch.tensor(0.0), atol=1e-6)  # the logits' difference decides
+
+
+def test_training_samples_and_evaluation_does_not(trainee, training_batch):
+    """T-SL5: noise changes with the training step; in evaluation there is none, whatever the step and the seed."""
+    ids, mask, _ = training_batch
+    outputs = []
+    for step in (1, 2):
+        model = trainee("skiplayer", step=step)
+        with torch.no_grad():
+            sampled = model(ids, mask).logits
+            again = model(ids, mask).logits
+            assert torch.equal(sampled, again)
+            model.eval()
+            model.dial, model.method.seed = 0.0, step
+            outputs.append((sampled, model(ids, mask).logits))
+    assert not torch.equal(outputs[0][0], outputs[1][0])
+    assert torch.equal(outputs[0][1], outputs[1][1])
+
+
+@torch.no_grad()
+def test_evaluation_takes_the_larger_logit(shared_model, ids, watch):
+    """Section 10.4: at offset 0 a token executes where the execute logit exceeds the skip logit."""
+    model = shared_model("skiplayer")
+    model.dial = 0.0
+    with watch(model) as watched:
+        model(ids)
+    for layer, router in enumerate(model.method.routers):
+        site = Site(layer, "layer")
+        logits = router(model.backbone_model.model.layers[layer].input_layernorm(watched.hidden[site][0]))
+        assert torch.equal(watched.keep[site][0], logits.argmax(-1) == 1)
+
+
+@torch.no_grad()
+def test_a_large_offset_is_the_base_model(shared_model, ids):
+    """T-SL6: with every execute logit raised far enough the logits are the base model's, bit for bit."""
+    model = shared_model("skiplayer")
+    assert model.dial == model.method.dial.maximum
+    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
+    macs = model.compute_report()["macs"]
+    assert macs["overhead.decision"] == LAYERS * ids.numel() * 2 * model.backbone.hidden_size
