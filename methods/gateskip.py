@@ -73,6 +73,7 @@ class GateSkip(Method):
     """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
 
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
+    paper_class = "C2"  # one quantile over the tokens of a call
     config: GateSkipConfig
 
     def __init__(self, config: GateSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -62,6 +62,7 @@ class MixtureOfDepths(Method):
 
     Config: ClassVar[type[MethodConfig]] = MixtureOfDepthsConfig
     unit = "layer"
+    paper_class = "C1"  # top-k over the prompt
     config: MixtureOfDepthsConfig
 
     def __init__(self, config: MixtureOfDepthsConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

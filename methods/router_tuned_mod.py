@@ -48,6 +48,7 @@ class RouterTunedMoD(Method):
 
     Config: ClassVar[type[MethodConfig]] = RouterTunedConfig
     solves_dial = True
+    paper_class = "C1"  # one decision per prompt
     config: RouterTunedConfig
 
     def __init__(self, config: RouterTunedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

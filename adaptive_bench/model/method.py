@@ -19,6 +19,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model.dial_solving import DialTable
 from adaptive_bench.spec import MethodSpec, Semantics
 
+CausalityClass = Literal["C0", "C1", "C2"]
+
 if TYPE_CHECKING:
     from adaptive_bench.engine.call import ForwardCall, SiteView
     from adaptive_bench.model.backbone import Backbone
@@ -79,6 +81,8 @@ class Method(nn.Module):
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
+        paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
+            whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
         step, total_steps: Progress of training.
@@ -86,6 +90,7 @@ class Method(nn.Module):
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     unit: ClassVar[Literal["branch", "layer"]] = "branch"
+    paper_class: ClassVar[CausalityClass] = "C0"
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
 
