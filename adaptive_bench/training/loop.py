@@ -161,10 +161,11 @@ class _Training:
 
     def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:
         if not math.isfinite(value):
+            bf16 = self.recipe.precision == "bf16"
             raise TrainingDiverged(
                 f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of "
-                f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate, raise "
-                f"train.warmup_steps, or set train.precision=fp32."
+                f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
+                f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
 
     def _resume(self) -> int:
