@@ -1,0 +1,136 @@
+"""GateSkip's ablation axes: each changes what it says, and nothing else."""
+
+import pytest
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.methods.gateskip import GateSkip
+from adaptive_bench.model.backbone import Site
+from adaptive_bench.spec import MethodSpec
+
+LAYERS = 4
+LIVE_AT_INFERENCE = (
+    *("shape=scalar", "sharing=shared", "architecture=mlp", "placement=before", "placement=both"),
+    *("skip_unit=layer", "skip_modules=attention", "skip_modules=mlp", "stride=2", "input=residual"),
+    *("kv=copy_below", "kv=evict"),
+)
+LIVE_IN_TRAINING = (
+    *("loss=l1", "loss=kl_layer", "loss=kl_element", "sparsity_weight=1", "budget_end=0.5", "detach=false"),
+    "frozen=true",
+)
+
+
+def _executed(model):
+    sites = model.compute_report()["sites"]
+    return {Site(site["layer"], site["branch"]): site["executed"] for site in sites}
+
+
+def _gradients(model, training_batch):
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def test_every_parameter_is_covered():
+    """Each field is an axis that a test below moves."""
+    moved = {axis.partition("=")[0] for axis in (*LIVE_AT_INFERENCE, *LIVE_IN_TRAINING)} | {"budget_start"}
+    assert moved == set(GateSkip.Config.model_fields)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("semantics", ["", "@paper"])
+@pytest.mark.parametrize("axis", LIVE_AT_INFERENCE)
+def test_the_axis_changes_the_model(shared_model, random_text, axis, semantics):
+    """No axis of the ablation table is inert: logits differ from the default's at the same saving of tokens."""
+    if (axis, semantics) == ("kv=copy_below", "@paper"):
+        axis = "kv=recompute"  # copying is the default there
+    ids, logits = random_text(4, 16), []
+    for spec in ("gateskip", f"gateskip[{axis}]"):
+        model = shared_model(spec + semantics)
+        model.dial = model.method.dial_for(0.3)
+        logits.append(model(ids).logits)
+    assert float((logits[0] - logits[1]).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("axis", [*LIVE_IN_TRAINING, "budget_start=0.9"])
+def test_the_axis_changes_training(trainee, training_batch, axis):
+    """An axis that is about training changes some parameter's gradient."""
+    step = 1 if axis.startswith("budget_start") else 10
+    default, other = (
+        _gradients(trainee(spec, step=step), training_batch) for spec in ("gateskip", f"gateskip[{axis}]")
+    )
+    assert default.keys() != other.keys() or any(
+        not torch.allclose(default[name], other[name], atol=1e-7) for name in default
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("phase", ["training", "bench", "paper"])
+def test_layer_by_attention(trainee, make_model, random_text, watch, phase):
+    """T-GS12: attention and MLP of a layer have identical masks, in training and in both semantics."""
+    spec = "gateskip[skip_unit=layer]" + ("@paper" if phase == "paper" else "")
+    model = trainee(spec) if phase == "training" else make_model(spec)
+    model.dial = model.method.dial_for(0.3)
+    with watch(model) as watched:
+        model(random_text(4, 16))
+    for layer in range(LAYERS):
+        attention, mlp = (watched.keep[Site(layer, branch)][0] for branch in ("attention", "mlp"))
+        assert torch.equal(attention, mlp)
+        assert 0 < float(attention.float().mean()) < 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("axis", "skipping"),
+    [
+        ("skip_modules=attention", {Site(layer, "attention") for layer in range(4)}),
+        ("skip_modules=mlp", {Site(layer, "mlp") for layer in range(4)}),
+        ("stride=2", {Site(layer, branch) for layer in (1, 3) for branch in ("attention", "mlp")}),
+        ("stride=4,skip_unit=layer", {Site(3, branch) for branch in ("attention", "mlp")}),
+        ("stride=2,skip_modules=mlp", {Site(1, "mlp"), Site(3, "mlp")}),
+    ],
+)
+def test_who_may_skip(shared_model, random_text, axis, skipping):
+    """G15, G16: only these branches skip; the rest executes, still gated; the dial counts all branches."""
+    model = shared_model(f"gateskip[{axis}]")
+    share = len(skipping) / (2 * LAYERS)
+    model.dial = model.method.dial_for(0.45 * share)
+    assert model.dial == pytest.approx(0.55)
+    assert model.method.max_saved_tokens == pytest.approx(0.95 * share)
+    model(random_text(8, 24))
+    executed = _executed(model)
+    assert {site for site, value in executed.items() if value < 1} == skipping
+    assert model.compute_report()["macs"]["overhead.decision"] == 2 * LAYERS * 8 * 24 * 32**2  # everybody is gated
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("placement", "output", "inputs"), [("after", True, False), ("before", False, True), ("both", True, True)]
+)
+def test_placement(shared_model, random_text, watch, placement, output, inputs):
+    """G14: the gate multiplies the branch's output, its input alone, or both (released code of 'before')."""
+    model = shared_model(f"gateskip[placement={placement}]")
+    with watch(model) as watched:
+        model(random_text(2, 8))
+    site, layer = Site(0, "mlp"), model.backbone_model.model.layers[0]
+    decision, hidden = watched.decisions[site][0], watched.hidden[site][0]
+    assert (decision.scale is not None, decision.input_scale is not None) == (output, inputs)
+    normed = layer.post_attention_layernorm(hidden)
+    gate = torch.sigmoid(model.method.gates[1](normed))
+    expected = layer.mlp(normed * gate if inputs else normed) * (gate if output else 1)
+    after = watched.hidden[Site(1, "attention")][0]
+    torch.testing.assert_close(after - hidden, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_frozen(trainee, training_batch):
+    """Frozen: only gates train, on the backbone of the dense training."""
+    spec = MethodSpec.parse("gateskip[frozen=true]")
+    assert GateSkip.starts_from(spec) == MethodSpec("dense")
+    assert GateSkip.starts_from(MethodSpec("gateskip")) is None
+    assert all(name.startswith("method.gates") for name in _gradients(trainee(str(spec)), training_batch))
+
+
+@pytest.mark.parametrize("axis", ["stride=5", "skip_unit=layer,skip_modules=mlp"])
+def test_senseless_combinations_are_refused(make_model, axis):
+    with pytest.raises(UsageError, match=r"stride|skip_unit"):
+        make_model(f"gateskip[{axis}]")
