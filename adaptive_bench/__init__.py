@@ -1,3 +1,3 @@
-"""adaptive-bench: which adaptive-compute method keeps the most quality at the same saved compute, and is the saving real?"""
+"""adaptive-bench: which adaptive-compute method keeps the most quality at the same saved compute, for real?"""
 
 __version__ = "0.1.0"

@@ -226,6 +226,11 @@ def training_spec(spec: MethodSpec) -> MethodSpec:
     return found.training_spec(found.parse_config(spec), spec)
 
 
+def starting_spec(spec: MethodSpec) -> MethodSpec | None:
+    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
+    return method_class(spec).starts_from(spec)
+
+
 def code_digest(spec: MethodSpec) -> str:
     """Digest of the source a result depends on: the method's file, the model core and the engine."""
     core = Path(adaptive_bench.__file__).parent

@@ -12,7 +12,7 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.matching import Point
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
-from adaptive_bench.model import code_digest, training_spec
+from adaptive_bench.model import code_digest, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.keys import SCHEMA, examples_fingerprint, files_fingerprint, key_of
@@ -29,12 +29,14 @@ class Cell:
     Attributes:
         content: Everything the result depends on; its hash is the key.
         folder: Where its record is.
+        base: The training whose backbone this one starts from; `None` is the pretrained backbone.
     """
 
     spec: MethodSpec
     seed: int
     content: dict[str, Any]
     folder: Path
+    base: Cell | None = None
 
     def __str__(self) -> str:
         return f"train {self.spec}, seed {self.seed}"
@@ -176,9 +178,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
         }
         calibration = examples_fingerprint(draw_calibration(config, seed))
         for spec, as_trained in zip(specs, trained, strict=True):
-            content = shared | {"method": str(as_trained), "code": code_digest(as_trained)}
-            folder = config.out / "records" / key_of(content)
-            cell = cells.setdefault(folder, Cell(as_trained, seed, content, folder))
+            cell = _cell(as_trained, seed, shared, config.out / "records", cells)
+            folder = cell.folder
             for task in tasks:
                 measured = measuring | {
                     "cell": folder.name,
@@ -192,6 +193,17 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
                 levels = config.levels or task.levels
                 sweeps.append(Sweep(spec, task.name, task.metrics[0], levels, cell, config, measured, sweep_folder))
     return Plan(config, tuple(cells.values()), tuple(sweeps))
+
+
+def _cell(spec: MethodSpec, seed: int, shared: dict[str, Any], records: Path, cells: dict[Path, Cell]) -> Cell:
+    """The cell of a spec as trained, and before it in `cells` the one it starts from."""
+    content = shared | {"method": str(spec), "code": code_digest(spec)}
+    start = starting_spec(spec)
+    base = None if start is None else _cell(start, seed, shared, records, cells)
+    if base is not None:
+        content["base"] = base.folder.name
+    folder = records / key_of(content)
+    return cells.setdefault(folder, Cell(spec, seed, content, folder, base))
 
 
 def _definition(task: Task) -> list[Path]:

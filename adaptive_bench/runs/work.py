@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from accelerate.utils.memory import clear_device_cache
 from filelock import FileLock, Timeout
+from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
@@ -31,6 +32,8 @@ from adaptive_bench.training.gradient import ran_out_of_memory
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
     """Train a cell, unless it is trained already or another process is just doing it."""
+    if cell.base is not None:
+        train_cell(cell.base, config, reporter)
     with _alone(cell.folder, str(cell), reporter):
         if cell.finished:
             return
@@ -38,9 +41,14 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
         with _recorded(cell.record, cell.content, device):
             said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
             source = find_backbone(config.model)
-            model = AdaptiveModel.build(source.load_model(), cell.spec, seed=cell.seed).to(device)
+            backbone = source.load_model() if cell.base is None else _trained_backbone(cell.base)
+            model = AdaptiveModel.build(backbone, cell.spec, seed=cell.seed).to(device)
             text = draw_training(config, cell.seed, SilentReporter())
             train(model, text, source.load_tokenizer(), config.train, seed=cell.seed, folder=cell.folder, reporter=said)
+
+
+def _trained_backbone(cell: Cell) -> PreTrainedModel:
+    return AdaptiveModel.from_pretrained(cell.checkpoint).backbone_model
 
 
 def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter) -> None:
