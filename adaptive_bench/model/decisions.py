@@ -70,9 +70,20 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
     return keep.view_as(active)
 
 
+def drop_lowest_per_row(scores: Tensor, active: Tensor, q: float) -> Tensor:
+    """Keep mask that drops exactly floor(q S_b) of the S_b active tokens of each row; earlier tokens first in ties.
+
+    Args:
+        scores: [B, S].
+        active: Boolean [B, S]; inactive tokens are neither counted nor kept.
+        q: Share to drop in [0, 1].
+    """
+    drop = (q * active.sum(dim=1).double() + 1e-9).floor().long()
+    return active & (_rank(scores.float().masked_fill(~active, math.inf), descending=False) >= drop[:, None])
+
+
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
-    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 for an
-    empty row).
+    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 if none).
 
     Args:
         scores: [B, S].
@@ -81,8 +92,11 @@ def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
     """
     lengths = active.sum(dim=1)
     k = (capacity * lengths.double() + 1e-9).floor().long().clamp(min=1).minimum(lengths)
-    order = scores.float().masked_fill(~active, -math.inf).argsort(dim=1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(
-        1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)
-    )
-    return active & (rank < k[:, None])
+    return active & (_rank(scores.float().masked_fill(~active, -math.inf), descending=True) < k[:, None])
+
+
+def _rank(scores: Tensor, *, descending: bool) -> Tensor:
+    """Place of each score in its row [B, S]; equal scores keep their order."""
+    order = scores.argsort(dim=1, descending=descending, stable=True)
+    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, places)
