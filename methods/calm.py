@@ -40,8 +40,8 @@ class CALMConfig(MethodConfig):
     """Parameters of CALM."""
 
     confidence: Literal["softmax", "state"] = Field("softmax", description="confidence measure")
-    min_exit: int = Field(1, ge=1, description="layers that always run")
-    exit_interval: int = Field(1, ge=1, description="probe after every n-th layer only")
+    min_exit: int = Field(1, ge=1, examples=[2], description="layers that always run")
+    exit_interval: int = Field(1, ge=1, examples=[2], description="probe after every n-th layer only")
     exit_prompt: bool = Field(False, description="prompt tokens may exit as well")
     decay: Literal["none", "paper", "t5x"] = Field("none", description="threshold that falls along the answer")
     temperature: float = Field(4.0, gt=0, description="of the decay (paper and released code)")

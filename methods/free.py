@@ -47,7 +47,7 @@ class FREEConfig(MethodConfig):
     """Parameters of FREE."""
 
     shallow_layers: int = Field(
-        0, ge=0, description="L_S; 0 means a quarter of the layers, at least 2 (paper: 6 of 24)"
+        0, ge=0, examples=[3], description="L_S; 0 means a quarter of the layers, at least 2 (paper: 6 of 24)"
     )
     distillation_weight: float = Field(0.5, ge=0, description="alpha (released scripts)")
     confidence: Literal["softmax", "state"] = Field(

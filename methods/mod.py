@@ -51,7 +51,7 @@ class MixtureOfDepthsConfig(MethodConfig):
     capacity_start: float = Field(
         1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact"
     )
-    every: int = Field(2, ge=1, description="route every n-th block (paper: every second)")
+    every: int = Field(2, ge=1, examples=[1], description="route every n-th block (paper: every second)")
     predictor_weight: float = Field(
         1.0, ge=0, description="weight of the predictor's loss; it never reaches the backbone"
     )

@@ -13,7 +13,7 @@ Deviations: Bernoulli draws per token instead of an exact share per call, which 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,7 +32,9 @@ class RandomSkipConfig(MethodConfig):
     share_end: float = Field(
         0.2, ge=0, le=1, description="skip share at the end of training (GateSkip: budget 1.0 -> 0.8)"
     )
-    kv: KVPolicy = Field("recompute", description="what skipped tokens leave in the cache")
+    kv: Literal["recompute", "copy_below", "evict"] = Field(
+        "recompute", description="what skipped tokens leave in the cache"
+    )
 
 
 class RandomSkip(Method):

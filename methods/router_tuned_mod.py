@@ -38,7 +38,9 @@ ROUTER_STD, ROUTER_BIAS = 0.01, 2.0
 class RouterTunedConfig(MethodConfig):
     """Parameters of router tuning."""
 
-    layers: int = Field(0, ge=0, description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)")
+    layers: int = Field(
+        0, ge=0, examples=[1], description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)"
+    )
     capacity: float = Field(0.5, gt=0, le=1, description="executed share below which the regulariser rests")
     regulariser_weight: float = Field(1.0, ge=0, description="weight of the regulariser (released code: 0)")
 
