@@ -138,8 +138,9 @@ class AdaptiveModel(nn.Module):
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
         self.method.begin_step(step, total_steps)
+        self.method.dial_table.clear()  # this and thresholds belong to the weights they were measured on
         if self.method.thresholds is not None:
-            self.method.thresholds.clear()  # they belong to the weights they were measured on
+            self.method.thresholds.clear()
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """Trainable parameters for an optimizer, each once."""
@@ -190,6 +191,7 @@ class AdaptiveModel(nn.Module):
             }
         save_file(tensors, folder / "method.safetensors")
         about = {"schema": _SCHEMA, "spec": str(self.spec), "seed": self.method.seed, "dial": self.dial}
+        about["dial_table"] = list(self.method.dial_table.measured.items())
         (folder / "adaptive.json").write_text(json.dumps(about, indent=2) + "\n")
 
     @classmethod
@@ -232,6 +234,7 @@ class AdaptiveModel(nn.Module):
                 {n.removeprefix("thresholds."): v for n, v in tensors.items() if n.startswith("thresholds.")}
             )
         if spec == saved:
+            model.method.dial_table.measured = dict(about["dial_table"])
             model.dial = about["dial"]
         return model.eval()
 

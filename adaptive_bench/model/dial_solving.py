@@ -25,6 +25,10 @@ class DialTable:
     def __init__(self) -> None:
         self.measured: dict[float, float] = {0.0: 0.0}
 
+    def clear(self) -> None:
+        """Forget every measurement (the weights changed)."""
+        self.measured = {0.0: 0.0}
+
     def bracket(self, saving: float) -> tuple[float, float]:
         """The nearest measured travels that save at most and at least this much (1 if none saves as much)."""
         below = max(travel for travel, saved in self.measured.items() if saved <= saving)
