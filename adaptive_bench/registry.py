@@ -7,6 +7,7 @@ from files given with `--plugin`. Nothing is imported before somebody asks for i
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 Group = Literal["methods", "tasks", "models", "configs", "leaderboards"]
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
+_loading: list[Path] = []  # the plugin file that is being run, if any
 
 
 @cache
@@ -77,40 +79,58 @@ def origin(group: Group, name: str) -> str:
 def register(group: Group, name: str) -> Callable[[Any], Any]:
     """Decorator for plugin files: puts an object under a name.
 
+    In a package whose entry point names the same object it changes nothing, so one file serves both ways.
+
     Raises:
         UsageError: The group does not exist or the name is taken.
     """
     if group not in get_args(Group):
         raise UsageError(f"A plugin group is one of {', '.join(get_args(Group))}, got {group!r}.")
-    if name in names(group):
-        raise UsageError(
-            f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name."
-        )
 
     def put(thing: Any) -> Any:
-        module = sys.modules.get(getattr(thing, "__module__", ""), None)
-        _registered[group, name] = (thing, getattr(module, "__file__", None) or "this process")
+        own = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
+        if name in _installed(group) and _installed(group)[name].value == own:
+            return thing
+        if name in names(group):
+            raise UsageError(
+                f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name."
+            )
+        _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
         return thing
 
     return put
+
+
+def _file_of(thing: object) -> str:
+    module = sys.modules.get(getattr(thing, "__module__", ""), None)
+    return getattr(module, "__file__", None) or "this process"
 
 
 def load_plugin(path: Path) -> None:
     """Run a Python file that calls `register`.
 
     Raises:
-        UsageError: The file does not exist or is not a Python file.
+        UsageError: The file does not exist, is not a Python file, or registers nothing.
         EnvironmentProblem: The file cannot be imported.
     """
     path = path.resolve()
     if not path.is_file() or path.suffix != ".py":
         raise UsageError(f"--plugin takes a Python file, got {str(path)!r}.")
-    module_name = f"adaptive_bench_plugin_{path.stem}"
+    # two files of one name stay two modules
+    module_name = f"adaptive_bench_plugin_{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    _loading.append(path)
     try:
         spec.loader.exec_module(module)
     except (ImportError, SyntaxError) as error:
         raise EnvironmentProblem(f"The plugin file {path} cannot be imported: {error}.") from error
+    finally:
+        _loading.pop()
+    if str(path) not in {where for _, where in _registered.values()}:
+        raise UsageError(
+            f"A plugin file registers something, got {path}, which does not. Put "
+            '@adaptive_bench.registry.register("methods", "a_name") above its class.'
+        )

@@ -1,5 +1,7 @@
+import sys
 import textwrap
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -25,8 +27,6 @@ def _install(monkeypatch, *entries):
 
 def test_installed_name_is_loaded_on_demand(monkeypatch):
     _install(monkeypatch, ("path", "pathlib:Path"), ("broken", "no_such_module:thing"))
-    from pathlib import Path
-
     assert registry.names("models") == ["broken", "path"]
     assert registry.get("models", "path") is Path
 
@@ -74,7 +74,45 @@ def test_plugin_file_registers_and_is_named_as_the_origin(tmp_path):
 def test_a_name_is_registered_once(monkeypatch):
     _install(monkeypatch, ("taken", "pathlib:Path"))
     with pytest.raises(UsageError, match="'taken' exists already"):
-        registry.register("methods", "taken")
+        registry.register("methods", "taken")(object())
+
+
+def test_a_package_may_register_what_its_entry_point_names(monkeypatch):
+    class Mine: ...
+
+    Mine.__module__, Mine.__qualname__ = "mine", "Mine"
+    _install(monkeypatch, ("mine", "mine:Mine"))
+    assert registry.register("methods", "mine")(Mine) is Mine
+    assert registry._registered == {}
+
+
+def test_the_origin_of_a_thing_made_elsewhere_is_the_file_that_registers_it(tmp_path):
+    """Worker processes load the file again: they have to find the one with the registration."""
+    file = tmp_path / "borrowed.py"
+    file.write_text(
+        "from pathlib import Path\nfrom adaptive_bench.registry import register\n"
+        "register('models', 'path')(Path)\nregister('models', 'instance')(Path('x'))\n"
+    )
+    registry.load_plugin(file)
+    assert {registry.origin("models", name) for name in ("path", "instance")} == {str(file)}
+
+
+def test_two_files_of_one_name_stay_apart(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(
+            "from adaptive_bench.registry import register\n"
+            f"@register('methods', '{folder}')\nclass Mine:\n    here = __file__\n"
+        )
+        registry.load_plugin(tmp_path / folder / "mine.py")
+    modules = [sys.modules[registry.get("methods", folder).__module__] for folder in ("a", "b")]
+    assert [Path(module.__file__).parent.name for module in modules] == ["a", "b"]
+
+
+def test_a_file_that_registers_nothing_is_told_how(tmp_path):
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match="above its class"):
+        registry.load_plugin(tmp_path / "empty.py")
 
 
 def test_unknown_group_is_an_error():
