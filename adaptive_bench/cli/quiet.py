@@ -9,6 +9,7 @@ _SETTINGS = {
     "DATASETS_VERBOSITY": "error",
     "HF_HUB_VERBOSITY": "error",
     "LMEVAL_LOG_LEVEL": "ERROR",
+    "PYTHONWARNINGS": "ignore",  # for worker processes
     "TOKENIZERS_PARALLELISM": "false",
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
