@@ -1,0 +1,121 @@
+"""What `new-method` writes works: as a plugin file and as an installed package."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.model import AdaptiveModel
+
+
+@pytest.fixture
+def package(command, monkeypatch) -> Path:
+    """A new package `my_method` in the current folder; what the test registers is gone after it."""
+    monkeypatch.setattr(registry, "_registered", {})
+    result = command("new-method", "my_method")
+    assert result.exit_code == 0, result.stderr
+    return Path("my_method").resolve()
+
+
+def test_the_package_is_complete(package):
+    assert {path.name for path in package.iterdir()} == {
+        "my_method.py",
+        "test_my_method.py",
+        "pyproject.toml",
+        "README.md",
+    }
+    settings = tomllib.loads((package / "pyproject.toml").read_text())
+    assert settings["project"]["entry-points"]["adaptive_bench.methods"] == {"my_method": "my_method:MyMethod"}
+    assert settings["project"]["name"] == "adaptive-bench-my-method"
+    for path in package.iterdir():
+        assert "$" not in path.read_text()
+
+
+def test_the_code_is_tidy(package):
+    for check in (
+        ["check", "--isolated", "--line-length=120", "--select=E,F,W,I,UP,B"],
+        ["format", "--check", "--isolated", "--line-length=120"],
+    ):
+        done = subprocess.run([sys.executable, "-m", "ruff", *check, str(package)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
+def test_the_method_saves_what_its_dial_says(package, make_backbone, random_text, family):
+    registry.load_plugin(package / "my_method.py")
+    model = AdaptiveModel.build(make_backbone(family), "my_method", seed=1).eval()
+    ids = random_text(16, 30)
+    batch = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "continuation_mask": torch.arange(30).expand_as(ids) >= 15,
+    }
+    model.calibrate([batch], [0.2])
+    model.dial = model.method.dial_for(0.2)
+    model(**batch)
+    assert model.compute_report()["saved"]["tokens"] == pytest.approx(0.2, abs=0.03)
+
+
+def test_the_plugin_is_listed(command, package):
+    result = command("list", "methods", "--plugin", "my_method/my_method.py")
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("my_method"))
+    assert "every" in line
+    assert str(package) in line
+
+
+@pytest.mark.slow
+def test_the_installed_package_is_found_without_a_plugin_option(package, tmp_path):
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    done = subprocess.run([*install, "--target", str(tmp_path / "site"), str(package)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    listed = subprocess.run(
+        [sys.executable, "-m", "adaptive_bench", "list", "methods"], capture_output=True, text=True, env=environment
+    )
+    assert listed.returncode == 0, listed.stderr
+    (line,) = (line for line in listed.stdout.splitlines() if line.startswith("my_method"))
+    assert "adaptive-bench-my-method 0.1.0" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("My-Method", "lower-case"),
+        ("2fast", "lower-case"),
+        ("class", "keyword"),
+        ("gateskip", "exists already"),
+        ("torch", "Python module"),
+        ("../evil", "lower-case"),
+    ],
+)
+def test_bad_names_are_refused(command, tmp_path, name, reason):
+    result = command("new-method", name)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_left_alone(command, tmp_path):
+    (tmp_path / "there").mkdir()
+    result = command("new-method", "my_method", "--out", "there")
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_another_folder_can_be_named(command, tmp_path):
+    assert command("new-method", "my_method", "--out", "deep/er").exit_code == 0
+    assert (tmp_path / "deep" / "er" / "my_method.py").is_file()
+
+
+def test_a_folder_that_cannot_be_written_is_named(command, tmp_path):
+    (tmp_path / "file").touch()
+    result = command("new-method", "my_method", "--out", "file/below")
+    assert result.exit_code == 1
+    assert "--out" in result.stderr
