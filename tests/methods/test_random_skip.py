@@ -105,3 +105,12 @@ def test_untrained_is_dense_in_training(trainee, random_text):
     model, dense = trainee("random_skip"), trainee("dense")
     model.dial = 0.5
     assert torch.equal(model(ids).logits, dense(ids).logits)
+
+
+@torch.no_grad()
+def test_training_draws_anew_each_step(trainee, random_text):
+    """X12, X16: one draw per optimizer step, the same for every call within it; other steps drop other tokens."""
+    model, ids = trainee("random_skip[trained=true,share_end=0.5]", step=10, total_steps=10), random_text(2, 9)
+    first, again = model(ids).logits, model(ids).logits
+    model.begin_step(11, 10)  # same share: the schedule is over
+    assert torch.equal(first, again) and (model(ids).logits - first).abs().max() > 0.1

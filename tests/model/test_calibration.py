@@ -121,3 +121,16 @@ def test_text_without_continuation(make_model):
     model.calibrate([batch], SAVINGS)
     values = model.method.thresholds.at(0.2)
     assert torch.equal(values[0], values[1])
+
+
+@torch.no_grad()
+def test_equal_scores_are_all_kept_and_reported(make_model):
+    """T-GS3, G5: skip iff score < threshold, so ties at the threshold stay; the report says that the target failed."""
+    model = make_model("gateskip")
+    for gate in model.method.gates:
+        gate.weight.zero_(), gate.bias.fill_(5.0)
+    model.method.thresholds.clear()
+    report = model.calibrate([text(0)], [0.3])
+    assert [point["status"] for point in report["dials"]] == ["fail"] and report["dials"][0]["realised"] == 0.0
+    model.dial = model.method.dial_for(0.3)
+    assert saved_tokens(model, text(1)) == 0.0
