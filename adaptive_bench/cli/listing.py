@@ -13,6 +13,9 @@ import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.overheads import overhead_rows
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.errors import UsageError
 
 
 class Listed(StrEnum):
@@ -27,6 +30,10 @@ class Listed(StrEnum):
 
 def list_names(
     what: Annotated[Listed, typer.Argument(help="methods, tasks, models, configs or runs.")],
+    model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     debug: Debug = False,
@@ -36,8 +43,22 @@ def list_names(
 
     for path in plugin or []:
         registry.load_plugin(path)
-    rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
+    if model is not None or methods is not None:
+        _check_overhead(what, model)
+        if not debug:
+            quiet()
+        rows = overhead_rows(str(model), methods)
+    else:
+        rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
     typer.echo(tabulate(rows, headers="keys", tablefmt="simple") if rows else f"There are no {what} yet.")
+
+
+def _check_overhead(what: Listed, model: str | None) -> None:
+    if what is not Listed.methods or model is None:
+        raise UsageError(
+            f"--model and --methods go with `list methods`, and --methods needs --model, got `list {what}` "
+            f"with --model {model}. Try `adaptive-bench list methods --model nano`."
+        )
 
 
 def _registered(group: registry.Group) -> list[dict[str, str]]:

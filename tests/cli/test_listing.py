@@ -49,6 +49,36 @@ def test_something_else_cannot_be_listed(command):
     assert "metods" in result.stderr
 
 
+def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.listing.quiet", lambda: None)
+    make_backbone("llama").save_pretrained(tmp_path / "tiny")
+    specs = "gateskip[shape=scalar],gateskip,dense"
+    result = command("list", "methods", "--model", "tiny", "--methods", specs)
+    assert result.exit_code == 0, result.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
+    assert rows["gateskip"][0] == "8,448"
+    assert rows["gateskip[shape=scalar]"][0] == "264"
+    assert rows["dense"] == ["0", "0.00%", "0", "0", "0.00%"]
+
+
+def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, tmp_path, make_backbone, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.listing.quiet", lambda: None)
+    monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else [])
+    make_backbone("llama", num_hidden_layers=1).save_pretrained(tmp_path / "flat")
+    everything = command("list", "methods", "--model", "flat")
+    assert everything.exit_code == 0, everything.stderr
+    assert "not on this model" in everything.stdout
+    named = command("list", "methods", "--model", "flat", "--methods", "free")
+    assert named.exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["tasks", "--model", "nano"], ["methods", "--methods", "calm"]])
+def test_overhead_needs_methods_and_a_model(command, arguments):
+    result = command("list", *arguments)
+    assert result.exit_code == 2
+    assert "list methods --model nano" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize("group", ["methods", "tasks"])
 def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
     program = [sys.executable, "-m", "adaptive_bench", "list", group]

@@ -1,0 +1,79 @@
+"""What a method adds to a model: parameters, memory, and the cost of deciding, all read from the live model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from adaptive_bench.engine.ledger import BUCKETS
+from adaptive_bench.model.adaptive_model import AdaptiveModel
+
+_PROMPT, _ANSWER = 4, 16  # tokens of the forward call that is measured
+_TRAVELS = (0.0, 0.05, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Costs of one method on one backbone.
+
+    Attributes:
+        parameters: Of the method alone.
+        backbone_parameters: Of the model it sits on.
+        parameter_bytes: Memory of the method's parameters and buffers.
+        decision_macs: Multiply-accumulates spent on deciding for one generated token, at the dial value where they
+            are most (a probe costs only while there is something to decide).
+        dense_macs: What the model without the method spends on the same token.
+    """
+
+    parameters: int
+    backbone_parameters: int
+    parameter_bytes: int
+    decision_macs: float
+    dense_macs: float
+
+
+@torch.no_grad()
+def measure_overhead(model: AdaptiveModel) -> Overhead:
+    """Count a model's additions, and run it on random tokens over its whole dial to see in the ledger what deciding
+    costs. Leaves dial, thresholds and ledger of the model changed.
+    """
+    own = [*model.method.parameters(), *model.method.buffers()]
+    decision, dense = max(_costs_per_token(model, dial) for dial in _dials(model))
+    return Overhead(
+        parameters=sum(parameter.numel() for parameter in model.method.parameters()),
+        backbone_parameters=sum(parameter.numel() for parameter in model.backbone_model.parameters()),
+        parameter_bytes=sum(tensor.numel() * tensor.element_size() for tensor in own),
+        decision_macs=decision,
+        dense_macs=dense,
+    )
+
+
+def _dials(model: AdaptiveModel) -> list[float]:
+    method = model.method
+    if method.thresholds is not None:  # the largest saving makes every smaller one usable
+        ids = _tokens(model)
+        everything = torch.ones_like(ids)
+        batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
+        model.calibrate([batch], [method.max_saved_tokens])
+    return [method.dial.at(travel) for travel in _TRAVELS]
+
+
+def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float]:
+    """MACs of deciding and of the dense model for one generated token."""
+    model.eval()
+    model.dial = dial
+    ids = _tokens(model)
+    prompt = model(ids[:, :_PROMPT], use_cache=True, logits_to_keep=1)
+    model.reset_ledger()
+    model(ids[:, _PROMPT:], past_key_values=prompt.past_key_values, use_cache=True)
+    counts = model.compute_report()["counts"]["decode"]
+    column = BUCKETS.index("overhead.decision")
+    return sum(row[column] for row in counts["macs"]) / counts["tokens"], sum(counts["dense_macs"]) / counts["tokens"]
+
+
+def _tokens(model: AdaptiveModel) -> torch.Tensor:
+    """Random token ids [1, S]."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.backbone.vocab_size, (1, _PROMPT + _ANSWER), generator=generator)
+    return ids.to(model.backbone_model.device)
