@@ -26,7 +26,7 @@ def test_budget_schedule(trainee):
 
 
 def test_training_drops_an_exact_share(trainee, training_batch):
-    """G17, X9: at every branch floor(q n) of each sequence's n real tokens, whatever the dial says; nothing at step 1."""
+    """G17, X9: at every branch floor(q n) of each row's n real tokens, whatever the dial says; nothing at step 1."""
     model = trainee("gateskip")
     ids, mask, labels = training_batch
     model.dial = 0.05
