@@ -5,31 +5,31 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from adaptive_bench.task import Example
+
 from .math_problems import make_math_problem
-from .qa_questions import fact_statements, make_one_hop, make_question
+from .qa_questions import fact_statements, make_question, make_two_hop
 from .splits import stream
 from .world import world
 
 # Share of sequences per source.
-_SHARES = {"math": 0.55, "qa": 0.30, "qa_direct": 0.10, "facts": 0.05}
+_SHARES = {"math": 0.60, "qa": 0.27, "stated": 0.08, "facts": 0.05}
 _STATEMENTS_PER_SEQUENCE = 4
 
 
-def training_texts(seed: int) -> Iterator[str]:
-    """Sequences without BOS and EOS. Items of the calibration and test splits never appear."""
+def training_examples(seed: int) -> Iterator[Example]:
+    """Sequences without BOS and EOS; facts have an empty prompt. Calibration and test items never appear."""
     source = random.Random(f"corpus/{seed}")
     math, qa = stream(make_math_problem, "train", seed), stream(make_question, "train", seed)
-    direct = stream(make_one_hop, "train", seed)
+    stated = stream(make_two_hop, "train", seed)
     statements = fact_statements(world())
     while True:
         match source.choices(tuple(_SHARES), tuple(_SHARES.values()))[0]:
             case "math":
-                example = next(math).reasoned()
+                yield next(math).reasoned()
             case "qa":
-                example = next(qa).reasoned()
-            case "qa_direct":
-                example = next(direct).direct()
+                yield next(qa).pretraining()
+            case "stated":
+                yield next(stated).stated()
             case _:
-                yield " ".join(source.sample(statements, _STATEMENTS_PER_SEQUENCE))
-                continue
-        yield example.prompt + example.completion
+                yield Example(prompt="", completion=" ".join(source.sample(statements, _STATEMENTS_PER_SEQUENCE)))

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from .item import Item
 from .math_problems import make_math_problem
-from .qa_questions import make_one_hop, make_question
+from .qa_questions import make_question, make_two_hop
 from .splits import Split, stream
 
 TEST_SEED = 1001
@@ -29,9 +29,9 @@ def qa_docs(**_metadata: object) -> dict[str, Dataset]:
     return _docs(make_question)
 
 
-def qa_direct_docs(**_metadata: object) -> dict[str, Dataset]:
+def qa_stated_docs(**_metadata: object) -> dict[str, Dataset]:
     """Test and few-shot documents of `nano_qa_ll`."""
-    return _docs(make_one_hop)
+    return _docs(make_two_hop)
 
 
 def _docs(make: Callable[[random.Random], Item]) -> dict[str, Dataset]:
@@ -42,7 +42,15 @@ def _split(make: Callable[[random.Random], Item], split: Split, count: int) -> D
     items = islice(stream(make, split, TEST_SEED), count)
     return Dataset.from_list(
         [
-            {"question": item.question, "target": item.target, "answer": item.answer, "steps": item.steps}
+            {
+                "question": item.question,
+                "asked": item.asked,
+                "statements": list(item.statements),
+                "target": item.target,
+                "answer": item.answer,
+                "right": item.right,
+                "steps": item.steps,
+            }
             for item in items
         ]
     )

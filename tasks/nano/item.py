@@ -9,7 +9,6 @@ from adaptive_bench.task import Example
 # The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
 # joined text at exactly this point, so what evaluation continues is what training has seen.
 PROMPT = "Question: {question}\nAnswer:"
-DIRECT_PROMPT = PROMPT + "\n####"
 
 
 @dataclass(frozen=True)
@@ -19,9 +18,13 @@ class Item:
     Attributes:
         question: Everything after `Question: `, options included.
         reasoning: One line, one small step per sentence.
-        answer: A whole number or an option letter.
+        answer: A whole number or an option.
         key: What decides the split. Two items with the same key always share a split.
         steps: Steps of reasoning, 1 to 3.
+        told: The completion in pretraining text; empty where it is the target.
+        right: Place of the right option.
+        asked: The question without its options; empty where there are none.
+        statements: Per option, the full sentence that claims it.
     """
 
     question: str
@@ -29,6 +32,10 @@ class Item:
     answer: str
     key: str
     steps: int
+    told: str = ""
+    right: int = 0
+    asked: str = ""
+    statements: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -39,6 +46,10 @@ class Item:
         """The generative form: reasoning, then the answer."""
         return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.target}")
 
-    def direct(self) -> Example:
-        """The log-likelihood form: the answer at once."""
-        return Example(prompt=DIRECT_PROMPT.format(question=self.question), completion=f" {self.answer}")
+    def pretraining(self) -> Example:
+        """The generative form of pretraining text."""
+        return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.told or self.target}")
+
+    def stated(self) -> Example:
+        """The log-likelihood form: no options in the question, the true statement as the answer."""
+        return Example(prompt=PROMPT.format(question=self.asked), completion=f" {self.statements[self.right]}")

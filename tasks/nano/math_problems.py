@@ -1,4 +1,4 @@
-"""Generates `nano_math`: word problems of one to three steps whose every number stays below 200.
+"""Generates `nano_math`: word problems of one to three steps whose every number stays below 130.
 
 Three families: a chain of changes to one pile, equal groups followed by changes, and a comparison of two people.
 """
@@ -51,22 +51,22 @@ class _Story:
         sentence = "Then {computation}." if self.computed else f"{who} has {{computation}}."
         subject = self.source.choice((who, _PRONOUN[who], _PRONOUN[who]))
         kind = self.source.choice("++--*")
-        if kind == "*" and self.value <= 33:
+        if kind == "*" and self.value <= 20:
             factor = self.source.choice(tuple(_TIMES))
             self.told.append(f"{subject} {_TIMES[factor]} them.")
             self.compute(self.value, "*", factor, sentence)
-        elif (kind == "-" and self.value > 2) or self.value > 120:
-            n = self.source.randint(1, min(self.value - 1, 60))
+        elif (kind == "-" and self.value > 2) or self.value > 79:
+            n = self.source.randint(1, min(self.value - 1, 20))
             self.told.append(self.source.choice(_LOSSES).format(who=subject, n=n, other=other))
             self.compute(self.value, "-", n, sentence)
         else:
-            n = self.source.randint(2, 60)
+            n = self.source.randint(2, 20)
             self.told.append(self.source.choice(_GAINS).format(who=subject, n=n, other=other))
             self.compute(self.value, "+", n, sentence)
 
 
 def _chain(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    story.value = story.source.randint(3, 90)
+    story.value = story.source.randint(3, 40)
     story.told.append(f"{who} has {story.value} {things}.")
     for _ in range(steps):
         story.change(who, other)
@@ -74,7 +74,7 @@ def _chain(story: _Story, steps: int, who: str, other: str, things: str) -> str:
 
 
 def _groups(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    count, size = story.source.randint(2, 9), story.source.randint(2, 9)
+    count, size = story.source.randint(2, 6), story.source.randint(2, 9)
     story.told.append(f"{who} has {count} {story.source.choice(_BOXES)} with {size} {things} in each.")
     story.compute(count, "*", size, f"{who} has {{computation}}.")
     for _ in range(steps - 1):
@@ -83,10 +83,10 @@ def _groups(story: _Story, steps: int, who: str, other: str, things: str) -> str
 
 
 def _compare(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    first = story.source.randint(3, 60)
+    first = story.source.randint(3, 25)
     story.told.append(f"{who} has {first} {things}.")
     kind = story.source.choice("+-*")
-    if kind == "*" and first <= 33:
+    if kind == "*" and first <= 20:
         factor = story.source.choice(tuple(_TIMES_AS_MANY))
         story.told.append(f"{other} has {_TIMES_AS_MANY[factor]} as many as {who}.")
         second = story.compute(first, "*", factor, f"{other} has {{computation}}.")
@@ -95,7 +95,7 @@ def _compare(story: _Story, steps: int, who: str, other: str, things: str) -> st
         story.told.append(f"{other} has {fewer} fewer than {who}.")
         second = story.compute(first, "-", fewer, f"{other} has {{computation}}.")
     else:
-        more = story.source.randint(2, 40)
+        more = story.source.randint(2, 20)
         story.told.append(f"{other} has {more} more than {who}.")
         second = story.compute(first, "+", more, f"{other} has {{computation}}.")
     if steps == 1:
@@ -103,7 +103,7 @@ def _compare(story: _Story, steps: int, who: str, other: str, things: str) -> st
     together = story.compute(first, "+", second, "Together {computation}.")
     if steps == 2:
         return f"How many {things} do they have together?"
-    lost = story.source.randint(1, min(together - 1, 60))
+    lost = story.source.randint(1, min(together - 1, 20))
     story.told.append(f"Together they lose {lost}.")
     story.compute(together, "-", lost, "Then {computation}.")
     return f"How many {things} are left?"

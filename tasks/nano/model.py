@@ -29,6 +29,7 @@ def build_backbone(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCau
         num_key_value_heads=2,
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
+        initializer_range=0.05,  # the usual 0.02 suits wide models; so narrow a one starts to attend much later with it
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

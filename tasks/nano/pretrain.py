@@ -14,9 +14,11 @@ from pathlib import Path
 
 import torch
 import transformers
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from .corpus import training_texts
+from .corpus import training_examples
 from .harness_docs import TEST_DOCS, TEST_SEED
 from .model import build_backbone
 from .scoring import score
@@ -24,29 +26,55 @@ from .splits import Split
 from .tokenizer import train_tokenizer
 
 _TOKENIZER_TEXTS = 20_000
-_SEQUENCES_PER_STEP = 48
+_SEQUENCES_PER_STEP = 32
 _STEPS_PER_CHUNK = 16
-_PEAK_LEARNING_RATE = 2.5e-3
+_PEAK_LEARNING_RATE = 3e-3
 _WARM_UP_STEPS = 200
 _FINAL_SHARE = 0.02
 _WEIGHT_DECAY = 0.01
 _MAX_GRADIENT_NORM = 1.0
-_IGNORED = -100
+# Question text is drawn at random: most of its loss cannot be learnt away and drowns what can.
+_QUESTION_WEIGHT = 0.1
 _LOG_EVERY = 100
+_SAVE_EVERY = 200
 
 
-def _batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[torch.Tensor]:
-    """Right-padded token ids [B, S]; sequences of similar length share a batch, batches come in random order."""
-    texts = training_texts(seed)
+def _batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Right-padded token ids [B, S] and their loss weights [B, S], 0 on padding.
+
+    Sequences of similar length share a batch; the batches of a chunk come in random order.
+    """
+    examples = training_examples(seed)
     source = random.Random(f"batches/{seed}")
     while True:
-        chunk = tokenizer(list(islice(texts, _SEQUENCES_PER_STEP * _STEPS_PER_CHUNK)))["input_ids"]
-        chunk = sorted(([*ids, tokenizer.eos_token_id] for ids in chunk), key=len)
+        drawn = list(islice(examples, _SEQUENCES_PER_STEP * _STEPS_PER_CHUNK))
+        prompts = tokenizer([example.prompt for example in drawn])["input_ids"]
+        completions = tokenizer([example.completion for example in drawn], add_special_tokens=False)["input_ids"]
+        chunk = sorted(
+            (
+                (
+                    [*asked, *answered, tokenizer.eos_token_id],
+                    [_QUESTION_WEIGHT] * len(asked) + [1.0] * (len(answered) + 1),
+                )
+                for asked, answered in zip(prompts, completions, strict=True)
+            ),
+            key=lambda sequence: len(sequence[0]),
+        )
         batches = [chunk[start : start + _SEQUENCES_PER_STEP] for start in range(0, len(chunk), _SEQUENCES_PER_STEP)]
         source.shuffle(batches)
         for batch in batches:
-            longest = len(batch[-1])
-            yield torch.tensor([ids + [tokenizer.pad_token_id] * (longest - len(ids)) for ids in batch])
+            ids = [torch.tensor(ids) for ids, _ in batch]
+            weights = [torch.tensor(weights) for _, weights in batch]
+            yield (
+                pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id),
+                pad_sequence(weights, batch_first=True),
+            )
+
+
+def _weighted_loss(logits: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Mean next-token loss; logits [B, S, V], ids and weights [B, S]."""
+    losses = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    return (losses * weights[:, 1:].flatten()).sum() / weights[:, 1:].sum()
 
 
 def _learning_rate_share(step: int, steps: int) -> float:
@@ -66,26 +94,31 @@ def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -
         scored: Split -> how many of its items are scored at the end.
     """
     started_s = time.perf_counter()
-    tokenizer = train_tokenizer(islice(training_texts(seed), _TOKENIZER_TEXTS))
+    tokenizer = train_tokenizer(
+        example.prompt + example.completion for example in islice(training_examples(seed), _TOKENIZER_TEXTS)
+    )
+    tokenizer.save_pretrained(folder)
     model = build_backbone(tokenizer, seed).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=_PEAK_LEARNING_RATE, betas=(0.9, 0.98), weight_decay=_WEIGHT_DECAY, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, steps))
     tokens, recent_loss = 0, 0.0
-    for step, ids in enumerate(islice(_batches(tokenizer, seed), steps), start=1):
+    for step, (ids, weights) in enumerate(islice(_batches(tokenizer, seed), steps), start=1):
         # No attention mask: padding is on the right, so causal attention never lets a real token see it.
-        loss = model(input_ids=ids, labels=ids.masked_fill(ids == tokenizer.pad_token_id, _IGNORED)).loss
+        loss = _weighted_loss(model(input_ids=ids).logits, ids, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _MAX_GRADIENT_NORM)
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        tokens += int((ids != tokenizer.pad_token_id).sum())
+        tokens += int((weights > 0).sum())
         recent_loss = loss.item() if step == 1 else 0.98 * recent_loss + 0.02 * loss.item()
         if step % _LOG_EVERY == 0:
             elapsed_s = time.perf_counter() - started_s
             print(f"step {step} loss {recent_loss:.4f} tokens {tokens} tokens/s {tokens / elapsed_s:.0f}", flush=True)
+        if step % _SAVE_EVERY == 0:
+            model.save_pretrained(folder)  # an interrupted run leaves its latest weights, without recipe.json
     record: dict[str, object] = {
         "seed": seed,
         "steps": steps,
@@ -106,7 +139,6 @@ def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -
         },
     }
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     (folder / "recipe.json").write_text(json.dumps(record, indent=2) + "\n")
     return record
 
@@ -115,7 +147,7 @@ def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
-    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--steps", type=int, default=4500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--score-test", action="store_true", help="score the test split too: for final weights only")

@@ -1,4 +1,4 @@
-"""Generates `nano_qa`: multiple choice over the world's facts, one or two hops, five options.
+"""Generates `nano_qa`: multiple choice over the world's facts, one or two hops, four options.
 
 What is held out: a two-hop question by its composition (person, first relation, second relation), so that no test
 composition was ever trained with any options; a one-hop question by its fact and set of options, since the fact itself
@@ -12,31 +12,16 @@ import random
 from .item import Item
 from .world import ASKED, PERSON_RELATIONS, STATEMENT, TOWN_RELATIONS, World, world
 
-LETTERS = "ABCDE"
+LETTERS = "ABCD"
 # How a two-hop question names the thing in the middle.
 _MIDDLE = {"friend": "the best friend of {subject}", "town": "the town of {subject}"}
 
 
-def _with_options(
-    asked: str, answer: str, relation: str, source: random.Random, subject: str
-) -> tuple[str, str, list[str]]:
-    """The question with its options, the letter of the answer, and the options."""
-    wrong = [value for value in world().values[relation] if value not in (answer, subject)]
-    options = [*source.sample(wrong, len(LETTERS) - 1), answer]
-    source.shuffle(options)
-    listed = " ".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=True))
-    return f"{asked} {listed}", LETTERS[options.index(answer)], options
-
-
 def make_one_hop(source: random.Random) -> Item:
     """A question about one fact of a person or a town."""
-    known = world()
-    subject, relation = source.choice(list(known.facts))
-    value = known.facts[subject, relation]
+    subject, relation = source.choice(list(world().facts))
     asked = ASKED[relation].format(subject=subject)
-    question, letter, options = _with_options(asked, value, relation, source, subject)
-    reasoning = STATEMENT[relation].format(subject=subject, value=value)
-    return Item(question, reasoning, letter, key="|".join((asked, *sorted(options))), steps=1)
+    return _item(source, asked, "", subject, relation, {subject}, key=None)
 
 
 def make_two_hop(source: random.Random) -> Item:
@@ -46,14 +31,9 @@ def make_two_hop(source: random.Random) -> Item:
     first = source.choice(tuple(_MIDDLE))
     middle = known.facts[person, first]
     second = source.choice(PERSON_RELATIONS if first == "friend" else TOWN_RELATIONS)
-    value = known.facts[middle, second]
     asked = ASKED[second].format(subject=_MIDDLE[first].format(subject=person))
-    question, letter, _ = _with_options(asked, value, second, source, person)
-    hops = (
-        STATEMENT[first].format(subject=person, value=middle),
-        STATEMENT[second].format(subject=middle, value=value),
-    )
-    return Item(question, " ".join(hops), letter, key=f"{person}|{first}|{second}", steps=2)
+    hop = STATEMENT[first].format(subject=person, value=middle) + " "
+    return _item(source, asked, hop, middle, second, {person, middle}, key=f"{person}|{first}|{second}")
 
 
 def make_question(source: random.Random) -> Item:
@@ -64,3 +44,32 @@ def make_question(source: random.Random) -> Item:
 def fact_statements(known: World) -> list[str]:
     """Every fact as a sentence, for pretraining."""
     return [STATEMENT[relation].format(subject=s, value=value) for (s, relation), value in known.facts.items()]
+
+
+def _item(
+    source: random.Random, asked: str, hop: str, subject: str, relation: str, mentioned: set[str], *, key: str | None
+) -> Item:
+    """A question with its options; `hop` is the reasoning before the last fact, which is about `subject`.
+
+    The answer is the option itself. Pretraining text (`told`) also names its letter, but so small a model does not
+    learn in so short a time to bind letters to options, so the task does not ask for them.
+    """
+    known = world()
+    value = known.facts[subject, relation]
+    wrong = [other for other in known.values[relation] if other != value and other not in mentioned]
+    options = [*source.sample(wrong, len(LETTERS) - 1), value]
+    source.shuffle(options)
+    lettered = [f"{option} ({letter})" for letter, option in zip(LETTERS, options, strict=True)]
+    right = options.index(value)
+    told = hop + STATEMENT[relation].format(subject=subject, value=lettered[right])
+    return Item(
+        question=f"{asked} {', '.join(lettered)}",
+        reasoning=hop + STATEMENT[relation].format(subject=subject, value=value),
+        answer=value,
+        key=key or "|".join((asked, *sorted(options))),
+        steps=2 if hop else 1,
+        told=f"{told}\n#### {LETTERS[right]}",
+        right=right,
+        asked=asked,
+        statements=tuple(hop + STATEMENT[relation].format(subject=subject, value=option) for option in options),
+    )

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from itertools import islice
 
 import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from .item import Item
 from .math_problems import make_math_problem
-from .qa_questions import LETTERS, make_one_hop, make_question
+from .qa_questions import make_question, make_two_hop
 from .splits import Split, stream
 
 _BATCH = 100
 _MAX_NEW_TOKENS = 64
-_ANSWER = re.compile(r"#### (-?[0-9]+|[A-E])")
+_ANSWER = re.compile(r"#### (-?\w+)")
 
 
 @torch.inference_mode()
@@ -29,7 +31,7 @@ def score(
     return {
         "nano_math": _generative(model, tokenizer, _items(make_math_problem, split, count, seed)),
         "nano_qa": _generative(model, tokenizer, _items(make_question, split, count, seed)),
-        "nano_qa_ll": _direct(model, tokenizer, _items(make_one_hop, split, count, seed)),
+        "nano_qa_ll": _stated(model, tokenizer, _items(make_two_hop, split, count, seed)),
     }
 
 
@@ -55,11 +57,14 @@ def _generative(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, ite
     return right / len(items)
 
 
-def _direct(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
-    letters = [tokenizer.convert_tokens_to_ids(f"Ġ{letter}") for letter in LETTERS]
-    encoded = tokenizer([item.direct().prompt for item in items], return_tensors="pt", padding=True)
-    logits = model(
-        input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"], logits_to_keep=1
-    ).logits  # [B, 1, V]
-    chosen = logits[:, 0, letters].argmax(dim=-1).tolist()
-    return sum(LETTERS[index] == item.answer for index, item in zip(chosen, items, strict=True)) / len(items)
+def _stated(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
+    """Share of items whose true statement is the likeliest."""
+    right = 0
+    for item in items:
+        prompt = tokenizer(item.stated().prompt)["input_ids"]
+        rows = [torch.tensor(prompt + tokenizer(f" {text}")["input_ids"]) for text in item.statements]
+        ids = pad_sequence(rows, batch_first=True, padding_value=-100)
+        logits = model(input_ids=ids.clamp(min=0)).logits  # right padding is invisible to real tokens
+        losses = cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+        right += int(losses[:, len(prompt) - 1 :].sum(dim=1).argmin()) == item.right
+    return right / len(items)

@@ -11,7 +11,7 @@ from adaptive_bench.task import Example, ExampleRequest, Task
 
 from .item import Item
 from .math_problems import make_math_problem
-from .qa_questions import LETTERS, make_one_hop, make_question
+from .qa_questions import LETTERS, make_question, make_two_hop
 from .splits import stream
 
 _FOLDER = Path(__file__).parent
@@ -49,14 +49,14 @@ NANO_QA = Task(
     levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),
 )
-# One hop only: without a reasoning line a held-out composition is beyond so small a model, however much it computes.
+# Two hops only: their compositions are held out, while a single fact cannot be both known and unseen.
 NANO_QA_LL = Task(
     name="nano_qa_ll",
-    description="The same world's one-hop questions, answered by the likeliest option letter",
+    description="The same world's two-hop questions, answered by the likeliest full statement",
     kind="loglikelihood",
     folder=_FOLDER,
     metrics=("acc,none",),
     chance=1 / len(LETTERS),
     levels=_LOGLIKELIHOOD_LEVELS,
-    training=_training(make_one_hop, Item.direct),
+    training=_training(make_two_hop, Item.stated),
 )

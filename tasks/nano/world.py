@@ -8,27 +8,17 @@ from functools import cache
 
 _WORLD_SEED = 20
 _PEOPLE = (
-    "Abel", "Ada", "Alma", "Anton", "Basil", "Bella", "Bruno", "Carla", "Cleo", "Conrad", "Dana", "Dario",
-    "Diana", "Edgar", "Edith", "Elias", "Elsa", "Ezra", "Felix", "Fiona", "Flora", "Gina", "Gregor", "Greta",
-    "Hanna", "Hector", "Helga", "Igor", "Irene", "Jasper", "Jonas", "Judith", "Klara", "Lars", "Lena", "Lorenz",
-    "Lydia", "Magda", "Martin", "Nadia", "Nelson", "Olga", "Oscar", "Paula", "Pedro", "Quinn", "Ralph", "Rita",
+    "Abel", "Ada", "Basil", "Carla", "Dario", "Diana", "Edgar", "Elsa", "Felix", "Fiona", "Gregor", "Greta",
+    "Hector", "Helga", "Igor", "Irene", "Jasper", "Judith", "Lars", "Lydia", "Nelson", "Olga", "Pedro", "Rita",
 )  # fmt: skip
-_TOWNS = (
-    "Ashby", "Brill", "Corve", "Dunmore", "Elton", "Farley", "Gorse", "Halden", "Ilford", "Kelso", "Lorne", "Marsh",
-)  # fmt: skip
+_TOWNS = ("Ashby", "Brill", "Corve", "Dunmore", "Elton", "Farley", "Gorse", "Halden")
 _VALUES = {
-    "pet": ("cat", "dog", "hen", "goat", "horse", "parrot", "rabbit", "snake", "turtle", "mouse", "duck", "frog"),
-    "job": (
-        "baker", "doctor", "farmer", "judge", "miner", "nurse",
-        "painter", "pilot", "sailor", "singer", "tailor", "writer",
-    ),
-    "river": ("Alba", "Birk", "Dorn", "Esk", "Flint", "Isar", "Lune", "Nith", "Orne", "Spey", "Tarn", "Wye"),
-    "colour": ("black", "blue", "brown", "gold", "green", "grey", "orange", "pink", "purple", "red", "white", "yellow"),
-    "dish": (
-        "bread", "cheese", "curry", "dumplings", "fish", "honey",
-        "noodles", "pie", "rice", "salad", "soup", "stew",
-    ),
-}  # fmt: skip
+    "pet": ("cat", "dog", "hen", "goat", "horse", "parrot", "rabbit", "snake"),
+    "job": ("baker", "doctor", "farmer", "judge", "miner", "nurse", "pilot", "tailor"),
+    "river": ("Alba", "Birk", "Dorn", "Esk", "Flint", "Isar", "Lune", "Nith"),
+    "colour": ("black", "blue", "brown", "green", "grey", "red", "white", "yellow"),
+    "dish": ("bread", "cheese", "curry", "fish", "honey", "pie", "rice", "soup"),
+}
 # Relation -> the sentence that states it, and how a question asks for it.
 STATEMENT = {
     "town": "{subject} lives in {value}.",

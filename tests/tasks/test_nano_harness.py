@@ -33,13 +33,13 @@ def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(
             assert scored[name] == number % 2
 
 
-def test_the_log_likelihood_task_offers_the_five_letters() -> None:
+def test_the_log_likelihood_task_offers_a_statement_per_option() -> None:
     loaded = _load(NANO_QA_LL)
     loaded.build_all_requests(limit=3)
     doc = next(iter(loaded.test_docs()))
     prompts = {instance.args for instance in loaded.instances if instance.doc_id == 0}
-    assert prompts == {(f"Question: {doc['question']}\nAnswer:\n####", f" {letter}") for letter in "ABCDE"}
-    scored = loaded.process_results(doc, [(0.0 if letter == doc["answer"] else -9.0, False) for letter in "ABCDE"])
+    assert prompts == {(f"Question: {doc['asked']}\nAnswer:", f" {statement}") for statement in doc["statements"]}
+    scored = loaded.process_results(doc, [(0.0 if place == doc["right"] else -9.0, False) for place in range(4)])
     assert scored["acc"] == 1.0
 
 

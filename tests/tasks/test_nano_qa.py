@@ -28,11 +28,14 @@ def test_the_lettered_option_is_the_answer_that_the_facts_give() -> None:
     source = random.Random(3)
     for item in (make_question(source) for _ in range(1000)):
         asked, listed = item.question.split("? ", 1)
-        options = dict(re.findall(r"([A-E])\) (\w+)", listed))
+        options = {letter: option for option, letter in re.findall(r"(\w+) \(([A-D])\)", listed)}
         assert tuple(options) == tuple(LETTERS)
         assert len(set(options.values())) == len(LETTERS)
-        assert options[item.answer] == answers[f"{asked}?"]
-        assert item.reasoning.endswith(f"{options[item.answer]}.")
+        assert item.answer == answers[f"{asked}?"] == options[LETTERS[item.right]]
+        assert item.reasoning.endswith(f"{item.answer}.")
+        assert item.asked == f"{asked}?"
+        assert item.statements[item.right] == item.reasoning
+        assert len(set(item.statements)) == len(LETTERS)
 
 
 def test_the_same_seed_gives_the_same_question() -> None:
@@ -59,4 +62,4 @@ def test_one_hop_options_in_another_order_stay_in_their_split() -> None:
     source = random.Random(2)
     for item in (make_one_hop(source) for _ in range(200)):
         asked, listed = item.question.split("? ", 1)
-        assert item.key == "|".join((f"{asked}?", *sorted(re.findall(r"\) (\w+)", listed))))
+        assert item.key == "|".join((f"{asked}?", *sorted(re.findall(r"(\w+) \(", listed))))
