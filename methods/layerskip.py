@@ -37,6 +37,7 @@ from adaptive_bench.spec import MethodSpec, Semantics
 class LayerSkipConfig(MethodConfig):
     """Parameters of LayerSkip."""
 
+    companions: ClassVar[Mapping[str, str]] = {"curriculum=rotational": "rotation=3"}  # rotation < layers
     dropout: float = Field(0.2, ge=0, lt=1, description="p_max, dropout of the last layer (TOPv2 fine-tuning)")
     exit_scale: float = Field(1.0, ge=0, description="e_scale, weight of early layers (TOPv2 fine-tuning)")
     curriculum: Literal["gradual", "rotational"] = Field("gradual", description="which layers are in the loss")

@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 
 
 class MethodConfig(BaseModel):
-    """Parameters of a method. A field is a spec parameter: `name[field=value]`. Unknown ones are refused."""
+    """Parameters of a method. A field is a spec parameter: `name[field=value]`. Unknown ones are refused.
 
+    Attributes:
+        companions: For a value that a small model can have only together with another one: `{"a=x": "b=y"}`.
+    """
+
+    companions: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

@@ -1,0 +1,92 @@
+"""`adaptive-bench check`: is a method sound?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    from adaptive_bench.spec import MethodSpec
+    from adaptive_bench.testing import Report
+
+
+def check(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(help="Methods (all their variants) or single specs such as `gateskip[shape=scalar]@bench`."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every registered method.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
+    capabilities: Annotated[
+        Path | None, typer.Option(help="Write what each spec can do to this file, for `list methods`.")
+    ] = None,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Check that methods do what every method has to do.
+
+    Runs on tiny random Llama, Qwen and Gemma-2 models, a second per spec and family, no network. Exits with 1 if a
+    check fails. With --debug an error in a method's code ends the command with its traceback.
+    """
+    if not debug:
+        quiet()
+    for path in plugin or []:
+        registry.load_plugin(path)
+    specs = _specs(methods or [], everything)
+
+    import torch
+
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.testing import check_specs
+    from adaptive_bench.testing.capabilities import write_matrix
+
+    torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
+    with open_reporter() as reporter:
+        report = check_specs(specs, reporter=reporter, debug=debug)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if capabilities is not None:
+        write_matrix(capabilities, report.matrix)
+    _print(report)
+    raise typer.Exit(1 if report.failures else 0)
+
+
+def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
+    """A bare name stands for all specs of the method, anything else for itself."""
+    from adaptive_bench.spec import parse_specs
+    from adaptive_bench.testing.variants import method_specs
+
+    if everything == bool(methods):
+        raise UsageError(
+            f"check takes methods or --all, got {' '.join(methods) or 'neither'}{' and --all' * everything}. "
+            "Try `adaptive-bench check gateskip`."
+        )
+    texts = registry.names("methods") if everything else methods
+    chosen = [
+        spec for text in texts for spec in (method_specs(text) if not set(text) & set("[@,") else parse_specs(text))
+    ]
+    return list(dict.fromkeys(chosen))
+
+
+def _print(report: Report) -> None:
+    typer.echo(report.table())
+    for result in report.failures:
+        typer.echo(f"\n{result.spec} fails {result.check} on {result.family}: {result.message}")
+    for warning in report.warnings:
+        typer.echo(f"\nWarning: {warning}")
+    specs = len(report.matrix)
+    failing = len({result.spec for result in report.failures})
+    typer.echo(
+        f"\n{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s); "
+        "`.` passed, `-` does not apply, `F` failed"
+    )

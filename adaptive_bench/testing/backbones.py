@@ -1,0 +1,117 @@
+"""Tiny random backbones of the true Hugging Face classes, and text for them.
+
+Their weights are large and their norms uneven, so that a skipped branch, a wrong position or a misplaced norm moves the
+logits by far more than any tolerance.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+FAMILIES = ("llama", "qwen3", "gemma2")
+VOCABULARY = 97
+FIRST_WORD = 3  # ids below are special tokens
+_SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.25,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_PECULIARITIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen3": {"head_dim": 16},  # norms of q and k; heads wider than the hidden size
+    "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8},  # post-norms, windows, soft caps
+}
+
+
+def tiny_backbone(family: str) -> PreTrainedModel:
+    """A new model of one of `FAMILIES`, in `eval()`; always the same weights."""
+    return copy.deepcopy(_original(family))
+
+
+@cache
+def _original(family: str) -> PreTrainedModel:
+    config = AutoConfig.for_model(family, **_SIZES, **_PECULIARITIES[family])
+    attention = "eager" if family == "gemma2" else "sdpa"  # the fused kernels cannot soft-cap scores
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+            if family == "gemma2" and name.endswith(
+                ("post_attention_layernorm.weight", "post_feedforward_layernorm.weight")
+            ):
+                parameter.add_(2.0)  # else the scaled embeddings drown what branches add, and every word repeats itself
+    return model.eval()
+
+
+@dataclass(frozen=True)
+class Text:
+    """Rows of random tokens, the last part of each row being the continuation of a prompt.
+
+    Attributes:
+        input_ids, attention_mask, continuation_mask: [B, S].
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    continuation_mask: Tensor
+
+    @property
+    def valid(self) -> Tensor:
+        """[B, S] real tokens."""
+        return self.attention_mask.bool()
+
+    @property
+    def arguments(self) -> dict[str, Tensor]:
+        """For `AdaptiveModel.forward` and `AdaptiveModel.calibrate`."""
+        return {
+            "input_ids": self.input_ids,
+            "attention_mask": self.attention_mask,
+            "continuation_mask": self.continuation_mask,
+        }
+
+    def rows(self, chosen: slice | Sequence[int]) -> Text:
+        """Some of the rows, in that order."""
+        return Text(self.input_ids[chosen], self.attention_mask[chosen], self.continuation_mask[chosen])
+
+    def prefix(self, length: int) -> Text:
+        """The first columns of every row."""
+        return Text(self.input_ids[:, :length], self.attention_mask[:, :length], self.continuation_mask[:, :length])
+
+
+def random_text(
+    lengths: Sequence[int], *, seed: int = 0, side: Literal["left", "right"] = "left", prompt: int | None = None
+) -> Text:
+    """Rows of the given lengths, padded on one side; the same row has the same words whatever the side.
+
+    Args:
+        prompt: Tokens of each row that are its prompt; by default the first half, rounded up.
+    """
+    width = max(lengths)
+    words = torch.randint(FIRST_WORD, VOCABULARY, (len(lengths), width), generator=torch.Generator().manual_seed(seed))
+    ids = torch.zeros_like(words)
+    mask, continuation = torch.zeros_like(words), torch.zeros_like(words, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        start = width - length if side == "left" else 0
+        end = start + length
+        ids[row, start:end] = words[row, :length]
+        mask[row, start:end] = 1
+        continuation[row, start + ((length + 1) // 2 if prompt is None else prompt) : end] = True
+    return Text(ids, mask, continuation)

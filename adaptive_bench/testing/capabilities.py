@@ -1,0 +1,87 @@
+"""The capability matrix: what each method can do, found out by the checks and never declared."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_bench.model.method import method_class
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.check import Fact, Result
+
+Matrix = dict[str, dict[str, str]]  # spec -> capability -> value
+FILE_NAME = "capabilities.json"
+MIXED = "differs"
+
+
+class Capability(NamedTuple):
+    """One column: its key in the data, its title in tables, and what its values mean."""
+
+    key: str
+    title: str
+    meaning: str
+
+
+CAPABILITIES = (
+    Capability("families", "families", "Model families on which every check passes."),
+    Capability("identity", "skip-nothing", "`exact`: the backbone bit for bit; `scaled`: all run, but gated; `no`."),
+    Capability("causality", "causality", "`C0` earlier text only, `C1` the whole sequence, `C2` the batch."),
+    Capability("kv_cache", "KV cache", "`exact`: cached decoding gives the logits of one call over the text."),
+    Capability("batch", "batches", "Rows do not depend on their batchmates."),
+    Capability("left_padding", "left padding", "Padding before a prompt changes nothing."),
+    Capability("likelihood_effect", "log-likelihoods", "The dial moves log-likelihoods."),
+    Capability("generation_effect", "generations", "The dial moves generations."),
+    Capability("ledger", "FLOPs booked", "Every executed FLOP is in the ledger."),
+    Capability("saving", "save and load", "A saved and loaded model is the same model."),
+    Capability("frozen_backbone", "frozen backbone", "Training leaves the backbone as it was."),
+    Capability("calibration", "calibration", "Dials need held-out training text."),
+)
+
+
+def capability_matrix(results: Iterable[Result]) -> Matrix:
+    """Capabilities of each spec; where families disagree the value names those that stand out."""
+    by_spec: dict[str, list[Result]] = {}
+    for result in results:
+        by_spec.setdefault(result.spec, []).append(result)
+    return {spec: _row(found) for spec, found in by_spec.items()}
+
+
+def _row(results: list[Result]) -> dict[str, str]:
+    families = list(dict.fromkeys(result.family for result in results))
+    failing = {result.family for result in results if result.status == "failed"}
+    row = {"families": ", ".join(family for family in families if family not in failing) or "none"}
+    for capability in CAPABILITIES[1:]:
+        values = {
+            result.family: _text(result.facts[capability.key]) for result in results if capability.key in result.facts
+        }
+        if not values:
+            row[capability.key] = "-"
+        elif len(set(values.values())) == 1:
+            row[capability.key] = next(iter(values.values()))
+        else:
+            row[capability.key] = ", ".join(f"{value} ({family})" for family, value in values.items())
+    return row
+
+
+def _text(fact: Fact) -> str:
+    return fact if isinstance(fact, str) else "yes" if fact else "no"
+
+
+def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]]) -> None:
+    """Write a matrix as JSON, specs in order."""
+    path.write_text(json.dumps(matrix, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def stored_matrix(method: str) -> Matrix:
+    """What was probed of a method's specs when its package was made: `capabilities.json` beside its source file.
+
+    Empty if there is no such file; `adaptive-bench check --capabilities` writes one.
+    """
+    file = Path(inspect.getfile(method_class(MethodSpec(method)))).with_name(FILE_NAME)
+    if not file.is_file():
+        return {}
+    matrix: Matrix = json.loads(file.read_text(encoding="utf-8"))
+    return {spec: row for spec, row in matrix.items() if MethodSpec.parse(spec).name == method}

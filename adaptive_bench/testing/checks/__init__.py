@@ -1,0 +1,30 @@
+"""All checks, in the order they run: a check comes after those it needs."""
+
+from adaptive_bench.testing.check import Check
+from adaptive_bench.testing.checks.accounting import ledger
+from adaptive_bench.testing.checks.attachment import builds, detach
+from adaptive_bench.testing.checks.causality import batching, causality
+from adaptive_bench.testing.checks.determinism import determinism
+from adaptive_bench.testing.checks.dial import effect, monotone
+from adaptive_bench.testing.checks.execution import cached, packed
+from adaptive_bench.testing.checks.identity import identity
+from adaptive_bench.testing.checks.persistence import resuming, saving
+from adaptive_bench.testing.checks.training import finite, gradients
+
+CHECKS: tuple[Check, ...] = (
+    builds,
+    determinism,
+    identity,
+    detach,
+    packed,
+    batching,
+    causality,
+    cached,
+    monotone,
+    effect,
+    ledger,
+    saving,
+    resuming,
+    gradients,
+    finite,
+)

@@ -1,0 +1,56 @@
+"""The ledger counts what was executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adaptive_model import Executor
+from adaptive_bench.testing.check import Facts, check
+from adaptive_bench.testing.checks.comparison import demand, written
+from adaptive_bench.testing.subject import Subject
+
+ROTARY_SHARE = 2e-4  # the counter sees the rotary tables' product, which is no branch's work
+
+
+@check("ledger", needs=("determinism",))
+def ledger(subject: Subject) -> Facts:
+    """The ledger's multiply-accumulates are the FLOPs that PyTorch's counter sees, in scoring and in generation."""
+    model, some = subject.model(), torch.tensor([2, 9])
+    left, right, prompts = subject.text(14, 8, 3), subject.text(14, 8, 3, side="right"), subject.text(9, 5, 9)
+    nothing, most = subject.all_dials[0], subject.all_dials[-1]
+    runs: list[tuple[str, Executor, float, Callable[[], object]]] = [
+        ("scoring", "packed", nothing, lambda: model(**left.arguments)),
+        ("scoring", "masked", most, lambda: model(**left.arguments)),
+        ("scoring some positions", "packed", most, lambda: model(**right.arguments, logits_to_keep=some)),
+        ("generating", "packed", most, lambda: written(model, prompts)),
+    ]
+    with _eager_attention(model):
+        for name, executor, dial, run in runs:
+            model.dial, model.executor = dial, executor
+            model.reset_ledger()
+            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+                run()
+            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops()
+            demand(
+                abs(booked - executed) <= ROTARY_SHARE * executed,
+                f"The ledger must hold every FLOP, but {name} at dial {dial:g} ({executor}) executed {executed} and "
+                f"{booked:.0f} are booked. Compute with nn.Linear modules of the method (they are metered) and "
+                "view.probe(), not with raw matrix products.",
+            )
+    return {"ledger": True}
+
+
+@contextmanager
+def _eager_attention(model: AdaptiveModel) -> Iterator[None]:
+    """The counter reads fused CPU attention as nothing."""
+    before = model.backbone.config._attn_implementation
+    model.backbone_model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.backbone_model.set_attn_implementation(before)

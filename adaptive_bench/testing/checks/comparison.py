@@ -1,0 +1,37 @@
+"""How two runs of a model are compared."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.testing.backbones import Text
+from adaptive_bench.testing.check import Violation
+
+TOLERANCE = 1e-4  # of logits in fp32, between two orders of the same sums
+NEW_TOKENS = 6
+
+
+def difference(one: Tensor, other: Tensor) -> float:
+    """Largest absolute difference; infinite where something is not a number."""
+    return float((one - other).abs().nan_to_num(nan=torch.inf).max()) if one.numel() else 0.0
+
+
+@torch.no_grad()
+def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
+    """Logits [N, V] of the real tokens of a text, row after row, scored in one call."""
+    return model(**text.arguments).logits[text.valid]
+
+
+def written(model: AdaptiveModel, text: Text) -> list[list[int]]:
+    """What the model writes after the prompts; some rows finish before others."""
+    return model.generate(
+        text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=lambda new: new[-1] % 7 == 0
+    )
+
+
+def demand(condition: bool, message: str) -> None:
+    """Raise a `Violation` unless a condition holds."""
+    if not condition:
+        raise Violation(message)

@@ -1,0 +1,80 @@
+"""The dial moves the saving, and what the model says."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.testing.backbones import Text
+from adaptive_bench.testing.check import Facts, NotApplicable, check
+from adaptive_bench.testing.checks.comparison import demand, difference, logits_of
+from adaptive_bench.testing.subject import Subject
+
+SLACK = 0.02  # skipping early shifts later scores, so that a saving may fall a little on one text
+VISIBLE = 1e-2  # nats
+
+
+@check("monotone", needs=("determinism",))
+def monotone(subject: Subject) -> Facts:
+    """The further the dial moves from skip-nothing, the more token-branches are saved on the same text."""
+    model, text = _with_dial(subject), subject.text(24, 24, 24, 24, seed=7, prompt=4)
+    saved = [_saved_tokens(model, text, dial) for dial in subject.all_dials]
+    for index in range(1, len(saved)):
+        demand(
+            saved[index] >= saved[index - 1] - SLACK,
+            f"Saving must not fall while the dial moves away from skip-nothing, but dials "
+            f"{[round(dial, 4) for dial in subject.all_dials]} save {[round(share, 3) for share in saved]} of the "
+            "token-branches. Make the rule monotone in the dial, and dial_for too.",
+        )
+    return {}
+
+
+@check("effect", needs=("determinism",))
+def effect(subject: Subject) -> Facts:
+    """Different dials give different log-likelihoods and different generations."""
+    model, text, prompts = _with_dial(subject), subject.text(16, 16, 16, 16, prompt=6), subject.text(9, 9, 9, 9, seed=5)
+    dials = [subject.all_dials[0], subject.dials[0], subject.dials[-1]]
+    likelihoods, generations = [], []
+    for model.dial in dials:
+        likelihoods.append(_log_likelihoods(model, text))
+        generations.append(model.generate(prompts.input_ids, prompts.attention_mask, max_new_tokens=8))
+    pairs = [(0, 2), (1, 2)] if dials[1] != dials[2] else [(0, 2)]
+    moves_likelihoods = all(difference(likelihoods[one], likelihoods[other]) > VISIBLE for one, other in pairs)
+    moves_generations = all(generations[one] != generations[other] for one, other in pairs)
+    demand(
+        moves_likelihoods and moves_generations,
+        f"A dial must move log-likelihoods and generations, but from {dials[0]:g} over {dials[1]:g} to {dials[2]:g} "
+        f"log-likelihoods {'move' if moves_likelihoods else 'do not'} and generations "
+        f"{'move' if moves_generations else 'do not'}. Let decide() read self.value (or skip_share) in prompts, "
+        "continuations and decoding alike.",
+    )
+    return {"likelihood_effect": moves_likelihoods, "generation_effect": moves_generations}
+
+
+def _with_dial(subject: Subject) -> AdaptiveModel:
+    model = subject.model()
+    if model.method.dial.minimum == model.method.dial.maximum:
+        raise NotApplicable("the dial has one value only")
+    demand(
+        bool(subject.dials),
+        f"dial_for must give values away from skip-nothing for savings up to max_saved_tokens "
+        f"({model.method.max_saved_tokens:g}), but gives {model.method.dial.skip_nothing:g} only. Set max_saved_tokens "
+        "and dial_for.",
+    )
+    return model
+
+
+@torch.no_grad()
+def _saved_tokens(model: AdaptiveModel, text: Text, dial: float) -> float:
+    model.dial = dial
+    model.reset_ledger()
+    model(**text.arguments)
+    return float(model.compute_report()["saved"]["tokens"])
+
+
+def _log_likelihoods(model: AdaptiveModel, text: Text) -> Tensor:
+    """Of the tokens of the continuations, [N]."""
+    targets = text.input_ids[:, 1:][text.continuation_mask[:, 1:]]
+    scores = logits_of(model, text).view(*text.input_ids.shape, -1)[:, :-1].log_softmax(dim=-1)
+    return scores[text.continuation_mask[:, 1:]].gather(1, targets[:, None])[:, 0]

@@ -1,0 +1,57 @@
+"""The conformance suite as a pytest class to inherit.
+
+    class TestMine(MethodConformance):
+        spec = "mine"
+
+It has one test per check and family. A check that does not apply is skipped with its reason. pytest is not imported.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import FAMILIES
+from adaptive_bench.testing.check import Check
+from adaptive_bench.testing.checks import CHECKS
+from adaptive_bench.testing.suite import Suite
+
+
+class MethodConformance:
+    """Inherit and set `spec`, the method spec to check.
+
+    Attributes:
+        spec: As on the command line, for example `mine` or `mine[every=3]@paper`.
+    """
+
+    spec: ClassVar[str]
+    _suites: ClassVar[dict[str, Suite]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._suites = {}
+
+    @classmethod
+    def _suite(cls, family: str) -> Suite:
+        if family not in cls._suites:
+            cls._suites[family] = Suite(MethodSpec.parse(cls.spec), family)
+        return cls._suites[family]
+
+
+def _test(check: Check, family: str) -> Callable[[MethodConformance], None]:
+    def test(self: MethodConformance) -> None:
+        result = self._suite(family).result(check)
+        if result.status == "not applicable":
+            raise unittest.SkipTest(result.message)
+        if result.status == "failed":
+            raise AssertionError(result.message) from result.error
+
+    test.__doc__ = check.asserts
+    return test
+
+
+for _check in CHECKS:
+    for _family in FAMILIES:
+        setattr(MethodConformance, f"test_{_check.name}_{_family}", _test(_check, _family))

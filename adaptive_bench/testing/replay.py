@@ -1,0 +1,61 @@
+"""What decisions mean, read off the plain Hugging Face model: an account that shares no line with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from adaptive_bench.model.backbone import Site
+from adaptive_bench.model.decisions import Decision
+
+
+def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Sequence[tuple[Site, Decision]]) -> Tensor:
+    """Logits [B, S, V] of texts [B, S] without padding, every branch executed and scaled as decided.
+
+    Args:
+        decisions: One per site that decides; their `keep` is ignored.
+    """
+    handles = []
+    try:
+        for site, decision in decisions:
+            layer: Any = backbone.model.layers[site.layer]
+            if site.branch == "layer":
+                handles.append(layer.register_forward_hook(_scale_update(decision.scale)))
+                continue
+            reads, adds = _modules(layer, site.branch, backbone.config.model_type == "gemma2")
+            handles.append(reads.register_forward_hook(_scale(decision.input_scale)))
+            handles.append(adds.register_forward_hook(_scale(decision.scale)))
+        return backbone(input_ids).logits
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _modules(layer: Any, branch: str, has_post_norm: bool) -> tuple[nn.Module, nn.Module]:
+    """The module whose output the branch reads, and the one whose output it adds."""
+    if branch == "attention":
+        return layer.input_layernorm, layer.post_attention_layernorm if has_post_norm else layer.self_attn
+    if has_post_norm:
+        return layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
+    return layer.post_attention_layernorm, layer.mlp
+
+
+def _scale(scale: Tensor | None) -> Any:
+    def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if scale is None:
+            return output
+        if isinstance(output, tuple):  # attention returns its weights as well
+            return (output[0] * scale, *output[1:])
+        return output * scale
+
+    return hook
+
+
+def _scale_update(scale: Tensor | None) -> Any:
+    def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return output if scale is None else inputs[0] + scale * (output - inputs[0])
+
+    return hook

@@ -1,0 +1,106 @@
+"""Checks many specs and tells what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from tabulate import tabulate
+
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import FAMILIES
+from adaptive_bench.testing.capabilities import Matrix, capability_matrix
+from adaptive_bench.testing.check import Result
+from adaptive_bench.testing.checks import CHECKS
+from adaptive_bench.testing.subject import Subject
+from adaptive_bench.testing.suite import Shared, Suite
+from adaptive_bench.testing.twins import trained_behaviour, twin_warnings
+
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """Results of all checks on all specs and families.
+
+    Attributes:
+        warnings: Specs that do the same (see `twins`).
+    """
+
+    results: tuple[Result, ...]
+    warnings: tuple[str, ...]
+    elapsed_s: float
+
+    @property
+    def failures(self) -> list[Result]:
+        """Results that failed."""
+        return [result for result in self.results if result.status == "failed"]
+
+    @property
+    def matrix(self) -> Matrix:
+        """What each spec can do."""
+        return capability_matrix(self.results)
+
+    def table(self) -> str:
+        """One row per spec, one column per check, over all families: `.` passed, `-` does not apply, `F` failed."""
+        statuses: dict[str, dict[str, set[str]]] = {}
+        for result in self.results:
+            statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)
+        rows = [[spec, *(_mark(by_check[check.name]) for check in CHECKS)] for spec, by_check in statuses.items()]
+        height = max(len(check.name) for check in CHECKS)
+        # Names stand upright, so that the table fits a terminal.
+        upright = ["\n".join(check.name.rjust(height)) for check in CHECKS]
+        return tabulate(rows, headers=["", *upright], tablefmt="simple")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        results = [{key: value for key, value in asdict(result).items() if key != "error"} for result in self.results]
+        return {
+            "schema": _SCHEMA,
+            "passed": not self.failures,
+            "elapsed_s": round(self.elapsed_s, 1),
+            "versions": {name: version(name) for name in ("adaptive-bench", "torch", "transformers")},
+            "checks": {check.name: check.asserts for check in CHECKS},
+            "results": results,
+            "capabilities": self.matrix,
+            "warnings": list(self.warnings),
+        }
+
+
+def _mark(statuses: set[str]) -> str:
+    if "failed" in statuses:
+        return "F"
+    return "." if "passed" in statuses else "-"
+
+
+def check_specs(
+    specs: Sequence[MethodSpec],
+    families: Sequence[str] = FAMILIES,
+    *,
+    reporter: Reporter | None = None,
+    debug: bool = False,
+) -> Report:
+    """Run every check on every spec and family, and compare what the specs do.
+
+    Args:
+        debug: Let errors of a method's code through instead of reporting them as failures.
+    """
+    start_s = time.perf_counter()
+    results: list[Result] = []
+    behaviours: dict[MethodSpec, str] = {}
+    shared: Shared = {}
+    with (reporter or SilentReporter()).task("check", len(specs) * len(families)) as meter:
+        for spec in specs:
+            failed = False
+            for family in families:
+                found = Suite(spec, family, shared=shared, debug=debug).results()
+                failed |= any(result.status == "failed" for result in found)
+                results += found
+                meter.advance(1, spec=str(spec))
+            if not failed:  # what is broken is not compared
+                behaviours[spec] = trained_behaviour(Subject(spec, families[0]))
+    return Report(tuple(results), tuple(twin_warnings(behaviours)), time.perf_counter() - start_s)

@@ -1,0 +1,94 @@
+"""A spec on a tiny backbone, made ready for checks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import torch
+
+from adaptive_bench.model import AdaptiveModel, training_spec
+from adaptive_bench.model.method import method_class
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
+
+SEED = 1
+SPREAD = 0.3
+SHARES = (0.4, 0.8)  # of the largest saving the dial can reach
+CALIBRATION_TEXT = random_text((24,) * 6, seed=99, prompt=10)
+
+
+class Subject:
+    """One method spec on one family.
+
+    Args:
+        spec: The method.
+        family: One of `backbones.FAMILIES`.
+    """
+
+    def __init__(self, spec: MethodSpec, family: str) -> None:
+        self.spec = spec
+        self.family = family
+        self.texts = 0  # which of the checks' texts `text` gives
+
+    @property
+    def training_spec(self) -> MethodSpec:
+        """What has to be trained for the spec."""
+        return training_spec(self.spec)
+
+    @property
+    def declared_class(self) -> str:
+        """Causality class the method has to have: C0 in `bench`, in `paper` what it says of itself."""
+        return "C0" if self.spec.semantics == "bench" else method_class(self.spec).paper_class
+
+    def build(self, spec: MethodSpec | None = None) -> AdaptiveModel:
+        """A new model, by default of the spec itself, in `eval()`."""
+        return AdaptiveModel.build(tiny_backbone(self.family), spec or self.spec, seed=SEED).eval()
+
+    def text(
+        self, *lengths: int, seed: int = 0, side: Literal["left", "right"] = "left", prompt: int | None = None
+    ) -> Text:
+        """Random text; see `random_text`."""
+        return random_text(lengths, seed=seed + 1000 * self.texts, side=side, prompt=prompt)
+
+    def model(self) -> AdaptiveModel:
+        """The shared model, spread and calibrated. Dial, executor and ledger come reset; leave its weights alone."""
+        model = self._shared
+        model.dial = model.method.dial.skip_nothing
+        model.executor = None
+        model.reset_ledger()
+        return model.eval()
+
+    @property
+    def dials(self) -> list[float]:
+        """Dial values that should skip, each more than the one before; empty if there is nothing to dial."""
+        method = self._shared.method
+        values = (method.dial_for(share * method.max_saved_tokens) for share in SHARES)
+        return [value for value in dict.fromkeys(values) if value != method.dial.skip_nothing]
+
+    @property
+    def all_dials(self) -> list[float]:
+        """`dials`, after the value that skips nothing."""
+        return [self._shared.method.dial.skip_nothing, *self.dials]
+
+    @cached_property
+    def _shared(self) -> AdaptiveModel:
+        model = self.build()
+        spread(model)
+        calibrate(model)
+        return model
+
+
+@torch.no_grad()
+def spread(model: AdaptiveModel) -> None:
+    """Move the method's parameters as training would, so that scores differ from token to token."""
+    generator = torch.Generator().manual_seed(SEED)
+    for parameter in model.method.parameters():
+        parameter.add_(SPREAD * torch.randn(parameter.shape, generator=generator))
+
+
+def calibrate(model: AdaptiveModel) -> None:
+    """Make the dials of `SHARES` ready for use."""
+    if model.needs_calibration:
+        savings = [share * model.method.max_saved_tokens for share in SHARES]
+        model.calibrate([CALIBRATION_TEXT.arguments], savings)

@@ -1,0 +1,84 @@
+"""Runs checks: every one on every spec and family, none twice."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
+from adaptive_bench.testing.checks import CHECKS
+from adaptive_bench.testing.subject import Subject
+
+Shared = dict[tuple[str, str, str], Result]  # check, training spec, family -> result
+
+
+class Suite:
+    """All checks on one spec and one family, each run when it is first asked for.
+
+    Args:
+        shared: Results of checks of training, to be shared with the suites of specs that are trained alike.
+        debug: Let errors of a method's code through instead of reporting them as failures.
+    """
+
+    def __init__(self, spec: MethodSpec, family: str, *, shared: Shared | None = None, debug: bool = False) -> None:
+        self.subject = Subject(spec, family)
+        self.shared: Shared = {} if shared is None else shared
+        self.debug = debug
+        self._results: dict[str, Result] = {}
+        self._blocked: set[str] = set()  # failed, or not run for want of one that failed
+
+    def results(self, checks: Sequence[Check] = CHECKS) -> list[Result]:
+        """Results in the order of the checks."""
+        return [self.result(check) for check in checks]
+
+    def result(self, check: Check) -> Result:
+        """The result of one check; what it needs is run before."""
+        if check.name not in self._results:
+            for needed in CHECKS:
+                if needed.name in check.needs:
+                    self.result(needed)
+            missing = [name for name in check.needs if name in self._blocked]
+            if missing:
+                result = self._result(check, "not applicable", f"needs {missing[0]}")
+            else:
+                result = self._run_shared(check) if check.of_training else self._run(check)
+            if missing or result.status == "failed":
+                self._blocked.add(check.name)
+            self._results[check.name] = result
+        return self._results[check.name]
+
+    def _run_shared(self, check: Check) -> Result:
+        key = (check.name, str(self.subject.training_spec), self.subject.family)
+        if key not in self.shared:
+            self.shared[key] = self._run(check)
+        return replace(self.shared[key], spec=str(self.subject.spec))
+
+    def _run(self, check: Check) -> Result:
+        try:
+            return self._result(check, "passed", "", self._probe(check))
+        except NotApplicable as reason:
+            return self._result(check, "not applicable", str(reason), reason.facts)
+        except Violation as violation:
+            return self._result(check, "failed", str(violation))
+        except Exception as error:
+            if self.debug:
+                raise
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{last.filename}:{last.lineno}"
+            message = f"raised {type(error).__name__} at {where}: {error}"
+            return replace(self._result(check, "failed", message), error=error)
+
+    def _probe(self, check: Check) -> Facts:
+        self.subject.texts = 0
+        try:
+            return check.probe(self.subject)
+        except Violation:
+            if not check.rounding:
+                raise
+        self.subject.texts = 1
+        return check.probe(self.subject)
+
+    def _result(self, check: Check, status: Status, message: str, facts: Facts | None = None) -> Result:
+        return Result(check.name, str(self.subject.spec), self.subject.family, status, message, facts or {})

@@ -1,0 +1,66 @@
+"""Short trainings that call a model exactly as the real loop does, and what comes out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.testing.subject import Subject
+from adaptive_bench.training.encoding import IGNORED_LABEL
+
+LEARNING_RATE = 1e-3
+LENGTHS = (16, 11, 14, 16)
+
+
+class ShortTraining:
+    """Trains what a subject's spec needs trained, one step at a time.
+
+    Args:
+        total_steps: Length of the training that schedules see.
+    """
+
+    def __init__(self, subject: Subject, total_steps: int) -> None:
+        self.total_steps = total_steps
+        self.model: AdaptiveModel = subject.build(subject.training_spec).train()
+        groups = self.model.parameter_groups(LEARNING_RATE)
+        self.optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, weight_decay=0.001)
+
+    def backward(self, step: int) -> float:
+        """Loss of optimizer step `step` of 1 .. total_steps, and its gradient."""
+        text = random_text(LENGTHS, seed=step, side="right")
+        labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
+        self.model.begin_step(step, self.total_steps)
+        self.optimizer.zero_grad()
+        loss = self.model(text.input_ids, text.attention_mask, labels=labels).loss
+        loss.backward()
+        return float(loss.detach())
+
+    def run(self, first: int, last: int) -> list[float]:
+        """The losses of steps `first` .. `last`, both included."""
+        losses = []
+        for step in range(first, last + 1):
+            losses.append(self.backward(step))
+            self.optimizer.step()
+        return losses
+
+
+def trained_model(subject: Subject, folder: Path) -> AdaptiveModel:
+    """A model of the spec, in `eval()`, after some training steps of what has to be trained for it."""
+    training = ShortTraining(subject, total_steps=3)
+    training.run(1, 3)
+    model = training.model.eval()
+    if subject.training_spec == subject.spec:
+        return model
+    model.save_pretrained(folder)
+    return _realigned(AdaptiveModel.from_pretrained(folder, subject.spec))
+
+
+def _realigned(model: AdaptiveModel) -> AdaptiveModel:
+    """Tensors mapped from a file lie where the file says, and kernels may round differently there."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+    return model

@@ -1,0 +1,95 @@
+"""Finds specs that do the same: a parameter that changes nothing is a mistake, in the spec or in the method.
+
+`behaviour` digests what a model does with a text, `twin_warnings` compares the digests of several specs. Both know
+nothing of how a model came about, so they serve for the models of a run as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.method import method_class
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import Text, random_text
+from adaptive_bench.testing.recording import recorded_decisions
+from adaptive_bench.testing.subject import SHARES, Subject, calibrate
+from adaptive_bench.testing.training import trained_model
+
+TRAVELS = (0.2, 0.4, 0.6, 0.8)
+
+
+@torch.no_grad()
+def behaviour(model: AdaptiveModel, text: Text, dials: Iterable[float]) -> str:
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
+    digest, before = hashlib.sha256(), model.dial
+    for dial in dials:
+        model.dial = dial
+        with recorded_decisions(model.method) as decisions:
+            logits = model(**text.arguments).logits[text.valid]
+        for site, decision in decisions:
+            digest.update(f"{site}".encode())
+            for part in (decision.keep, decision.scale, decision.input_scale):
+                digest.update(_bytes(part))
+        digest.update(_bytes(logits))
+    model.dial = before
+    return digest.hexdigest()
+
+
+def trained_behaviour(subject: Subject) -> str:
+    """Behaviour of a spec after some steps of training, so that parameters which matter in training only show too."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = trained_model(subject, Path(folder))
+    calibrate(model)
+    dials = [model.method.dial_for(share * model.method.max_saved_tokens) for share in SHARES]
+    if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
+        dials += [model.method.dial.at(travel) for travel in TRAVELS]
+    return behaviour(model, random_text((24, 24, 17, 24), prompt=6), dials)
+
+
+def _bytes(tensor: Tensor | None) -> bytes:
+    return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
+
+
+def twins(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
+    """Groups of specs with equal digests, two or more each."""
+    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
+    for spec, digest in behaviours.items():
+        groups[digest].append(spec)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def twin_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
+    """One sentence per group of specs that do the same and do not say the same.
+
+    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same.
+    """
+    warnings = []
+    for group in twins(behaviours):
+        distinct: list[MethodSpec] = []
+        for spec in group:
+            if not any(says_the_same(spec, other) for other in distinct):
+                distinct.append(spec)
+        if len(distinct) > 1:
+            names = ", ".join(map(str, distinct[:-1])) + f" and {distinct[-1]}"
+            warnings.append(
+                f"{names} made the same decisions and gave the same logits on the same text, so what tells them apart "
+                "changes nothing. Check that the method reads that parameter, and leave one of them out."
+            )
+    return warnings
+
+
+def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether two specs differ only in semantics and in parameters whose default, `None`, leaves the choice open."""
+    mine, theirs = dict(one.params), dict(other.params)
+    if one.name != other.name or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys()):
+        return False
+    fields = method_class(one).Config.model_fields
+    return all(fields[key].default is None for key in mine.keys() ^ theirs.keys())
