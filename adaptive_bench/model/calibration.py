@@ -75,6 +75,10 @@ class Thresholds:
         """From now on record scores and drop exactly the wanted share of each batch."""
         self._collected = {(phase, site): [] for phase in range(2) for site in self.sites}
 
+    def stop_collecting(self) -> None:
+        """Drop what was recorded and apply thresholds again."""
+        self._collected = None
+
     def finish(self, share: float) -> None:
         """Turn the recorded scores into the thresholds of a share and apply thresholds again."""
         assert self._collected is not None
@@ -149,6 +153,7 @@ def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Ite
             thresholds.finish(share)
             points.append(_verify(model, batches, dial, share))
     finally:
+        thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
         model.dial = dial_before
         model.train(training_before)
         model.reset_ledger()

@@ -73,10 +73,10 @@ def solve(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], savings: S
 def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a dial position."""
     kept = model.dial, model.ledger.counts(), model.training
-    model.eval()
-    model.reset_ledger()
-    model.dial = model.method.dial.at(travel)
     try:
+        model.eval()
+        model.reset_ledger()
+        model.dial = model.method.dial.at(travel)
         for batch in batches:
             model(**batch, logits_to_keep=1)
         saved = model.compute_report()["saved"]["tokens"]
