@@ -1,0 +1,133 @@
+"""Writes a page per method from what the method says of itself: `python -m adaptive_bench.docs docs/methods`.
+
+A page has the docstring of the method's file, its parameters with defaults and sources, its dial, and what the
+conformance suite found out about it. Nothing on it is written by hand, so nothing on it can be out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from adaptive_bench import registry
+from adaptive_bench.model.method import Method, method_class
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.capabilities import CAPABILITIES, stored_matrix
+
+DISTRIBUTION = "adaptive-bench"
+_HEAD = "<!-- Written by `python -m adaptive_bench.docs docs/methods`; change the method's file instead. -->\n\n"
+_LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def pages() -> dict[str, str]:
+    """Markdown by file name: one page per method of this distribution, and an index."""
+    methods = {
+        name: method_class(MethodSpec(name))
+        for name in registry.names("methods")
+        if registry.origin("methods", name).split()[0] == DISTRIBUTION
+    }
+    index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
+    return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
+        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n"
+    }
+
+
+def method_page(name: str, method: type[Method]) -> str:
+    """The page of one method."""
+    title, _, text = (inspect.getdoc(inspect.getmodule(method)) or "").partition("\n\n")
+    sections = [
+        f"{_HEAD}# `{name}`\n\n{_escaped(title)}",
+        _prose(text),
+        f"## Dial\n\n{_first_line(method)} {_escaped(inspect.getdoc(method.dial) or '')}",
+        f"## Parameters\n\n{_parameters(name, method)}",
+        _capabilities(name),
+    ]
+    return "\n\n".join(section.strip() for section in sections if section.strip()) + "\n"
+
+
+def write(folder: Path) -> None:
+    """Write all pages and remove those of methods that are gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = pages()
+    for old in folder.glob("*.md"):
+        if old.name not in written:
+            old.unlink()
+    for file, text in written.items():
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def _parameters(name: str, method: type[Method]) -> str:
+    properties: dict[str, Any] = method.Config.model_json_schema().get("properties", {})
+    rows = [
+        {
+            "parameter": f"`{parameter}`",
+            "default": "none" if schema.get("default") is None else f"`{_value(schema['default'])}`",
+            "values": _values(schema),
+            "what it is, and where the default comes from": _escaped(schema.get("description", "")),
+        }
+        for parameter, schema in properties.items()
+    ]
+    if not rows:
+        return "None."
+    first, schema = next(iter(properties.items()))
+    return f"In a method spec, for example: `{name}[{first}={_value(schema['default'])}]`.\n\n{_table(rows)}"
+
+
+def _values(schema: dict[str, Any]) -> str:
+    parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
+    choices = [value for part in parts for value in part.get("enum", [])]
+    if choices:
+        return ", ".join(f"`{_value(value)}`" for value in choices)
+    bounds = [f"{sign} {parts[0][key]:g}" for key, sign in _BOUNDS.items() if key in parts[0]]
+    return ", ".join([str(parts[0]["type"]), *bounds])
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _capabilities(name: str) -> str:
+    matrix = stored_matrix(name)
+    if not matrix:
+        return ""
+    rows = [
+        {"spec": f"`{spec}`"} | {capability.title: row.get(capability.key, "-") for capability in CAPABILITIES}
+        for spec, row in matrix.items()
+    ]
+    legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
+    return f"## What it can do\n\nFound out by `adaptive-bench check`, not declared.\n\n{_table(rows)}\n\n{legend}"
+
+
+def _prose(text: str) -> str:
+    """A docstring as Markdown: labels stand out, signs of formulas stay what they are."""
+    text = re.sub(r"\n {4}", "\n", text)  # indented continuation lines are no code blocks
+    text = _LABEL.sub(lambda label: f"\n**{label[1]}:**", _escaped(text))  # each in a paragraph of its own
+    text = re.sub(r":\*\*\n(?=\* )", ":**\n\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _escaped(text: str) -> str:
+    """Text with Markdown's signs made harmless outside backticks, but for list items and links."""
+    parts = re.split(r"(`[^`]*`)", text)
+    for index in range(0, len(parts), 2):
+        safe = re.sub(r"(?<!^)(?<!\n)\*|[_<|]", lambda sign: "\\" + sign[0], parts[index])
+        parts[index] = re.sub(r"https?://[^\s,]+[^\s,.]", lambda link: f"<{link[0].replace(chr(92), '')}>", safe)
+    return "".join(parts)
+
+
+def _first_line(thing: object) -> str:
+    return _escaped((inspect.getdoc(thing) or "").partition("\n")[0])
+
+
+def _table(rows: list[dict[str, str]]) -> str:
+    return tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

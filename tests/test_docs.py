@@ -1,0 +1,58 @@
+"""The pages of the methods are what the methods say of themselves today."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from adaptive_bench import docs
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.model.method import MethodConfig
+
+FOLDER = Path(__file__).parent.parent / "docs" / "methods"
+PAGES = docs.pages()
+
+
+@pytest.mark.parametrize("file", sorted(PAGES))
+def test_pages_are_up_to_date(file):
+    assert (FOLDER / file).read_text(encoding="utf-8") == PAGES[file], "run: python -m adaptive_bench.docs docs/methods"
+
+
+def test_there_are_no_other_pages():
+    assert {path.name for path in FOLDER.iterdir()} == set(PAGES), "run: python -m adaptive_bench.docs docs/methods"
+
+
+def test_links_of_the_index_lead_somewhere():
+    for page in PAGES:
+        assert f"]({page})" in PAGES["README.md"] or page == "README.md"
+
+
+class Config(MethodConfig):
+    share: float = Field(0.5, gt=0, le=1, description="share of a|b (paper_x)")
+    kind: Literal["one", "two"] | None = Field(None, description="one of two")
+    on: bool = True
+
+
+class Documented(Dense):
+    """First line. Rest."""
+
+    Config: ClassVar[type[MethodConfig]] = Config
+
+
+def test_parameters_show_defaults_bounds_and_choices():
+    page = docs.method_page("dense", Documented)
+    rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| `")}
+    assert "number, > 0, ≤ 1" in rows["`share`"]
+    assert r"a\|b (paper\_x)" in rows["`share`"]
+    assert "`one`, `two`" in rows["`kind`"]
+    assert "none" in rows["`kind`"]
+    assert "`true`" in rows["`on`"]
+    assert "dense[share=0.5]" in page
+
+
+def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(docs, "pages", lambda: {"a.md": "text\n"})
+    (tmp_path / "gone.md").touch()
+    docs.write(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.md", "text\n")]
