@@ -45,6 +45,15 @@ def test_the_code_is_tidy(package):
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
+def test_its_own_test_passes(package):
+    """The conformance suite, as the user runs it: nothing installed, pytest in the new folder."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=package, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
 def test_the_method_saves_what_its_dial_says(package, make_backbone, random_text, family):
