@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.engine.booking import book_head
@@ -18,15 +16,14 @@ from adaptive_bench.engine.call import ForwardCall
 from adaptive_bench.engine.kv_cache import AdaptiveCache, Session
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.engine.loop import DecisionMeter, run_layers
-from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.model import calibration, dial_solving
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import calibration, dial_solving, saving
 from adaptive_bench.model.backbone import Backbone
 from adaptive_bench.model.generation import generate
-from adaptive_bench.model.method import Method, method_class
+from adaptive_bench.model.method import Method, method_class, trained_alike
 from adaptive_bench.spec import MethodSpec
 
 Executor = Literal["masked", "packed"]
-_SCHEMA = 1
 
 
 class AdaptiveModel(nn.Module):
@@ -142,11 +139,12 @@ class AdaptiveModel(nn.Module):
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
 
-    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Trainable parameters for an optimizer, each once."""
+    def parameter_groups(self, learning_rate: float, method_learning_rate: float | None = None) -> list[dict[str, Any]]:
+        """Trainable parameters for an optimizer, each once: the backbone's, then those the method adds."""
+        rates = (learning_rate, method_learning_rate or learning_rate)
         groups = [self.backbone_model.parameters(), self.method.parameters()]
-        named = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
-        return [{"params": parameters, "lr": learning_rate} for parameters in named if parameters]
+        trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
+        return [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
 
     @property
     def needs_calibration(self) -> bool:
@@ -176,23 +174,8 @@ class AdaptiveModel(nn.Module):
         return {"tokens": sum(int(batch["attention_mask"].sum()) for batch in batches), "dials": points}
 
     def save_pretrained(self, folder: Path | str) -> None:
-        """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
-
-        The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the
-        method.
-        """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.backbone_model.save_pretrained(folder / "backbone")
-        tensors = {f"method.{name}": value.contiguous() for name, value in self.method.state_dict().items()}
-        if self.method.thresholds is not None:
-            tensors |= {
-                f"thresholds.{name}": value.contiguous() for name, value in self.method.thresholds.state().items()
-            }
-        save_file(tensors, folder / "method.safetensors")
-        about = {"schema": _SCHEMA, "spec": str(self.spec), "seed": self.method.seed, "dial": self.dial}
-        about["dial_table"] = list(self.method.dial_table.measured.items())
-        (folder / "adaptive.json").write_text(json.dumps(about, indent=2) + "\n")
+        """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`; see `saving`."""
+        saving.save(self, Path(folder))
 
     @classmethod
     def from_pretrained(cls, folder: Path | str, spec: MethodSpec | str | None = None, **kwargs: Any) -> AdaptiveModel:
@@ -203,39 +186,23 @@ class AdaptiveModel(nn.Module):
             kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
 
         Raises:
-            EnvironmentProblem: The folder is not one of ours or is incomplete.
-            UsageError: The spec needs weights that the folder does not hold.
+            EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
+            UsageError: The spec is trained in another way than the weights in the folder were.
         """
-        folder = Path(folder)
-        if not (folder / "adaptive.json").is_file():
-            raise EnvironmentProblem(
-                f"A saved adaptive model has a file adaptive.json, not found in {folder}. Check the path."
-            )
-        about = json.loads((folder / "adaptive.json").read_text())
-        saved = MethodSpec.parse(about["spec"])
-        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved
-        config = AutoConfig.from_pretrained(folder / "backbone", local_files_only=True)
-        backbone = AutoModelForCausalLM.from_pretrained(
-            folder / "backbone", config=config, local_files_only=True, use_safetensors=True, **kwargs
-        )
-        model = cls.build(backbone, spec, seed=about["seed"])
-        tensors = load_file(folder / "method.safetensors")
-        weights = {name.removeprefix("method."): value for name, value in tensors.items() if name.startswith("method.")}
-        expected = model.method.state_dict()
-        if {name: value.shape for name, value in weights.items()} != {
-            name: value.shape for name, value in expected.items()
-        }:
+        saved = saving.read(Path(folder))
+        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved.spec
+        alike = spec == saved.spec or trained_alike(spec, saved.spec)
+        model = cls.build(saved.load_backbone(**kwargs), spec, seed=saved.seed) if alike else None
+        if model is None or _shapes(model.method.state_dict()) != _shapes(saved.weights):
             raise UsageError(
-                f"The weights in {folder} were trained as {saved}, which does not fit {spec}. Train {spec} first."
+                f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."
             )
-        model.method.load_state_dict(weights)
-        if model.method.thresholds is not None and spec == saved:
-            model.method.thresholds.load(
-                {n.removeprefix("thresholds."): v for n, v in tensors.items() if n.startswith("thresholds.")}
-            )
-        if spec == saved:
-            model.method.dial_table.measured = dict(about["dial_table"])
-            model.dial = about["dial"]
+        model.method.load_state_dict(saved.weights)
+        if spec == saved.spec:  # what was measured under another spec is not taken over
+            if model.method.thresholds is not None:
+                model.method.thresholds.load(saved.thresholds)
+            model.method.dial_table.measured = dict(saved.dial_table)
+            model.dial = saved.dial
         return model.eval()
 
     def _begin_call(
@@ -309,3 +276,7 @@ class AdaptiveModel(nn.Module):
                 loss = loss + weight * value
         self.loss_terms = {name: float(value) for name, value in terms.items()}
         return loss
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in tensors.items()}

@@ -226,9 +226,24 @@ def method_class(spec: MethodSpec) -> type[Method]:
 
 
 def training_spec(spec: MethodSpec) -> MethodSpec:
-    """What has to be trained for this spec (untrained random skipping: the dense model)."""
+    """What has to be trained for this spec (untrained random skipping: the dense model).
+
+    Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
+    """
     found = method_class(spec)
-    return found.training_spec(found.parse_config(spec), spec)
+    trained = found.training_spec(found.parse_config(spec), spec)
+    found = method_class(trained)
+    config, fields = found.parse_config(trained), found.Config.model_fields
+    told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
+    return MethodSpec(trained.name, tuple(told), trained.semantics)
+
+
+def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
+    first, second = training_spec(one), training_spec(other)
+    return (first.name, first.semantics) == (second.name, second.semantics) and (
+        method_class(first).parse_config(first) == method_class(second).parse_config(second)
+    )
 
 
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from adaptive_bench.errors import UsageError
-
 
 def text(rows=20, length=24, seed=0):
     ids = torch.randint(3, 97, (rows, length), generator=torch.Generator().manual_seed(seed))

@@ -64,6 +64,8 @@ def test_a_plain_model_refuses_the_folder(make_model, make_backbone, tmp_path):
         ("dense", "random_skip"),
         ("dense", "random_skip[kv=evict]"),
         ("mod", "mod@paper"),
+        ("mod[capacity=0.50]", "mod[capacity=0.5]"),
+        ("random_skip[trained=false]", "dense"),
     ],
 )
 def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backbone, random_text, tmp_path):
@@ -82,7 +84,15 @@ def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backb
 
 @pytest.mark.parametrize(
     ("saved", "loaded"),
-    [("dense", "gateskip"), ("gateskip", "mod"), ("gateskip", "gateskip[shape=scalar]"), ("gateskip", "dense")],
+    [
+        ("dense", "gateskip"),
+        ("gateskip", "mod"),
+        ("gateskip", "gateskip[shape=scalar]"),
+        ("gateskip", "dense"),
+        ("dense", "random_skip[trained=true]"),  # no other shapes in these, but another training
+        ("gateskip", "gateskip[loss=l1]"),
+        ("mod", "mod[capacity=0.125]"),
+    ],
 )
 def test_weights_that_do_not_fit(saved, loaded, make_model, make_backbone, tmp_path):
     """X13: a spec that needs other weights is refused; both specs are named."""
@@ -97,3 +107,27 @@ def test_folders_that_are_not_ours(shared_backbone, tmp_path):
     for folder in (tmp_path / "plain", tmp_path / "missing"):
         with pytest.raises(EnvironmentProblem, match=r"adaptive\.json"):
             AdaptiveModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("part", ["adaptive.json", "method.safetensors", "backbone/config.json", "backbone"])
+@pytest.mark.parametrize("damage", ["missing", "cut short", "of another kind"])
+def test_incomplete_and_damaged_folders(part, damage, make_model, make_backbone, tmp_path):
+    """The error names the folder and the part, whatever the library underneath says."""
+    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    file = tmp_path / part if part != "backbone" else tmp_path / "backbone" / "model.safetensors"
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:20] if damage == "cut short" else b"[1, 2]")
+    with pytest.raises(EnvironmentProblem, match=part.split("/")[0]) as caught:
+        AdaptiveModel.from_pretrained(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_later_schema(make_model, make_backbone, tmp_path):
+    """A folder written by a later version is refused as such."""
+    make_model("dense", backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    about = tmp_path / "adaptive.json"
+    about.write_text(about.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(EnvironmentProblem, match="schema 1, got 2"):
+        AdaptiveModel.from_pretrained(tmp_path)

@@ -1,0 +1,117 @@
+"""A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
+
+The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.spec import MethodSpec
+
+if TYPE_CHECKING:
+    from adaptive_bench.model.adaptive_model import AdaptiveModel
+
+_SCHEMA = 1
+_ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
+_NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What `save` wrote, without the backbone.
+
+    Attributes:
+        folder: Where it lies.
+        spec: Of the method.
+        seed: Of the method.
+        dial: As it was set.
+        dial_table: Measured pairs of a dial's travel and the saving there.
+        weights: The method's state.
+        thresholds: Calibrated thresholds, empty for methods without.
+    """
+
+    folder: Path
+    spec: MethodSpec
+    seed: int
+    dial: float
+    dial_table: dict[float, float]
+    weights: dict[str, Tensor]
+    thresholds: dict[str, Tensor]
+
+    def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
+        """The backbone; `kwargs` are for its `from_pretrained`.
+
+        Raises:
+            EnvironmentProblem: It is missing or damaged.
+        """
+        folder = self.folder / _BACKBONE
+        try:
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
+            raise _damaged(self.folder, _BACKBONE, error) from error
+        try:
+            return AutoModelForCausalLM.from_pretrained(
+                folder, config=config, local_files_only=True, use_safetensors=True, **kwargs
+            )
+        except (OSError, SafetensorError) as error:
+            raise _damaged(self.folder, _BACKBONE, error) from error
+
+
+def save(model: AdaptiveModel, folder: Path) -> None:
+    """Write a model into a folder, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.backbone_model.save_pretrained(folder / _BACKBONE)
+    thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()
+    tensors = {f"method.{name}": value.contiguous() for name, value in model.method.state_dict().items()}
+    tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
+    save_file(tensors, folder / _TENSORS)
+    about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
+    about["dial_table"] = list(model.method.dial_table.measured.items())
+    (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def read(folder: Path) -> SavedModel:
+    """Read what `save` wrote, but for the backbone.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
+    """
+    if not (folder / _ABOUT).is_file():
+        raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. Check the path.")
+    try:
+        about = json.loads((folder / _ABOUT).read_text())
+        if about["schema"] != _SCHEMA:
+            raise EnvironmentProblem(
+                f"This version reads saved models of schema {_SCHEMA}, got {about['schema']!r} in {folder / _ABOUT}. "
+                "Load it with the version that wrote it, or save it again."
+            )
+        spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
+        dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
+    except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
+        raise _damaged(folder, _ABOUT, error) from error
+    try:
+        tensors = load_file(folder / _TENSORS)
+    except (OSError, SafetensorError) as error:
+        raise _damaged(folder, _TENSORS, error) from error
+    weights, thresholds = (
+        {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+        for start in ("method.", "thresholds.")
+    )
+    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds)
+
+
+def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"A saved adaptive model needs a readable {part}, got {type(error).__name__} in {folder}: {error}. "
+        "Save or copy the model again."
+    )
