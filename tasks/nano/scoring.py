@@ -62,7 +62,8 @@ def _stated(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: 
     right = 0
     for item in items:
         prompt = tokenizer(item.stated().prompt)["input_ids"]
-        rows = [torch.tensor(prompt + tokenizer(f" {text}", add_special_tokens=False)["input_ids"]) for text in item.statements]
+        claims = [tokenizer(f" {text}", add_special_tokens=False)["input_ids"] for text in item.statements]
+        rows = [torch.tensor(prompt + claim) for claim in claims]
         ids = pad_sequence(rows, batch_first=True, padding_value=-100)
         logits = model(input_ids=ids.clamp(min=0)).logits  # right padding is invisible to real tokens
         losses = cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
