@@ -49,7 +49,7 @@ def check_name(name: str) -> None:
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(
-            f"A method's name starts with a lower-case letter, goes on with lower-case letters, digits and underscores, "
+            f"A method's name starts with a lower-case letter, goes on with such letters, digits and underscores, "
             f"and is no Python keyword, got {name!r}. Try something like 'my_method'."
         )
     if name in registry.names("methods"):
