@@ -10,7 +10,7 @@ from adaptive_bench.engine.ledger import BUCKETS
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 
 _PROMPT, _ANSWER = 4, 16  # tokens of the forward call that is measured
-_TRAVELS = (0.0, 0.05, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
+_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
 
 
 @dataclass(frozen=True)
