@@ -163,15 +163,24 @@ class AdaptiveModel(nn.Module):
 
         Returns:
             `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
+
+        Raises:
+            UsageError: The method needs calibration and there is no text.
         """
         batches = list(batches)
+        tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
+        if self.needs_calibration and not tokens:
+            raise UsageError(
+                f"Calibrating {self.spec} needs held-out training text, got 0 tokens in {len(batches)} batches. "
+                "Give at least one batch."
+            )
         points: list[dict[str, Any]] = []
         if self.method.solves_dial:
             points = dial_solving.solve(self, batches, savings)
         elif self.method.thresholds is not None:
             dials = [self.method.dial_for(saving) for saving in savings]
             points = calibration.calibrate(self, batches, dials)
-        return {"tokens": sum(int(batch["attention_mask"].sum()) for batch in batches), "dials": points}
+        return {"tokens": tokens, "dials": points}
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`; see `saving`."""

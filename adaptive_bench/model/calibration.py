@@ -37,6 +37,8 @@ class Thresholds:
         self.shares = torch.zeros(0, dtype=torch.float64)
         self.values = torch.zeros(0, 2, len(self.sites), dtype=torch.float64)
         self._collected: dict[tuple[int, int], list[Tensor]] | None = None
+        self._columns = {site: column for column, site in enumerate(self.sites)}
+        self._ready: dict[tuple[float, torch.device, torch.dtype], Tensor] = {}  # rows of `at` where they are used
 
     def keep(self, view: SiteView, scores: Tensor, share: float) -> Tensor | None:
         """Keep mask [B, S]: skip iff score < threshold. `None` (all) for share 0.
@@ -49,11 +51,17 @@ class Thresholds:
             return self._collect(view, scores, share)
         if share <= 0.0:
             return None
-        thresholds = self.at(share)[:, self.sites.index(view.site.number)].to(scores)
+        ready = (share, scores.device, scores.dtype)
+        if ready not in self._ready:
+            self._ready[ready] = self.at(share).to(scores)
+        thresholds = self._ready[ready][:, self._columns[view.site.number]]
         return scores >= torch.where(view.call.continuation, thresholds[1], thresholds[0])
 
     def at(self, share: float) -> Tensor:
-        """Thresholds [2, sites] for a share, linear between calibrated shares.
+        """Thresholds [2, sites] for a share: as measured for a calibrated one, linear between two of them.
+
+        Measured rows may fall a little from one share to a larger one (other tokens reach a site when earlier sites
+        skip others). Between two shares no threshold falls: the larger share's counts for at least the smaller one's.
 
         Raises:
             UsageError: The share lies outside what was calibrated.
@@ -69,7 +77,8 @@ class Thresholds:
             return self.values[upper]
         low, high = self.shares[upper - 1], self.shares[upper]
         weight = (share - low) / (high - low)
-        return (1 - weight) * self.values[upper - 1] + weight * self.values[upper]
+        below = self.values[upper - 1]
+        return (1 - weight) * below + weight * self.values[upper].maximum(below)
 
     def collect(self) -> None:
         """From now on record scores and drop exactly the wanted share of each batch."""
@@ -90,7 +99,8 @@ class Thresholds:
                 scores = torch.cat(collected[phase, site] or collected[1 - phase, site]).double()
                 row[phase, column] = torch.quantile(scores, share)
                 lowest[phase, column] = scores.min()
-        self._insert(0.0, lowest) if not self.shares.numel() else None
+        if not self.shares.numel() or share <= self.shares[1] + 1e-9:  # share 0 goes with the smallest calibrated one
+            self._insert(0.0, lowest)
         self._insert(share, row)
 
     def state(self) -> dict[str, Tensor]:
@@ -100,10 +110,12 @@ class Thresholds:
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take the tensors of `state` back."""
         self.shares, self.values = state["shares"].double(), state["values"].double()
+        self._ready.clear()
 
     def clear(self) -> None:
         """Forget every threshold (the weights changed)."""
         self.shares, self.values = self.shares[:0], self.values[:0]
+        self._ready.clear()
 
     def _collect(self, view: SiteView, scores: Tensor, share: float) -> Tensor:
         assert self._collected is not None
@@ -120,8 +132,8 @@ class Thresholds:
         shares = torch.cat([self.shares[~known], torch.tensor([share], dtype=torch.float64)])
         values = torch.cat([self.values[~known], row[None]])
         order = shares.argsort()
-        self.shares = shares[order]
-        self.values = values[order].cummax(dim=0).values  # a larger share never lowers a threshold
+        self.shares, self.values = shares[order], values[order]
+        self._ready.clear()
 
 
 @torch.no_grad()
