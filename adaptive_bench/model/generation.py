@@ -28,7 +28,7 @@ def generate(
     top_p: float = 1.0,
     seed: int = 0,
 ) -> list[list[int]]:
-    """Continue every row.
+    """Continue every row until it ends or the context is full.
 
     Args:
         input_ids: [B, S] prompts, padded on the left.
@@ -43,30 +43,35 @@ def generate(
         New token ids of each row.
 
     Raises:
-        UsageError: Right-padded prompts, or prompts longer than the context.
+        UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
     """
+    if model.training:
+        raise UsageError("generate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
     if attention_mask is not None and not bool(attention_mask[:, -1].all()):
         raise UsageError(
             "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
         )
-    if input_ids.shape[1] >= model.backbone.context_length:
+    context = model.backbone.context_length
+    lengths = [input_ids.shape[1]] * input_ids.shape[0] if attention_mask is None else attention_mask.sum(1).tolist()
+    if max(lengths, default=0) >= context:
         raise UsageError(
-            f"A prompt must be shorter than the context of {model.backbone.context_length} tokens, "
-            f"got {input_ids.shape[1]}. Shorten the prompt, use fewer shots, or choose a model with a longer context."
+            f"A prompt must be shorter than the context of {context} tokens, got {max(lengths)}. "
+            "Shorten the prompt, use fewer shots, or choose a model with a longer context."
         )
+    room = [min(max_new_tokens, context - length) for length in lengths]  # padding takes none of it
     generator = torch.Generator(device=input_ids.device).manual_seed(seed)
     results: list[list[int]] = [[] for _ in range(input_ids.shape[0])]
     rows = list(range(input_ids.shape[0]))
     output = model(input_ids, attention_mask, use_cache=True, logits_to_keep=1)
-    room = min(max_new_tokens, model.backbone.context_length - input_ids.shape[1])
-    for new_tokens in range(1, room + 1):
+    for _ in range(max_new_tokens):
         chosen = _choose(output.logits[:, -1], do_sample, temperature, top_p, generator)
         alive = []
         for index, (row, token) in enumerate(zip(rows, chosen.tolist(), strict=True)):
             results[row].append(token)
-            if token not in eos_token_ids and not (stop is not None and stop(results[row])):
+            ended = token in eos_token_ids or (stop is not None and stop(results[row]))
+            if not ended and len(results[row]) < room[row]:
                 alive.append(index)
-        if not alive or new_tokens == room:
+        if not alive:
             break
         if len(alive) < len(rows):
             kept = torch.tensor(alive, device=input_ids.device)

@@ -44,6 +44,26 @@ def test_the_context_is_never_outgrown(model, random_text):
     assert len(model.generate(random_text(1, 60), max_new_tokens=20)[0]) == 4
 
 
+def test_padding_takes_no_room_in_the_context(model, random_text):
+    """X5: a row is as long beside a longer one as it is alone."""
+    ids = random_text(2, 60)
+    mask = torch.ones_like(ids)
+    mask[0, :55] = 0
+    short, long = model.generate(ids, mask, max_new_tokens=20)
+    assert len(short) == 20 and len(long) == 4
+    assert short == model.generate(ids[:1, 55:], max_new_tokens=20)[0]
+    over_padded = torch.cat([torch.zeros(2, 10, dtype=torch.long), ids], dim=1)
+    mask = torch.cat([torch.zeros(2, 10, dtype=torch.long), mask], dim=1)
+    assert model.generate(over_padded, mask, max_new_tokens=20) == [short, long]
+
+
+def test_training_mode_is_refused(model, random_text):
+    """Training decides by other rules and counts nothing; the error says what to call."""
+    with pytest.raises(UsageError, match=r"eval\(\) first"):
+        model.train().generate(random_text(1, 4), max_new_tokens=1)
+    model.eval()
+
+
 @pytest.mark.parametrize("length", [64, 70])
 def test_prompts_longer_than_the_context(length, model, random_text):
     """Issue 2, item 8: the error names the limit and the length."""
