@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from adaptive_bench.errors import UsageError
 
 Branch = Literal["attention", "mlp", "layer"]
+ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 
 
@@ -61,6 +62,11 @@ class Backbone:
             raise UsageError(
                 f"A backbone must be one of the families {', '.join(FAMILIES)}, got model_type {config.model_type!r} "
                 f"({type(model).__name__}). Choose another --model, or add the family to model/backbone.py."
+            )
+        if config._attn_implementation not in ATTENTION:
+            raise UsageError(
+                f"A backbone must run attention as one of {', '.join(ATTENTION)}, got {config._attn_implementation!r}. "
+                "Load the model with attn_implementation='sdpa'."
             )
         if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
             model.set_attn_implementation("eager")  # the fused kernels cannot soft-cap scores

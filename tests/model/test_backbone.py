@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.backbone import Backbone, Site
 
@@ -81,6 +82,15 @@ def test_gemma_runs_eager(make_backbone):
     backbone = make_backbone("gemma2")
     backbone.config._attn_implementation = "sdpa"
     assert Backbone(backbone).eager
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_unsupported_attention(family, make_backbone):
+    """Kernels that take no mask of ours would let tokens see what was skipped or evicted."""
+    backbone = make_backbone(family)
+    backbone.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(UsageError, match="eager, sdpa, got 'flash_attention_2'"):
+        AdaptiveModel.build(backbone, "dense")
 
 
 def test_sites_in_execution_order():
