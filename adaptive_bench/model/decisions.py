@@ -39,10 +39,11 @@ def quantile_threshold(values: Tensor, q: float) -> float:
         return float(values[0])
     ordered = values.sort().values.double()
     position = q * (ordered.numel() - 1)
+    position = round(position) if abs(position - round(position)) < 1e-9 else position  # 0.57 * 100 is 57
     lower = min(math.floor(position), ordered.numel() - 1)
     upper = min(lower + 1, ordered.numel() - 1)
     alpha = position - lower
-    return float((1 - alpha) * ordered[lower] + alpha * ordered[upper])
+    return float(ordered[lower] + alpha * (ordered[upper] - ordered[lower]))  # exact where both are equal
 
 
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
@@ -50,7 +51,7 @@ def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     if not bool(active.any()):
         return active
     threshold = quantile_threshold(scores[active].float(), q)
-    return active & (scores.float() > torch.tensor(threshold, dtype=torch.float64, device=scores.device).float())
+    return active & (scores.float().double() > threshold)
 
 
 def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:

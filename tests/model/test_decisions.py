@@ -52,6 +52,19 @@ def test_share_the_paper_rule_really_skips(count, percent):
         assert skipped == pytest.approx(wanted, abs=0.06)
 
 
+def test_paper_rule_compares_exactly():
+    """G8: a threshold between two neighbouring floats is equal to neither; one that falls on a score is that score."""
+    lower = torch.tensor(0.7)
+    upper = torch.nextafter(lower, torch.tensor(1.0))
+    scores = torch.stack([lower, upper, torch.tensor(0.9)])[None]
+    assert paper_quantile_keep(scores, ALL[:, :3], 0.4).tolist() == [[False, True, True]]
+    tied = torch.tensor([[0.1, 0.3, 0.3, 0.9]])
+    assert paper_quantile_keep(tied, ALL, 0.4).tolist() == [[False, False, False, True]]
+    many = torch.arange(101.0)[None]
+    kept = paper_quantile_keep(many, torch.ones_like(many, dtype=torch.bool), 0.57)  # 0.57 * 100 < 57 in floats
+    assert int(kept.sum()) == 43
+
+
 def test_paper_rule_ranks_the_whole_batch_of_active_tokens():
     """G8, G10: one quantile over all real tokens of the call; padding neither counts nor executes."""
     scores = torch.tensor([[1.0, 2.0, -9.0], [5.0, 6.0, 7.0]])
