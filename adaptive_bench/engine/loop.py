@@ -11,6 +11,7 @@ from adaptive_bench.engine import masked, packed
 from adaptive_bench.engine.booking import book_dense
 from adaptive_bench.engine.call import ForwardCall, SiteView
 from adaptive_bench.engine.deferral import run_deferred
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Branch, Site
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 
@@ -56,7 +57,11 @@ def _run(method: Method | None, call: ForwardCall, hidden: Tensor, layers: range
 
 
 def decide(method: Method, view: SiteView) -> Decision:
-    """The method's decision; what its linear maps cost is metered here, not told by the method."""
+    """The method's decision; what its linear maps cost is metered here, not told by the method.
+
+    Raises:
+        UsageError: It scales the input of a whole layer, which has none of its own.
+    """
     call = view.call
     before = call.meter.macs
     with torch.autocast(view.hidden.device.type, enabled=False):  # decisions hinge on 1e-3: never in bf16
@@ -67,6 +72,11 @@ def decide(method: Method, view: SiteView) -> Decision:
         call.ledger.book(call.phase, view.site.layer, "overhead.decision", real)
         call.ledger.book(call.phase, view.site.layer, "waste.dense", macs - real)
     if decision.input_scale is not None:
+        if view.site.branch == "layer":
+            raise UsageError(
+                f"Decision.input_scale is for methods that decide per branch, got it for layer {view.site.layer} as a "
+                f"whole from {type(method).__name__}. Leave it out, or set unit = 'branch'."
+            )
         view.normed = view.normed * decision.input_scale.to(view.normed.dtype)
     return decision
 

@@ -8,6 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel, code_digest, training_spec
+from adaptive_bench.model.decisions import Decision
 from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]
@@ -106,6 +107,14 @@ def test_optimizer_sees_each_parameter_once(spec, family, shared_backbone):
     grouped = [id(parameter) for group in groups for parameter in group["params"]]
     assert len(grouped) == len(set(grouped))
     assert set(grouped) == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+
+
+def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
+    """A whole layer has no input of its own to scale: said, not ignored."""
+    model = make_model("mod")
+    monkeypatch.setattr(model.method, "decide", lambda view: Decision(input_scale=torch.ones(1, 1, 1)))
+    with pytest.raises(UsageError, match=r"input_scale.*layer 0.*MixtureOfDepths"):
+        model(random_text(1, 4))
 
 
 def test_training_specs():
