@@ -30,7 +30,8 @@ class LayerStore:
 
     Attributes:
         positions: [B, capacity] position of the token in each slot, -1 where the slot shows nothing.
-        keys, values: [B, kv heads, capacity, head size]; `None` before the first fill.
+        keys, values: [B, kv heads, capacity, head size]; `None` before the first fill. Each keeps the dtype of its
+            first fill: under autocast keys (turned by fp32 rotary tables) and values differ, and calls may as well.
     """
 
     def __init__(self, batch: int, device: torch.device) -> None:
@@ -79,7 +80,7 @@ class LayerStore:
         if start == 0:  # nothing to append to: keep the tensors themselves, which stay differentiable
             self.keys, self.values = keys, values
             return
-        self._grow_buffers(keys)
+        self._grow_buffers(keys, values)
         assert self.keys is not None and self.values is not None
         self.keys[:, :, start : self.used] = keys
         self.values[:, :, start : self.used] = values
@@ -88,10 +89,10 @@ class LayerStore:
         """Fill the slots of `reserve_ragged`: K,V [N, kv heads, head size]."""
         assert self._reserved is not None
         rows, slots = self._reserved
-        self._grow_buffers(keys[:, :, None])
+        self._grow_buffers(keys[:, :, None], values[:, :, None])
         assert self.keys is not None and self.values is not None
-        self.keys[rows, :, slots] = keys
-        self.values[rows, :, slots] = values
+        self.keys[rows, :, slots] = keys.to(self.keys.dtype)
+        self.values[rows, :, slots] = values.to(self.values.dtype)
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep only the given batch rows."""
@@ -105,17 +106,19 @@ class LayerStore:
             more = self.positions.new_full((batch, max(self.used, 2 * capacity) - capacity), -1)
             self.positions = torch.cat([self.positions, more], dim=1)
 
-    def _grow_buffers(self, like: Tensor) -> None:
+    def _grow_buffers(self, keys: Tensor, values: Tensor) -> None:
         """Room for `used` slots; like [*, kv heads, *, head size]."""
-        batch = self.positions.shape[0]
-        if self.keys is None or self.values is None:
-            self.keys = like.new_zeros(batch, like.shape[1], self.used, like.shape[-1])
-            self.values = torch.zeros_like(self.keys)
-        capacity = self.keys.shape[2]
-        if self.used > capacity:
-            more = self.keys.new_zeros(batch, like.shape[1], max(self.used, 2 * capacity) - capacity, like.shape[-1])
-            self.keys = torch.cat([self.keys, more], dim=2)
-            self.values = torch.cat([self.values, more], dim=2)
+        self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
+
+    def _grown(self, buffer: Tensor | None, like: Tensor) -> Tensor:
+        batch, heads, size = self.positions.shape[0], like.shape[1], like.shape[-1]
+        if buffer is None:
+            return like.new_zeros(batch, heads, self.used, size)
+        capacity = buffer.shape[2]
+        if self.used <= capacity:
+            return buffer
+        more = buffer.new_zeros(batch, heads, max(self.used, 2 * capacity) - capacity, size)
+        return torch.cat([buffer, more], dim=2)
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,7 @@ class AdaptiveCache(Cache):
         else:
             self._fill_dense(store, layer_idx, key_states, value_states, write)
         keys, values = store.view()
+        keys, values = keys.to(key_states.dtype), values.to(value_states.dtype)
         return (keys, values) if write.rows is None else (keys[write.rows], values[write.rows])
 
     def write_skipped_only(self, layer: int, write: Write) -> None:
@@ -229,11 +233,10 @@ class AdaptiveCache(Cache):
         if self.ragged:
             return
         if write.repaired is not None:
-            like = write.repaired[0]
+            keys, values = write.repaired
         else:
-            below = self.stores[layer - 1].view()[0]
-            like = below.new_empty(0, below.shape[1], below.shape[-1])
-        self._fill_packed(self.stores[layer], layer, (like[:0], like[:0]), write)
+            keys, values = (stored.transpose(1, 2).flatten(0, 1) for stored in self.stores[layer - 1].view())
+        self._fill_packed(self.stores[layer], layer, (keys[:0], values[:0]), write)
 
     def _fill_dense(self, store: LayerStore, layer: int, keys: Tensor, values: Tensor, write: Write) -> None:
         if write.keep is not None and self.policy == "copy_below" and layer > 0:
@@ -250,15 +253,15 @@ class AdaptiveCache(Cache):
         assert write.keep is not None
         batch, length = write.valid.shape
         keys = kept[0].new_zeros(batch, length, *kept[0].shape[1:])
-        values = torch.zeros_like(keys)
+        values = kept[1].new_zeros(batch, length, *kept[1].shape[1:])
         keys[write.keep], values[write.keep] = kept
         skipped = write.valid & ~write.keep
         if write.repaired is not None:
             keys[skipped], values[skipped] = write.repaired
         elif self.policy == "copy_below" and layer > 0:
             below_keys, below_values = self._below(layer, keys.transpose(1, 2))
-            keys[skipped] = below_keys.transpose(1, 2)[skipped]
-            values[skipped] = below_values.transpose(1, 2)[skipped]
+            keys[skipped] = below_keys.transpose(1, 2)[skipped].to(keys.dtype)
+            values[skipped] = below_values.transpose(1, 2)[skipped].to(values.dtype)
         store.fill(keys.transpose(1, 2), values.transpose(1, 2))
 
     def _below(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:

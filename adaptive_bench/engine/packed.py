@@ -40,6 +40,7 @@ def run_branch(site: Site, view: SiteView, decision: Decision) -> Tensor:
     update = call.backbone.post_norm(site, packed)
     if decision.scale is not None:
         update = update * decision.scale.flatten(0, 1)[tokens].to(update.dtype)
+    update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
     return view.hidden.flatten(0, 1).index_add(0, tokens, update).view_as(view.hidden)
 
 
