@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adaptive_bench.model.backbone import Backbone, Site
 
 _HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
+_PROMPT_LENGTH = "prompt_length"
 
 
 @dataclass
@@ -82,21 +83,29 @@ class ForwardCall:
     @cached_property
     def prefix_hash(self) -> Tensor:
         """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
-        length = self.positions.shape[1]
         powers = torch.full((int(self.positions.max()) + 1,), _HASH_BASE, device=self.valid.device).cumprod(0)
         terms = (self.input_ids + 1) * powers[self.positions] * self.valid
-        sums = self.session.hash_sum[:, None] + terms.cumsum(1)
-        if length:
-            self.session.hash_sum = sums[:, -1]
-        return sums
+        return self.session.hash_sum[:, None] + terms.cumsum(1)
 
     @cached_property
     def continuation_step(self) -> Tensor:
         """[B, S] how many tokens after the prompt's end a token stands; below 1 inside the prompt."""
-        state = self.session.state
-        if "prompt_length" not in state:
-            state["prompt_length"] = (self.valid & ~self.continuation).sum(dim=1)
-        return self.positions - state["prompt_length"][:, None] + 1
+        return self.positions - self._prompt_length[:, None] + 1
+
+    @cached_property
+    def _prompt_length(self) -> Tensor:
+        """[B] tokens of the prompt, which is what the session's first call says."""
+        known = self.session.state.get(_PROMPT_LENGTH)
+        return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
+
+    def end(self) -> None:
+        """Note in the session what later calls need to know of this one, whether or not the method asked for it now:
+        the dial may change between calls.
+        """
+        if self.cache is not None and self.valid.numel():
+            self.session.hash_sum = self.prefix_hash[:, -1]
+            self.session.state[_PROMPT_LENGTH] = self._prompt_length
+        self.session.lengths = self.session.lengths + self.valid.sum(dim=1)
 
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""

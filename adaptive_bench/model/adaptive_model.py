@@ -114,7 +114,7 @@ class AdaptiveModel(nn.Module):
         call.labels = labels
         call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
         hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
-        call.session.lengths = call.session.lengths + call.valid.sum(dim=1)
+        call.end()
 
         chosen: Any = (
             slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
