@@ -98,10 +98,10 @@ class CALM(Method):
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
         """Tokens [B, S] that leave before this layer."""
         tokens = may_exit.flatten().nonzero()[:, 0]
-        threshold = self.threshold(view.call).flatten()[tokens]  # always: the first call tells where the prompt ends
         leaving = torch.zeros_like(may_exit).flatten()
         if not tokens.numel():
             return leaving.view_as(may_exit)
+        threshold = self.threshold(view.call).flatten()[tokens]
         if self.config.confidence == "softmax":
             logits = view.probe(tokens)
             top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
