@@ -24,7 +24,7 @@ CHECKS: tuple[Check, ...] = (
     effect,
     ledger,
     saving,
-    resuming,
     gradients,
+    resuming,
     finite,
 )

@@ -17,8 +17,18 @@ from adaptive_bench.testing.subject import Subject
 
 @check("builds")
 def builds(subject: Subject) -> Facts:
-    """The method attaches to the family; its dial skips nothing at one end of its range, and refuses the rest."""
+    """The method attaches with parameters of its own; its dial skips nothing at one end of its range.
+
+    And the dial refuses what lies outside of that range.
+    """
     model = subject.build()
+    own = {id(parameter) for parameter in model.backbone_model.parameters()}
+    borrowed = [name for name, parameter in model.method.named_parameters() if id(parameter) in own]
+    demand(
+        not borrowed,
+        f"A method has parameters of its own, but {', '.join(borrowed[:3])} belong to the backbone. Modules of the "
+        "backbone are reached through view.call.backbone; never make them attributes of the method.",
+    )
     dial = model.method.dial
     demand(
         dial.skip_nothing in (dial.minimum, dial.maximum),
@@ -43,7 +53,7 @@ def builds(subject: Subject) -> Facts:
     return {"calibration": model.needs_calibration}
 
 
-@check("detach", needs=("builds",))
+@check("detach", needs=("determinism",))
 def detach(subject: Subject) -> Facts:
     """A backbone that a method was attached to, calibrated on and run with is afterwards bit-equal to what it was."""
     backbone = tiny_backbone(subject.family)

@@ -16,7 +16,7 @@ from adaptive_bench.testing.training import ShortTraining, trained_model
 from adaptive_bench.training import checkpoint
 
 
-@check("saving", needs=("determinism",), rounding=True)
+@check("saving", needs=("determinism", "detach"), rounding=True)
 def saving(subject: Subject) -> Facts:
     """A trained and calibrated model that is saved and loaded has the same dials, logits and generations."""
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def _dials(model: AdaptiveModel, savings: list[float]) -> list[float]:
     return [model.method.dial_for(saving) for saving in savings]
 
 
-@check("resuming", needs=("determinism",), of_training=True)
+@check("resuming", needs=("determinism", "gradients"), of_training=True)
 def resuming(subject: Subject) -> Facts:
     """Two training steps, a checkpoint, and two steps in a new process are the same as four steps, bit for bit."""
     whole = ShortTraining(subject, total_steps=4)

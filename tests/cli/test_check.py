@@ -1,0 +1,55 @@
+import json
+
+import pytest
+
+PLUGIN = """
+from adaptive_bench.model.decisions import EXECUTE_ALL
+from adaptive_bench.model.method import DialSpec, Method
+from adaptive_bench.registry import register
+
+
+@register("methods", "lazy")
+class Lazy(Method):
+    \"\"\"Skips nothing.\"\"\"
+
+    dial = DialSpec("share", 0.0, 1.0, 0.0)
+
+    def dial_for(self, saved_tokens):
+        return saved_tokens
+
+    def decide(self, view):
+        return EXECUTE_ALL
+"""
+
+
+@pytest.fixture
+def check(command, monkeypatch, tmp_path):
+    """Run `adaptive-bench check` beside a plugin file `lazy.py`."""
+    monkeypatch.setattr("adaptive_bench.registry._registered", {})
+    monkeypatch.setattr("adaptive_bench.cli.check.quiet", lambda: None)
+    (tmp_path / "lazy.py").write_text(PLUGIN)
+    return lambda *arguments: command("check", *arguments)
+
+
+def test_a_sound_spec_passes(check, tmp_path):
+    result = check("static_depth@bench", "--json", "all.json", "--capabilities", "capabilities.json")
+    assert result.exit_code == 0, result.stdout
+    assert "1 of 1 specs pass" in result.stdout
+    assert json.loads((tmp_path / "all.json").read_text())["passed"] is True
+    assert json.loads((tmp_path / "capabilities.json").read_text())["static_depth"]["causality"] == "C0"
+
+
+def test_a_plugin_that_skips_nothing_fails(check, tmp_path):
+    """Both semantics of the method are checked; the message tells what to do."""
+    result = check("lazy", "--plugin", "lazy.py", "--json", "all.json")
+    assert result.exit_code == 1
+    assert "lazy fails effect on llama: A dial must move log-likelihoods and generations" in result.stdout
+    assert "0 of 2 specs pass" in result.stdout
+    about = json.loads((tmp_path / "all.json").read_text())
+    failed = {(one["spec"], one["check"]) for one in about["results"] if one["status"] == "failed"}
+    assert failed == {("lazy", "effect"), ("lazy@paper", "effect")}
+
+
+@pytest.mark.parametrize("arguments", [[], ["gateskip", "--all"], ["gateskp"], ["gateskip[shape"]])
+def test_what_to_check_has_to_be_clear(check, arguments):
+    assert check(*arguments).exit_code == 2

@@ -1,0 +1,79 @@
+"""A parameter that changes nothing is found."""
+
+import pytest
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.model.decisions import Decision
+from adaptive_bench.model.method import DialSpec, Method, MethodConfig
+from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing import check_specs
+from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.testing.twins import behaviour, says_the_same, twin_warnings
+from adaptive_bench.testing.variants import method_specs
+
+
+class InertConfig(MethodConfig):
+    salt: int = 0
+    read_by_nobody: bool = False
+
+
+class Inert(Method):
+    Config = InertConfig
+
+    @property
+    def dial(self):
+        return DialSpec("share", 0.0, 1.0, 0.0)
+
+    def dial_for(self, saved_tokens):
+        return saved_tokens
+
+    def decide(self, view: SiteView):
+        key = draw_key(self.config.salt, 0, view.site.number)
+        return Decision(uniform_from(view.call.input_ids, key) >= self.value)
+
+
+def specs(*texts):
+    return [MethodSpec.parse(text) for text in texts]
+
+
+def test_the_report_warns_of_an_inert_parameter(register_method):
+    register_method(Inert, "inert")
+    report = check_specs([*method_specs("inert"), *specs("inert[salt=1]")], ["llama"])
+    assert report.failures == []
+    (warning,) = report.warnings
+    assert warning.startswith("inert and inert[read_by_nobody=true] made the same decisions")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("calm", "calm@paper", True),
+        ("gateskip", "gateskip[kv=recompute]", True),
+        ("free[kv=defer]", "free@paper", True),
+        ("gateskip[kv=evict]", "gateskip[kv=copy_below]", False),
+        ("gateskip", "gateskip[shape=scalar]", False),
+        ("dense", "static_depth", False),
+    ],
+)
+def test_which_specs_say_the_same(one, other, same):
+    assert says_the_same(*specs(one, other)) is same
+    assert bool(twin_warnings(dict.fromkeys(specs(one, other), "equal"))) is not same
+
+
+def test_one_warning_names_all_twins():
+    found = dict.fromkeys(specs("mod", "gateskip[shape=scalar]", "gateskip", "gateskip@paper"), "equal")
+    (warning,) = twin_warnings(found)
+    assert warning.startswith("mod, gateskip[shape=scalar] and gateskip made the same decisions")
+
+
+def test_behaviour_is_of_decisions_and_logits_at_the_given_dials(make_model):
+    """KV policies make the same draws but not the same logits; the dial comes back as it was."""
+    text = random_text((12, 9), prompt=5)
+    keeps, copies, again = (make_model(f"random_skip[kv={kv}]") for kv in ("recompute", "copy_below", "recompute"))
+    keeps.dial = 0.1
+    assert behaviour(keeps, text, [0.4]) == behaviour(again, text, [0.4])
+    assert behaviour(keeps, text, [0.4]) != behaviour(copies, text, [0.4])
+    assert behaviour(keeps, text, [0.4]) != behaviour(keeps, text, [0.5])
+    assert behaviour(keeps, text, [0.0]) == behaviour(copies, text, [0.0])
+    assert keeps.dial == 0.1

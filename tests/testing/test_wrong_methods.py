@@ -1,0 +1,289 @@
+"""A method with one thing wrong with it is caught by the one check that is about it."""
+
+import math
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+from adaptive_bench.engine.call import SiteView
+from adaptive_bench.model.decisions import Decision
+from adaptive_bench.model.method import DialSpec, Method, initialised_linear
+from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.suite import Suite
+
+
+class Sound(Method):
+    """Skips some words, others in every branch, and gates the rest."""
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.gate = initialised_linear(backbone.hidden_size, 1, std=0.02, bias=0.0)
+
+    @property
+    def dial(self):
+        return DialSpec("share", 0.0, 1.0, 0.0)
+
+    def dial_for(self, saved_tokens):
+        return saved_tokens
+
+    def decide(self, view: SiteView):
+        return Decision(self.scores(view) >= self.share(view), 2 * torch.sigmoid(self.gate(view.normed)))
+
+    def scores(self, view):
+        return uniform_from(self.words(view), draw_key(0, 0, view.site.number))
+
+    def words(self, view):
+        return view.call.input_ids
+
+    def share(self, view):
+        return 0.1 if view.call.training else self.value
+
+
+class DialInTheMiddle(Sound):
+    @property
+    def dial(self):
+        return DialSpec("share", -1.0, 1.0, 0.0)
+
+
+class NoDialForNothing(Sound):
+    def dial_for(self, saved_tokens):
+        return max(saved_tokens, 0.05)
+
+
+class UnseededStart(Sound):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        generator = torch.Generator()
+        generator.seed()
+        nn.init.normal_(self.gate.weight, std=0.5, generator=generator)
+
+
+class RandomStream(Sound):
+    def scores(self, view):
+        return torch.rand(view.call.input_ids.shape)
+
+
+class NeverAtRest(Sound):
+    def share(self, view):
+        return max(0.1, super().share(view))
+
+
+class MovesStatesItself(Sound):
+    def decide(self, view):
+        decision = super().decide(view)
+        view.normed = view.normed * 1.05
+        return decision
+
+
+class LeavesAHook(Sound):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        backbone.layers[0].register_forward_hook(lambda module, inputs, output: output)
+
+
+class ChangesWeights(Sound):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        with torch.no_grad():
+            backbone.layers[0].mlp.down_proj.weight.mul_(1.01)
+
+
+class SkipsMoreWhenPacked(Sound):
+    def share(self, view):
+        return super().share(view) * (1.0 if view.call.packed else 0.5)
+
+
+class LooksAtTheBatchSize(Sound):
+    def share(self, view):
+        return super().share(view) / view.hidden.shape[0]
+
+
+class CountsColumns(Sound):
+    def words(self, view):
+        return torch.arange(view.hidden.shape[1]).expand_as(view.call.input_ids)
+
+
+class BatchMean(Sound):
+    def share(self, view):
+        scores = self.scores(view)
+        return 2 * super().share(view) * scores[view.call.valid].mean()
+
+
+class LeaksTheFuture(Sound):
+    def words(self, view):
+        ids, valid = view.call.input_ids, view.call.valid
+        following = torch.where(valid.roll(-1, 1), ids.roll(-1, 1), ids)
+        following[:, -1] = ids[:, -1]
+        return following
+
+
+class ForgetsThePrompt(Sound):
+    def words(self, view):
+        return view.call.input_ids + 1000 * (view.call.phase == "decode")
+
+
+class TurnsBack(Sound):
+    def share(self, view):
+        return math.sin(math.pi * super().share(view))
+
+
+class SkipsNothing(Sound):
+    def share(self, view):
+        return 0.0
+
+
+class IgnoresTheDial(Sound):
+    def share(self, view):
+        return min(super().share(view), 0.2)
+
+
+class CountsWrong(Sound):
+    def decide(self, view):
+        gate = 2 * torch.sigmoid(view.normed @ self.gate.weight.T + self.gate.bias)
+        return Decision(self.scores(view) >= self.share(view), gate)
+
+
+class LosesStateOnSave(Sound):
+    trained_share = 0.0
+
+    def begin_step(self, step, total_steps):
+        super().begin_step(step, total_steps)
+        self.trained_share += 0.1
+
+    def share(self, view):
+        return super().share(view) if view.call.training else super().share(view) * (1 - self.trained_share)
+
+
+class LosesStateOnResume(Sound):
+    calls = 0
+
+    def losses(self, call):
+        self.calls += 1
+        return {"gate": (1 / self.calls, self.gate.weight.square().sum())}
+
+
+class UnusedParameter(Sound):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.spare = nn.Parameter(torch.zeros(3))
+
+
+class BackboneInTheMethod(Sound):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.head = backbone.model.lm_head
+
+
+class TrainsTheFrozenBackbone(Sound):
+    freezes_backbone = True
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.layers = (backbone.layers[0],)  # a tuple hides it from nn.Module
+
+    def begin_step(self, step, total_steps):
+        super().begin_step(step, total_steps)
+        self.layers[0].requires_grad_(True)
+
+
+class NotANumber(Sound):
+    def losses(self, call):
+        return {"late": (1.0, (self.gate.weight.sum() * 0 + 10.5 - self.step).log())}
+
+
+class Raises(Sound):
+    def share(self, view):
+        return [][0] if self.value else 0.0
+
+
+class SaysItLooksAhead(Sound):
+    paper_class: ClassVar[str] = "C1"
+
+
+class SaysItLooksAtTheBatch(Sound):
+    paper_class: ClassVar[str] = "C2"
+
+
+class LooksAheadInPaper(LeaksTheFuture):
+    paper_class: ClassVar[str] = "C1"
+
+
+class AveragesInPaper(BatchMean):
+    paper_class: ClassVar[str] = "C2"
+
+
+WRONG = {
+    DialInTheMiddle: "builds",
+    NoDialForNothing: "builds",
+    BackboneInTheMethod: "builds",
+    UnseededStart: "determinism",
+    RandomStream: "determinism",
+    NeverAtRest: "identity",
+    MovesStatesItself: "identity",
+    LeavesAHook: "detach",
+    ChangesWeights: "detach",
+    SkipsMoreWhenPacked: "packed",
+    LooksAtTheBatchSize: "batching",
+    CountsColumns: "batching",
+    BatchMean: "batching",
+    LeaksTheFuture: "causality",
+    ForgetsThePrompt: "cached",
+    TurnsBack: "monotone",
+    SkipsNothing: "effect",
+    IgnoresTheDial: "effect",
+    CountsWrong: "ledger",
+    LosesStateOnSave: "saving",
+    LosesStateOnResume: "resuming",
+    UnusedParameter: "gradients",
+    TrainsTheFrozenBackbone: "gradients",
+    NotANumber: "finite",
+    Raises: "determinism",
+}
+
+
+@pytest.fixture
+def failures(register_method):
+    """`failures(method class, semantics)`: message by check that failed, on the tiny Llama."""
+
+    def run(method, semantics="bench"):
+        register_method(method, "toy")
+        results = Suite(MethodSpec("toy", semantics=semantics), "llama").results()
+        return {result.check: result.message for result in results if result.status == "failed"}
+
+    return run
+
+
+@pytest.mark.parametrize(("method", "check"), WRONG.items())
+def test_it_is_caught_by_its_check_alone(failures, method, check):
+    assert list(failures(method)) == [check]
+
+
+def test_a_sound_method_passes(failures):
+    assert failures(Sound) == {}
+
+
+@pytest.mark.parametrize(("method", "check"), [(SaysItLooksAhead, "causality"), (SaysItLooksAtTheBatch, "batching")])
+def test_a_declared_class_has_to_be_true(failures, method, check):
+    assert failures(method) == {}  # bench is C0 whatever is declared for paper
+    found = failures(method, "paper")
+    assert list(found) == [check]
+    assert "Set paper_class to what it is" in found[check]
+
+
+@pytest.mark.parametrize("method", [LooksAheadInPaper, AveragesInPaper])
+def test_paper_semantics_may_be_of_the_declared_class(failures, method):
+    assert failures(method, "paper") == {}
+
+
+def test_an_error_in_the_method_tells_where(failures):
+    assert "raised IndexError at" in failures(Raises)["determinism"]
+    assert __file__ in failures(Raises)["determinism"]
+
+
+def test_debug_lets_errors_through(register_method):
+    register_method(Raises, "toy")
+    with pytest.raises(IndexError):
+        Suite(MethodSpec("toy"), "llama", debug=True).results()
