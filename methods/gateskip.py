@@ -175,7 +175,9 @@ class GateSkip(Method):
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """A frozen backbone has learned the answer template before."""
-        return MethodSpec("dense") if dict(spec.params).get("frozen", "false").lower() in ("true", "1") else None
+        config = cls.parse_config(spec)
+        assert isinstance(config, GateSkipConfig)
+        return MethodSpec("dense") if config.frozen else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
