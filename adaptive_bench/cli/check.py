@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def check(
     methods: Annotated[
         list[str] | None,
-        typer.Argument(help="Methods (all their variants) or single specs such as `gateskip[shape=scalar]@bench`."),
+        typer.Argument(
+            metavar="[METHOD|SPEC]...",
+            help="Methods (all their variants) or single specs such as `gateskip[shape=scalar]@bench`.",
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every registered method.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,

@@ -9,7 +9,7 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["list", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["list", "--help"], ["check", "--help"]])
 def test_help_imports_nothing_heavy(arguments):
     program = (
         "import sys\n"
