@@ -24,11 +24,11 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional
 
 from adaptive_bench.engine.call import ForwardCall, SiteView
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.confidence import leaving_tokens
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
 from adaptive_bench.spec import MethodSpec, Semantics
@@ -97,22 +97,9 @@ class CALM(Method):
 
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
         """Tokens [B, S] that leave before this layer."""
-        tokens = may_exit.flatten().nonzero()[:, 0]
-        leaving = torch.zeros_like(may_exit).flatten()
-        if not tokens.numel():
-            return leaving.view_as(may_exit)
-        threshold = self.threshold(view.call).flatten()[tokens]
-        if self.config.confidence == "softmax":
-            logits = view.probe(tokens)
-            top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
-            sure = top[:, 0] - top[:, 1] >= threshold
-            view.answer(tokens[sure], logits[sure])
-        else:
-            now = view.hidden.flatten(0, 1)[tokens].float()
-            before = view.call.scratch["previous"].flatten(0, 1)[tokens].float()
-            sure = functional.cosine_similarity(now, before, dim=-1) >= threshold
-        leaving[tokens[sure]] = True
-        return leaving.view_as(may_exit)
+        previous = view.call.scratch["previous"] if self.config.confidence == "state" else None
+        threshold = self.threshold(view.call).flatten()
+        return leaving_tokens(view, may_exit, previous, lambda sureness, tokens: sureness >= threshold[tokens])
 
     def threshold(self, call: ForwardCall) -> Tensor:
         """Threshold [B, S] at each token's place in the answer."""

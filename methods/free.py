@@ -34,6 +34,7 @@ from adaptive_bench.engine.call import ForwardCall, SiteView
 from adaptive_bench.engine.kv_cache import KVPolicy
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.confidence import leaving_tokens
 from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
 from adaptive_bench.spec import MethodSpec, Semantics
@@ -108,20 +109,8 @@ class FREE(Method):
 
     def _confident(self, view: SiteView) -> Tensor:
         candidates = view.call.valid & view.call.continuation
-        tokens = candidates.flatten().nonzero()[:, 0]
-        leaving = torch.zeros_like(candidates).flatten()
-        if tokens.numel():
-            if self.config.confidence == "softmax":
-                logits = view.probe(tokens)
-                top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
-                sure = top[:, 0] - top[:, 1] > self.value
-                view.answer(tokens[sure], logits[sure])
-            else:
-                now = view.hidden.flatten(0, 1)[tokens].float()
-                before = view.call.scratch["before_exit"].flatten(0, 1)[tokens].float()
-                sure = functional.cosine_similarity(now, before, dim=-1) > self.value
-            leaving[tokens[sure]] = True
-        return leaving.view_as(candidates)
+        previous = view.call.scratch["before_exit"] if self.config.confidence == "state" else None
+        return leaving_tokens(view, candidates, previous, lambda sureness, _: sureness > self.value)
 
     def main_loss_weight(self, call: ForwardCall) -> float:
         """L / (L_S + L)."""
