@@ -84,6 +84,12 @@ class Chain:
         """Everything, in an order that works."""
         return (*([self.training] if self.training else []), *self.measurings)
 
+    @property
+    def waits_for(self) -> Cell | None:
+        """The unfinished training whose backbone this chain's training starts from."""
+        base = None if self.training is None else self.training.cell.base
+        return None if base is None or base.finished else base
+
 
 def carry_out(plan: Plan, reporter: Reporter, jobs: int | None = None) -> list[Failure]:
     """Do everything of a plan that is not on disk yet.
@@ -138,9 +144,19 @@ def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     return None
 
 
+def orphaned(chain: Chain) -> Failure | None:
+    """The failure of a chain whose turn has come although what it starts from is not there."""
+    base = chain.waits_for
+    return None if base is None else Failure(str(chain.training), f"it starts from `{base}`, which failed.")
+
+
 def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:
     failures = []
     for chain in chains:
+        if (orphan := orphaned(chain)) is not None:
+            failures.append(orphan)
+            reporter.line(f"Failed: {orphan}")
+            continue
         for work in chain.works:
             failure = attempt(work, reporter, overall)
             if failure is not None:

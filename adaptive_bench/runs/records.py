@@ -4,7 +4,7 @@
     config.json env.json status.json log.txt
     data.json train.jsonl timing.json checkpoint/     written by the training
     eval/<task>-<sweep key>/
-        config.json status.json log.txt dial.json calibration.json
+        config.json status.json log.txt dial.json calibration.json behaviour.json
         0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
 """
 

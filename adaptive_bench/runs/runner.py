@@ -15,6 +15,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.rows import Row, dial_warnings, table_rows
+from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.keys import SCHEMA, key_of
@@ -118,7 +119,20 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             rows += found
             warnings += dial_warnings(spec, name, metrics[0], finished, whole.config.match_on)
             warnings += [text for sweep in sweeps for text in _calibration_warnings(sweep)]
-    return rows, list(dict.fromkeys(warnings))
+    return rows, list(dict.fromkeys([*warnings, *_twin_warnings(whole)]))
+
+
+def _twin_warnings(whole: Plan) -> list[str]:
+    """Specs of the run that do exactly the same: one of them, or the method, is not what its name says."""
+    warnings = []
+    for seed in whole.config.seeds:
+        found = {
+            sweep.spec: about["sha256"]
+            for sweep in whole.sweeps
+            if sweep.cell.seed == seed and (about := sweep.record.read("behaviour.json")) is not None
+        }
+        warnings += twin_warnings(found)
+    return warnings
 
 
 def _calibration_warnings(sweep: Sweep) -> list[str]:

@@ -18,7 +18,9 @@ from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.sweep import first_savings
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.keys import SCHEMA
@@ -26,14 +28,17 @@ from adaptive_bench.runs.plan import Cell, Sweep
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_calibration, draw_training
 from adaptive_bench.training import calibration_batches, encode_examples, train
-from adaptive_bench.training.encoding import EncodedExample, padding_id
+from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.gradient import ran_out_of_memory
+
+_TWIN_TEXTS = 8  # held-out examples on which specs are compared
 
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
-    """Train a cell, unless it is trained already or another process is just doing it."""
-    if cell.base is not None:
-        train_cell(cell.base, config, reporter)
+    """Train a cell, unless it is trained already or another process is just doing it.
+
+    What it starts from must be trained before.
+    """
     with _alone(cell.folder, str(cell), reporter):
         if cell.finished:
             return
@@ -72,6 +77,7 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
     trained.calibrate(sweep.first_savings(model.method), reporter)
+    atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
 
     def measure(saving: float) -> Evaluation:
         nonlocal left
@@ -129,6 +135,13 @@ class _Trained:
         max_length = min(self.config.train.max_length, self.model.backbone.context_length)
         text = draw_calibration(self.config, self.cell.seed)
         return encode_examples(text, self.tokenizer, max_length, SilentReporter())
+
+    @cached_property
+    def behaviour(self) -> str:
+        """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
+        batch = calibration_batch(self._calibration_text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
+        savings = first_savings(self.model.method, (), self.config.evaluation)
+        return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
 
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
         """Make the dial values of some savings ready, each once."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
@@ -18,7 +19,7 @@ from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Shared, Suite
-from adaptive_bench.testing.twins import trained_behaviour, twin_warnings
+from adaptive_bench.testing.training import trained_behaviour
 
 _SCHEMA = 1
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import torch
 
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.twins import behaviour
 from adaptive_bench.testing.backbones import random_text
-from adaptive_bench.testing.subject import Subject
+from adaptive_bench.testing.subject import SHARES, Subject, calibrate
 from adaptive_bench.training.encoding import IGNORED_LABEL
 
 LEARNING_RATE = 1e-3
 LENGTHS = (16, 11, 14, 16)
+TRAVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 class ShortTraining:
@@ -64,3 +67,14 @@ def _realigned(model: AdaptiveModel) -> AdaptiveModel:
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     return model
+
+
+def trained_behaviour(subject: Subject) -> str:
+    """Behaviour of a spec after some steps of training, so that parameters which matter in training only show too."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = trained_model(subject, Path(folder))
+    calibrate(model)
+    dials = [model.method.dial_for(share * model.method.max_saved_tokens) for share in SHARES]
+    if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
+        dials += [model.method.dial.at(travel) for travel in TRAVELS]
+    return behaviour(model, random_text((24, 24, 17, 24), prompt=6).arguments, dials)

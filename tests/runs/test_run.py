@@ -9,6 +9,7 @@ import yaml
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.methods.dense import Dense
+from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run, work
 from adaptive_bench.runs.records import Record
@@ -229,3 +230,40 @@ def test_calibration_halves_its_batch_aloud(config_of, monkeypatch, lines):
     outcome = run(config_of("gateskip"), lines)
     assert outcome.exit_code == 0
     assert [line for line in lines.lines if "2 sequence(s)" in line and "calibrate gateskip" in line]
+
+
+class Idle(Random):
+    """Random skipping with a parameter nobody reads."""
+
+    class Config(Random.Config):
+        volume: int = 0
+
+
+def test_specs_that_do_the_same_are_named(config_of, registered):
+    registered("idle", Idle)
+    outcome = run(config_of("idle,idle[volume=3],idle[kv=evict]"))
+    (warning,) = outcome.warnings
+    assert warning.startswith("idle and idle[volume=3] made the same decisions")
+    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == [warning]
+
+
+@pytest.mark.slow
+def test_a_training_that_starts_from_another_one_waits_for_it(config_of, lines):
+    outcome = run(config_of("router_tuned_mod,gateskip[frozen=true]"), lines, jobs=2)
+    assert outcome.exit_code == 0
+    begun = [task for task in lines.tasks if ": train " in task]
+    assert begun[0] == "seed 1: train dense" and len(begun) == 3
+    assert not any("another process" in line for line in lines.lines)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_what_starts_from_a_failed_training_is_left_out(config_of, monkeypatch, jobs):
+    config = config_of("router_tuned_mod,gateskip")
+    for cell in plan(config).cells:
+        if str(cell.spec) == "dense":  # a file where the training wants its folder
+            cell.folder.parent.mkdir(parents=True)
+            cell.folder.write_text("")
+    outcome = run(config, jobs=jobs)
+    assert {row["method"] for row in outcome.rows} == {"gateskip"}
+    assert [failure.work for failure in outcome.failures] == ["train dense, seed 1", "train router_tuned_mod, seed 1"]
+    assert "which failed" in outcome.failures[1].reason

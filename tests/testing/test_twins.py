@@ -6,10 +6,10 @@ from adaptive_bench.engine.call import SiteView
 from adaptive_bench.model.decisions import Decision
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig
 from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.model.twins import behaviour, says_the_same, twin_warnings
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
 from adaptive_bench.testing.backbones import random_text
-from adaptive_bench.testing.twins import behaviour, says_the_same, twin_warnings
 from adaptive_bench.testing.variants import method_specs
 
 
@@ -69,7 +69,7 @@ def test_one_warning_names_all_twins():
 
 def test_behaviour_is_of_decisions_and_logits_at_the_given_dials(make_model):
     """KV policies make the same draws but not the same logits; the dial comes back as it was."""
-    text = random_text((12, 9), prompt=5)
+    text = random_text((12, 9), prompt=5).arguments
     keeps, copies, again = (make_model(f"random_skip[kv={kv}]") for kv in ("recompute", "copy_below", "recompute"))
     keeps.dial = 0.1
     assert behaviour(keeps, text, [0.4]) == behaviour(again, text, [0.4])

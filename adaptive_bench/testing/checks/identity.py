@@ -6,9 +6,9 @@ import torch
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.backbone import Site
+from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.testing.check import Facts, NotApplicable, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
-from adaptive_bench.testing.recording import recorded_decisions
 from adaptive_bench.testing.replay import replayed_logits
 from adaptive_bench.testing.subject import Subject
 

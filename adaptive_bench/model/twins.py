@@ -1,39 +1,37 @@
 """Finds specs that do the same: a parameter that changes nothing is a mistake, in the spec or in the method.
 
 `behaviour` digests what a model does with a text, `twin_warnings` compares the digests of several specs. Both know
-nothing of how a model came about, so they serve for the models of a run as well.
+nothing of how a model came about: the conformance suite asks about models it trained for a few steps, a run about its
+own.
 """
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.method import method_class
+from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import Text, random_text
-from adaptive_bench.testing.recording import recorded_decisions
-from adaptive_bench.testing.subject import SHARES, Subject, calibrate
-from adaptive_bench.testing.training import trained_model
-
-TRAVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 @torch.no_grad()
-def behaviour(model: AdaptiveModel, text: Text, dials: Iterable[float]) -> str:
-    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
+def behaviour(model: AdaptiveModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was.
+
+    Args:
+        text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+    """
     digest, before = hashlib.sha256(), model.dial
     for dial in dials:
         model.dial = dial
         with recorded_decisions(model.method) as decisions:
-            logits = model(**text.arguments).logits[text.valid]
+            logits = model(**text).logits[text["attention_mask"].bool()]
         for site, decision in decisions:
             digest.update(f"{site}".encode())
             for part in (decision.keep, decision.scale, decision.input_scale):
@@ -41,17 +39,6 @@ def behaviour(model: AdaptiveModel, text: Text, dials: Iterable[float]) -> str:
         digest.update(_bytes(logits))
     model.dial = before
     return digest.hexdigest()
-
-
-def trained_behaviour(subject: Subject) -> str:
-    """Behaviour of a spec after some steps of training, so that parameters which matter in training only show too."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = trained_model(subject, Path(folder))
-    calibrate(model)
-    dials = [model.method.dial_for(share * model.method.max_saved_tokens) for share in SHARES]
-    if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
-        dials += [model.method.dial.at(travel) for travel in TRAVELS]
-    return behaviour(model, random_text((24, 24, 17, 24), prompt=6), dials)
 
 
 def _bytes(tensor: Tensor | None) -> bytes:
