@@ -17,6 +17,8 @@ from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
 
+_TEXT_WIDTH = 44  # columns of prose wrap, so that the table fits a terminal
+
 
 class Listed(StrEnum):
     """What can be listed."""
@@ -50,7 +52,13 @@ def list_names(
         rows = overhead_rows(str(model), methods)
     else:
         rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
-    typer.echo(tabulate(rows, headers="keys", tablefmt="simple") if rows else f"There are no {what} yet.")
+    wrapped = {"maxcolwidths": [None, _TEXT_WIDTH, _TEXT_WIDTH, None]} if what is Listed.methods and not model else {}
+    table = tabulate(rows, headers="keys", tablefmt="simple", **wrapped)
+    typer.echo(table if rows else f"There are no {what} yet.")
+    if what is Listed.methods and not model:
+        from adaptive_bench.cli.capability_table import capability_table
+
+        typer.echo("\n" + capability_table(registry.names("methods")))
 
 
 def _check_overhead(what: Listed, model: str | None) -> None:

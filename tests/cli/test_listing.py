@@ -5,6 +5,11 @@ import sys
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.methods.dense import Dense
+
+
+class Unprobed(Dense):
+    """A plugin with no capabilities.json beside it."""
 
 
 def test_configs_are_listed_with_their_first_comment(command):
@@ -86,3 +91,14 @@ def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
     assert done.returncode == 0, done.stderr
     for name in registry.names(group):
         assert name in done.stdout
+
+
+def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
+    monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
+    _, _, after = command("list", "methods").stdout.partition("What each can do")
+    rows = {line.split()[0]: line.split() for line in after.splitlines() if line}
+    assert "C0" in rows["gateskip"] and "C2" in rows["gateskip@paper"] and "C1" in rows["mod@paper"]
+    assert "calm@paper" not in rows  # does what calm does
+    assert "scaled" in rows["mod"] and "exact" in rows["dense"]
+    assert "The same for all: families llama, qwen3, gemma2" in after
+    assert "Not probed yet: unprobed. `adaptive-bench check NAME` does it." in after

@@ -1,0 +1,50 @@
+"""The capability matrix as `list methods` shows it: what tells methods apart as a table, what they share as a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.capabilities import CAPABILITIES, Capability, Matrix, stored_matrix
+
+_WIDEST_VALUE = 9
+
+
+def capability_table(methods: Sequence[str]) -> str:
+    """Table of the methods' plain specs, and of their paper semantics where these differ; empty if none was probed."""
+    probed = {name: stored_matrix(name) for name in methods}
+    rows: Matrix = {}
+    for name, matrix in probed.items():
+        for spec, row in matrix.items():
+            parsed = MethodSpec.parse(spec)
+            if not parsed.params and row != rows.get(name):
+                rows[spec] = row
+    parts = []
+    if rows:
+        differing = [capability for capability in CAPABILITIES if len(_values(rows, capability)) > 1]
+        table = [
+            {"": spec} | {_upright(capability): row.get(capability.key, "-") for capability in differing}
+            for spec, row in rows.items()
+        ]
+        shared = [
+            f"{capability.title} {_values(rows, capability).pop()}"
+            for capability in CAPABILITIES
+            if capability not in differing
+        ]
+        parts.append("What each can do, as found by `adaptive-bench check`:")
+        parts.append(tabulate(table, headers="keys", tablefmt="simple", maxcolwidths=[None, *[_WIDEST_VALUE] * 12]))
+        if shared:
+            parts.append(f"The same for all: {'; '.join(shared)}.")
+    if missing := [name for name, matrix in probed.items() if not matrix]:
+        parts.append(f"Not probed yet: {', '.join(missing)}. `adaptive-bench check NAME` does it.")
+    return "\n\n".join(parts)
+
+
+def _values(rows: Matrix, capability: Capability) -> set[str]:
+    return {row.get(capability.key, "-") for row in rows.values()}
+
+
+def _upright(capability: Capability) -> str:
+    return capability.title.replace(" ", "\n").replace("-", "-\n")
