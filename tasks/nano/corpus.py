@@ -28,7 +28,7 @@ def training_examples(seed: int) -> Iterator[Example]:
             case "math":
                 yield next(math).reasoned()
             case "qa":
-                yield next(qa).pretraining()
+                yield next(qa).reasoned()
             case "stated":
                 yield next(stated).stated()
             case _:

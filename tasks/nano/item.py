@@ -21,7 +21,6 @@ class Item:
         answer: A whole number or an option.
         key: What decides the split. Two items with the same key always share a split.
         steps: Steps of reasoning, 1 to 3.
-        told: The completion in pretraining text; empty where it is the target.
         right: Place of the right option.
         asked: The question without its options; empty where there are none.
         statements: Per option, the full sentence that claims it.
@@ -32,7 +31,6 @@ class Item:
     answer: str
     key: str
     steps: int
-    told: str = ""
     right: int = 0
     asked: str = ""
     statements: tuple[str, ...] = ()
@@ -45,10 +43,6 @@ class Item:
     def reasoned(self) -> Example:
         """The generative form: reasoning, then the answer."""
         return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.target}")
-
-    def pretraining(self) -> Example:
-        """The generative form of pretraining text."""
-        return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.told or self.target}")
 
     def stated(self) -> Example:
         """The log-likelihood form: no options in the question, the true statement as the answer."""

@@ -51,8 +51,8 @@ def _item(
 ) -> Item:
     """A question with its options; `hop` is the reasoning before the last fact, which is about `subject`.
 
-    The answer is the option itself. Pretraining text (`told`) also names its letter, but so small a model does not
-    learn in so short a time to bind letters to options, so the task does not ask for them.
+    The answer is the option itself, not its letter: so small a model does not learn in so short a time to bind letters
+    to options.
     """
     known = world()
     value = known.facts[subject, relation]
@@ -61,14 +61,12 @@ def _item(
     source.shuffle(options)
     lettered = [f"{option} ({letter})" for letter, option in zip(LETTERS, options, strict=True)]
     right = options.index(value)
-    told = hop + STATEMENT[relation].format(subject=subject, value=lettered[right])
     return Item(
         question=f"{asked} {', '.join(lettered)}",
         reasoning=hop + STATEMENT[relation].format(subject=subject, value=value),
         answer=value,
         key=key or "|".join((asked, *sorted(options))),
         steps=2 if hop else 1,
-        told=f"{told}\n#### {LETTERS[right]}",
         right=right,
         asked=asked,
         statements=tuple(hop + STATEMENT[relation].format(subject=subject, value=option) for option in options),
