@@ -2,7 +2,7 @@
 
 Idea: in training, deeper layers are dropped more often and every layer learns to predict through the shared head. At
 inference all tokens leave at one layer E, through the final norm and the head. (Self-speculation, the paper's other
-use, is exact and belongs on a latency axis; it is not this method's dial.)
+use, is exact and belongs on a latency axis, not on this dial: `adaptive_bench.model.speculation.self_speculate`.)
 
 Paper: "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding", https://arxiv.org/abs/2404.16710.
 Equations: dropout p_l = p_max (exp(l ln2 / (L-1)) - 1), per sample (section 4.1); loss sum_l e~(t,l) CE_l with

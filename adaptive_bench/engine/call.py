@@ -6,19 +6,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from adaptive_bench.engine.attention_mask import additive, visible_keys
-from adaptive_bench.engine.kv_cache import AdaptiveCache, KVPolicy, Session
+from adaptive_bench.engine.kv_cache import AdaptiveCache, KVPolicy, Session, hash_terms
 from adaptive_bench.engine.ledger import Ledger, Phase
 
 if TYPE_CHECKING:
     from adaptive_bench.engine.loop import DecisionMeter
     from adaptive_bench.model.backbone import Backbone, Site
 
-_HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
 _PROMPT_LENGTH = "prompt_length"
 
 
@@ -83,8 +81,7 @@ class ForwardCall:
     @cached_property
     def prefix_hash(self) -> Tensor:
         """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
-        powers = torch.full((int(self.positions.max()) + 1,), _HASH_BASE, device=self.valid.device).cumprod(0)
-        terms = (self.input_ids + 1) * powers[self.positions] * self.valid
+        terms = hash_terms(self.input_ids, self.positions) * self.valid
         return self.session.hash_sum[:, None] + terms.cumsum(1)
 
     @cached_property

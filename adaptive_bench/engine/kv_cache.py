@@ -21,6 +21,7 @@ from transformers import Cache
 from adaptive_bench.errors import UsageError
 
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
+_HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
 
 
 class LayerStore:
@@ -100,6 +101,15 @@ class LayerStore:
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
+    def crop(self, length: int) -> None:
+        """Forget the slots after the last one that shows a token before position `length`; for one row."""
+        positions = self.key_positions()[0]
+        seen = ((positions >= 0) & (positions < length)).nonzero()
+        self.used = int(seen[-1]) + 1 if seen.numel() else 0
+        self.positions[:, self.used :] = -1
+        self._lengths = torch.full_like(self._lengths, self.used)
+        self._reserved = None
+
     def _grow_positions(self) -> None:
         batch, capacity = self.positions.shape
         if self.used > capacity:
@@ -142,6 +152,12 @@ class Write:
     repaired: tuple[Tensor, Tensor] | None = None
 
 
+def hash_terms(input_ids: Tensor, positions: Tensor) -> Tensor:
+    """[B, S] what the tokens [B, S] at positions [B, S] add to the 64-bit hashes of prefixes that hold them."""
+    powers = torch.full((int(positions.max()) + 1,), _HASH_BASE, device=positions.device).cumprod(0)
+    return (input_ids + 1) * powers[positions]
+
+
 @dataclass
 class Session:
     """What one request carries from call to call besides K,V.
@@ -160,6 +176,16 @@ class Session:
         """Keep only the given batch rows."""
         self.lengths, self.hash_sum = self.lengths[rows], self.hash_sum[rows]
         self.state = {name: value[rows] for name, value in self.state.items()}
+
+    def copy(self) -> Session:
+        """Stays as it is when calls go on. Tensors are shared, since calls replace them instead of writing to them."""
+        return Session(self.lengths, self.hash_sum, dict(self.state))
+
+    def after(self, tokens: Tensor) -> Session:
+        """The session N >= 1 more real tokens [B, N] later; the method's own state stays the earlier one."""
+        positions = self.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        hash_sum = self.hash_sum + hash_terms(tokens, positions).sum(dim=1)
+        return Session(self.lengths + tokens.shape[1], hash_sum, dict(self.state))
 
 
 class AdaptiveCache(Cache):
@@ -193,6 +219,29 @@ class AdaptiveCache(Cache):
         self.session.select_rows(rows)
         for store in self.stores.values():
             store.select_rows(rows)
+
+    def rewind(self, session: Session) -> None:
+        """Go back to an earlier session: tokens it had not seen are forgotten in every layer, whatever the policy.
+
+        Args:
+            session: A `copy` of this cache's session, or that some tokens later (`after`); it is not changed.
+
+        Raises:
+            UsageError: The cache holds more or less than one row, or fewer tokens than the session.
+        """
+        if self.batch != 1:
+            raise UsageError(
+                f"A cache can be rewound if it holds one row, got {self.batch}. Rewind each request's own cache."
+            )
+        length = int(session.lengths)
+        if length > self.get_seq_length():
+            raise UsageError(
+                f"A cache can only be rewound to fewer tokens than its {self.get_seq_length()}, got a session of "
+                f"{length}. Take the session from this cache."
+            )
+        for store in self.stores.values():
+            store.crop(length)
+        self.session = session.copy()
 
     def expect(self, layer: int, write: Write) -> Tensor:
         """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""

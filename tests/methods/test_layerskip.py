@@ -1,6 +1,6 @@
 """LayerSkip against its formulas: dropout curve, exit losses, curricula, static exit.
 
-T-LS7 to T-LS9 are about self-speculative decoding, which is exact and no method of this suite.
+T-LS7 to T-LS9 are about self-speculative decoding: tests/model/test_speculation.py.
 """
 
 import pytest
