@@ -13,8 +13,8 @@ Deviations in `bench` semantics (`paper` takes the equations literally, with K,V
 * thresholds are calibrated per branch on held-out training text, so a decision is causal and free of the batch;
 * K,V of skipped tokens are recomputed from the state they carry; budget 1 skips nothing (the rule `<=` would skip
   one token);
-* training drops exactly floor(q n) of the n tokens of each sequence (the paper trains on one at a time), ties by
-  position, instead of an interpolated quantile.
+* training drops what the thresholds will drop: exactly floor(q n) of a batch's n prompt tokens, and of its answer
+  tokens (the paper takes one interpolated quantile over a batch of one sequence), ties by position.
 In both: the gate reads the pre-normed input and its gradient stops there, as in the released code (`input`,
 `detach`); the default penalty is the mean of g^2 (the released code), since the paper's norm of a scalar channel is
 an L1 (`loss=l1`).
@@ -34,7 +34,7 @@ from adaptive_bench.engine.kv_cache import KVPolicy
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.backbone import Backbone, Branch, Site
 from adaptive_bench.model.calibration import Thresholds
-from adaptive_bench.model.decisions import Decision, drop_lowest_per_row, paper_quantile_keep
+from adaptive_bench.model.decisions import Decision, drop_lowest_by_phase, paper_quantile_keep
 from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
 from adaptive_bench.spec import MethodSpec, Semantics
 
@@ -150,7 +150,8 @@ class GateSkip(Method):
         if not self._decides(view.site):
             return view.call.scratch.pop("attention_keep", None)
         if view.call.training:
-            keep: Tensor | None = drop_lowest_per_row(scores, view.call.valid, self.skip_share)
+            call = view.call
+            keep: Tensor | None = drop_lowest_by_phase(scores, call.valid, call.continuation, self.skip_share)
         elif self.thresholds is not None:
             keep = self.thresholds.keep(view, scores, self.skip_share)
         else:

@@ -52,8 +52,8 @@ def list_names(
         rows = overhead_rows(str(model), methods)
     else:
         rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
-    wrapped = {"maxcolwidths": [None, _TEXT_WIDTH, _TEXT_WIDTH, None]} if what is Listed.methods and not model else {}
-    table = tabulate(rows, headers="keys", tablefmt="simple", **wrapped)
+    widths = [None, _TEXT_WIDTH, _TEXT_WIDTH, None] if what is Listed.methods and not model else None
+    table = tabulate(rows, headers="keys", tablefmt="simple", maxcolwidths=widths)
     typer.echo(table if rows else f"There are no {what} yet.")
     if what is Listed.methods and not model:
         from adaptive_bench.cli.capability_table import capability_table

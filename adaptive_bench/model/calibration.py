@@ -16,7 +16,7 @@ from torch import Tensor
 
 from adaptive_bench.engine.call import SiteView
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.decisions import drop_lowest
+from adaptive_bench.model.decisions import drop_lowest_by_phase
 
 if TYPE_CHECKING:
     from adaptive_bench.model.adaptive_model import AdaptiveModel
@@ -96,7 +96,8 @@ class Thresholds:
         lowest = torch.zeros_like(row)
         for column, site in enumerate(self.sites):
             for phase in range(2):
-                scores = torch.cat(collected[phase, site] or collected[1 - phase, site]).double()
+                scores = torch.cat(collected[phase, site]).double()
+                scores = scores if scores.numel() else torch.cat(collected[1 - phase, site]).double()
                 row[phase, column] = torch.quantile(scores, share)
                 lowest[phase, column] = scores.min()
         if not self.shares.numel() or share <= self.shares[1] + 1e-9:  # share 0 goes with the smallest calibrated one
@@ -119,13 +120,10 @@ class Thresholds:
 
     def _collect(self, view: SiteView, scores: Tensor, share: float) -> Tensor:
         assert self._collected is not None
-        keep = torch.zeros_like(view.call.valid)
-        for phase, chosen in enumerate((~view.call.continuation, view.call.continuation)):
-            active = chosen & view.call.valid
-            if bool(active.any()):
-                self._collected[phase, view.site.number].append(scores[active].detach().float().cpu())
-                keep |= drop_lowest(scores, active, share)
-        return keep
+        valid, continuation = view.call.valid, view.call.continuation
+        for phase, chosen in enumerate((~continuation, continuation)):
+            self._collected[phase, view.site.number].append(scores[chosen & valid].detach().float().cpu())
+        return drop_lowest_by_phase(scores, valid, continuation, share)
 
     def _insert(self, share: float, row: Tensor) -> None:
         known = (self.shares - share).abs() < 1e-9

@@ -71,16 +71,16 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
     return keep.view_as(active)
 
 
-def drop_lowest_per_row(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask that drops exactly floor(q S_b) of the S_b active tokens of each row; earlier tokens first in ties.
+def drop_lowest_by_phase(scores: Tensor, active: Tensor, continuation: Tensor, q: float) -> Tensor:
+    """`drop_lowest` of the prompts' tokens and of the continuations' apart, as their thresholds are apart.
 
     Args:
         scores: [B, S].
-        active: Boolean [B, S]; inactive tokens are neither counted nor kept.
+        active: Boolean [B, S].
+        continuation: Boolean [B, S], tokens after the prompt.
         q: Share to drop in [0, 1].
     """
-    drop = (q * active.sum(dim=1).double() + 1e-9).floor().long()
-    return active & (_rank(scores.float().masked_fill(~active, math.inf), descending=False) >= drop[:, None])
+    return drop_lowest(scores, active & ~continuation, q) | drop_lowest(scores, active & continuation, q)
 
 
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
@@ -93,11 +93,11 @@ def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
     """
     lengths = active.sum(dim=1)
     k = (capacity * lengths.double() + 1e-9).floor().long().clamp(min=1).minimum(lengths)
-    return active & (_rank(scores.float().masked_fill(~active, -math.inf), descending=True) < k[:, None])
+    return active & (_rank(scores.float().masked_fill(~active, -math.inf)) < k[:, None])
 
 
-def _rank(scores: Tensor, *, descending: bool) -> Tensor:
-    """Place of each score in its row [B, S]; equal scores keep their order."""
-    order = scores.argsort(dim=1, descending=descending, stable=True)
+def _rank(scores: Tensor) -> Tensor:
+    """Place of each score in its row [B, S], the highest first; equal scores keep their order."""
+    order = scores.argsort(dim=1, descending=True, stable=True)
     places = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, places)

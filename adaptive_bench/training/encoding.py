@@ -108,10 +108,9 @@ def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
 def training_batch(
     examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """Right-padded `input_ids`, `attention_mask` and `labels`, each [B, S]; the loss ignores prompt and padding."""
+    """A `calibration_batch` with `labels` [B, S]; the loss ignores prompt and padding."""
     batch = calibration_batch(examples, pad_id, device)
-    completion = batch.pop("continuation_mask")
-    batch["labels"] = batch["input_ids"].masked_fill(~completion, IGNORED_LABEL)
+    batch["labels"] = batch["input_ids"].masked_fill(~batch["continuation_mask"], IGNORED_LABEL)
     return batch
 
 

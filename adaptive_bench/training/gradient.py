@@ -34,8 +34,8 @@ def accumulate(
     """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
 
     The loss is the mean over all predicted tokens of the batch: a micro-batch enters with its share of them, so the
-    number of micro-batches changes nothing but rounding. A loss that is not finite is returned at once, without its
-    gradient.
+    number of micro-batches changes nothing but rounding. (A method that ranks a batch's tokens against each other
+    ranks those of a micro-batch.) A loss that is not finite is returned at once, without its gradient.
     """
     total = sum(example.loss_tokens for example in batch)
     sums: defaultdict[str, float] = defaultdict(float)

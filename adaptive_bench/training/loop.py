@@ -156,7 +156,7 @@ class _Training:
             self.accumulation = min(2 * self.accumulation, len(batch))
             self.reporter.line(
                 f"train {self.model.spec}: out of memory at step {step + 1}; the step is repeated in "
-                f"{self.accumulation} micro-batches (the result stays the same up to rounding)"
+                f"{self.accumulation} micro-batches (the loss still counts every token alike)"
             )
 
     def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:

@@ -26,20 +26,23 @@ def test_budget_schedule(trainee):
 
 
 def test_training_drops_an_exact_share(trainee, training_batch):
-    """G17, X9: at every branch floor(q n) of each row's n real tokens, whatever the dial says; nothing at step 1."""
+    """G17, G21, X9: at every branch floor(q n) of the batch's n prompt tokens and of its answer tokens, whatever the
+    dial says; nothing at step 1.
+    """
     model = trainee("gateskip")
     ids, mask, labels = training_batch
     model.dial = 0.05
     kept = []
     decide = model.method.decide
     model.method.decide = lambda view: kept.append(decide(view)) or kept[-1]
-    lengths = mask.bool().sum(dim=1)
+    continuation = labels != -100
+    phases = [mask.bool() & ~continuation, mask.bool() & continuation]
     for step, share in ((1, 0.0), (6, 0.1), (11, 0.2)):
         model.begin_step(step, 11)
         kept.clear()
-        model(ids, mask, labels=labels)
-        expected = [int(share * length + 1e-9) for length in lengths.tolist()]
-        assert [(mask.bool() & ~decision.keep).sum(dim=1).tolist() for decision in kept] == [expected] * 8
+        model(ids, mask, labels=labels, continuation_mask=continuation)
+        expected = [int(share * int(phase.sum()) + 1e-9) for phase in phases]
+        assert [[int((phase & ~decision.keep).sum()) for phase in phases] for decision in kept] == [expected] * 8
 
 
 @pytest.mark.parametrize(("loss", "value"), [("l2", 0.25), ("l1", 0.5), ("kl_layer", 0.0), ("kl_element", 0.0)])
