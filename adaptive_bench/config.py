@@ -38,7 +38,7 @@ class TrainRecipe(_Strict):
         batch_size: Sequences per optimizer step.
         accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
         learning_rate: Peak of the cosine schedule.
-        method_learning_rate: The same for the parameters a method adds; by default equal to `learning_rate`.
+        method_learning_rates: By name of a method, the peak for the parameters it adds, where not `learning_rate`.
         warmup_steps: Steps of linear warm-up before the cosine.
         max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
         checkpoint_every: Steps between two checkpoints a run can resume from.
@@ -48,7 +48,7 @@ class TrainRecipe(_Strict):
     batch_size: Positive = 32
     accumulation: Positive = 1
     learning_rate: float = Field(default=1e-3, gt=0)
-    method_learning_rate: float | None = Field(default=None, gt=0)
+    method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = {}
     warmup_steps: int = Field(default=20, ge=0)
     weight_decay: float = Field(default=0.001, ge=0)
     betas: tuple[Share, Share] = (0.9, 0.999)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from adaptive_bench.evaluation.matching import Point
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.model import code_digest, starting_spec, training_spec
+from adaptive_bench.model.method import method_class
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.keys import SCHEMA, examples_fingerprint, files_fingerprint, key_of
@@ -159,7 +160,10 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
     backbone = find_backbone(config.model)
-    recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every"})
+    recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every", "method_learning_rates"})
+    rates = config.train.method_learning_rates
+    for name in rates:
+        method_class(MethodSpec(name))
     measuring = config.evaluation.model_dump(mode="json", exclude={"grid"})
     measuring["data_dir"] = None if config.data_dir is None else str(config.data_dir.resolve())
     cells: dict[Path, Cell] = {}
@@ -178,7 +182,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
         }
         calibration = examples_fingerprint(draw_calibration(config, seed))
         for spec, as_trained in zip(specs, trained, strict=True):
-            cell = _cell(as_trained, seed, shared, config.out / "records", cells)
+            cell = _cell(as_trained, seed, shared, rates, config.out / "records", cells)
             folder = cell.folder
             for task in tasks:
                 measured = measuring | {
@@ -195,11 +199,18 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     return Plan(config, tuple(cells.values()), tuple(sweeps))
 
 
-def _cell(spec: MethodSpec, seed: int, shared: dict[str, Any], records: Path, cells: dict[Path, Cell]) -> Cell:
+def _cell(
+    spec: MethodSpec,
+    seed: int,
+    shared: dict[str, Any],
+    rates: Mapping[str, float],
+    records: Path,
+    cells: dict[Path, Cell],
+) -> Cell:
     """The cell of a spec as trained, and before it in `cells` the one it starts from."""
-    content = shared | {"method": str(spec), "code": code_digest(spec)}
+    content = shared | {"method": str(spec), "code": code_digest(spec), "method_learning_rate": rates.get(spec.name)}
     start = starting_spec(spec)
-    base = None if start is None else _cell(start, seed, shared, records, cells)
+    base = None if start is None else _cell(start, seed, shared, rates, records, cells)
     if base is not None:
         content["base"] = base.folder.name
     folder = records / key_of(content)

@@ -96,7 +96,7 @@ class _Training:
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.accelerator = _accelerator(self.device, recipe.precision)
-        groups = model.parameter_groups(recipe.learning_rate, recipe.method_learning_rate)
+        groups = model.parameter_groups(recipe.learning_rate, recipe.method_learning_rates.get(model.spec.name))
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
         )

@@ -53,6 +53,8 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
         ({"evaluation": {"calibration_examples": 6}}, False, True),
         ({"train": {"learning_rate": 0.5}}, True, True),
         ({"train": {"steps": 4}}, True, True),
+        ({"train": {"method_learning_rates": {"gateskip": 0.5}}}, True, True),
+        ({"train": {"method_learning_rates": {"mod": 0.5}}}, False, False),
         ({"seeds": (2,)}, True, True),
     ],
 )

@@ -182,6 +182,7 @@ def test_the_plan_estimates_from_what_this_machine_did_before(config_of):
     [
         ({"methods": "gateskop"}, UsageError, "gateskip"),
         ({"methods": "gateskip[shap=scalar]"}, UsageError, "shape"),
+        ({"train": {"method_learning_rates": {"gateskop": 0.1}}}, UsageError, "gateskip"),
         ({"model": "/no/such/folder"}, EnvironmentProblem, "no folder"),
         ({"model": "nobody/nothing"}, EnvironmentProblem, "HF_HUB_OFFLINE"),
         ({"device": "cuda:99"}, UsageError, "--device"),

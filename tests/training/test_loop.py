@@ -50,6 +50,17 @@ def test_losses_of_the_method_are_logged_beside_the_cross_entropy(model_of, exam
         assert entry["loss"] == pytest.approx(entry["terms"]["ce"] + 0.1 * entry["terms"]["sparsity"], abs=1e-5)
 
 
+def test_a_method_may_have_a_learning_rate_of_its_own(model_of, examples, tokenizer, recipe, tmp_path):
+    recipe = recipe.model_copy(update={"method_learning_rates": {"gateskip": 1e-9, "mod": 1.0}, "weight_decay": 0.0})
+    model, before = model_of("gateskip"), model_of("gateskip")
+    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    moved = {
+        name: float((value - before.get_parameter(name)).detach().abs().max())
+        for name, value in model.named_parameters()
+    }
+    assert all((change < 1e-7) == name.startswith("method.") for name, change in moved.items())
+
+
 def test_training_learns_and_leaves_a_complete_record(model, examples, tokenizer, recipe, tmp_path):
     recipe = recipe.model_copy(update={"steps": 30, "learning_rate": 1e-2})
     begun = []
