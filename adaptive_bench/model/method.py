@@ -251,15 +251,13 @@ def starting_spec(spec: MethodSpec) -> MethodSpec | None:
     return method_class(spec).starts_from(spec)
 
 
-def code_digest(spec: MethodSpec) -> str:
-    """Digest of the source a result depends on: the method's file, the model core and the engine."""
+def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation"]) -> str:
+    """Digest of the source a result depends on: the method's file, the model core, the engine, and what trains or
+    evaluates.
+    """
     core = Path(adaptive_bench.__file__).parent
-    files = [
-        Path(inspect.getfile(method_class(spec))),
-        *sorted(core.glob("model/*.py")),
-        *sorted(core.glob("engine/*.py")),
-    ]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
+    digest = hashlib.sha256(Path(inspect.getfile(method_class(spec))).read_bytes())
+    for part in ("model", "engine", work):
+        for file in sorted(core.glob(f"{part}/*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -188,7 +188,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
                 measured = measuring | {
                     "cell": folder.name,
                     "method": str(spec),
-                    "code": code_digest(spec),
+                    "code": code_digest(spec, work="evaluation"),
                     "task": task.name,
                     "task_code": files_fingerprint(file for file in _definition(task)),
                     "calibration": calibration,
@@ -208,7 +208,11 @@ def _cell(
     cells: dict[Path, Cell],
 ) -> Cell:
     """The cell of a spec as trained, and before it in `cells` the one it starts from."""
-    content = shared | {"method": str(spec), "code": code_digest(spec), "method_learning_rate": rates.get(spec.name)}
+    content = shared | {
+        "method": str(spec),
+        "code": code_digest(spec, work="training"),
+        "method_learning_rate": rates.get(spec.name),
+    }
     start = starting_spec(spec)
     base = None if start is None else _cell(start, seed, shared, rates, records, cells)
     if base is not None:

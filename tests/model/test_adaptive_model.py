@@ -136,10 +136,11 @@ def test_training_specs():
 
 
 def test_code_digests():
-    """Each method's digest is stable and its own."""
-    digests = [code_digest(MethodSpec(name)) for name in SPECS]
-    assert len(set(digests)) == len(SPECS)
-    assert digests == [code_digest(MethodSpec(name)) for name in SPECS]
+    """A digest is stable, and its method's and its work's own."""
+    asked = [(MethodSpec(name), work) for name in SPECS for work in ("training", "evaluation")]
+    digests = [code_digest(spec, work=work) for spec, work in asked]
+    assert len(set(digests)) == 2 * len(SPECS)
+    assert digests == [code_digest(spec, work=work) for spec, work in asked]
 
 
 @torch.no_grad()
