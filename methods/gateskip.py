@@ -12,10 +12,10 @@ of the mean gates at 1 - budget, skip where score <= threshold (eq. 6, Algorithm
 Deviations in `bench` semantics (`paper` takes the equations literally, with K,V copied from the layer below):
 * thresholds are calibrated per branch on held-out training text, so a decision is causal and free of the batch;
 * K,V of skipped tokens are recomputed from the state they carry; budget 1 skips nothing (the rule `<=` would skip
-  one token);
-* training drops what the thresholds will drop: exactly floor(q n) of a batch's n prompt tokens, and of its answer
-  tokens (the paper takes one interpolated quantile over a batch of one sequence), ties by position.
-In both: the gate reads the pre-normed input and its gradient stops there, as in the released code (`input`,
+  one token).
+In both, as one training serves both: it drops what the thresholds will drop, exactly floor(q n) of a batch's n prompt
+tokens and of its answer tokens, ties by position (the paper takes one interpolated quantile over a batch of one
+sequence); the gate reads the pre-normed input and its gradient stops there, as in the released code (`input`,
 `detach`); the default penalty is the mean of g^2 (the released code), since the paper's norm of a scalar channel is
 an L1 (`loss=l1`).
 """

@@ -38,7 +38,7 @@ def execute(config: RunConfig) -> None:
     typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
     for warning in outcome.warnings:
         typer.echo(f"\nNote: {warning}")
-    typer.echo(f"\nWritten to {outcome.folder}")
+    typer.echo(f"\nEvery axis and metric: adaptive-bench leaderboard {outcome.folder}\nWritten to {outcome.folder}")
     for failure in outcome.failures:
         typer.echo(f"\nFailed: {failure}", err=True)
     if outcome.failures:
