@@ -39,6 +39,8 @@ class Task:
         levels: Matched savings reported by default, each a share of the dense model.
         training: Gives training text; `None` when the task has none. Train, calibration and test items are disjoint.
         num_fewshot: Worked examples before each question.
+        data_folders: Folders of a local data folder that it reads: their content is part of a record's key. `None` if
+            that is not known; then the place of the local data folder is.
     """
 
     name: str
@@ -50,3 +52,4 @@ class Task:
     levels: tuple[float, ...]
     training: Callable[[ExampleRequest], list[Example]] | None
     num_fewshot: int = 0
+    data_folders: tuple[str, ...] | None = None

@@ -138,16 +138,23 @@ def _describe(name: str) -> Task:
         levels=GENERATIVE_LEVELS if generative else LOGLIKELIHOOD_LEVELS,
         training=None,
         num_fewshot=settings.get("num_fewshot") or 0,
+        data_folders=(_local_name(settings),) if settings.get("dataset_path") else None,
     )
+
+
+def _local_name(settings: dict[str, Any]) -> str:
+    return str(settings["dataset_path"]).rpartition("/")[2]
 
 
 def _redirect(name: str, data_dir: Path, overrides: Path) -> None:
     """Write a task file that is the stock one with a local data set, if there is one."""
     settings = _stock_index()[name]
-    folder = data_dir / str(settings.get("dataset_path", "")).rpartition("/")[2]
+    if not settings.get("dataset_path"):
+        return
+    folder = data_dir / _local_name(settings)
     configuration = settings.get("dataset_name")
     if configuration not in (None, "default", "main"):
         folder = folder / str(configuration)
-    if settings.get("dataset_path") and folder.is_dir():
+    if folder.is_dir():
         content = {"include": str(settings["yaml"]), "dataset_path": str(folder.resolve()), "dataset_name": None}
         (overrides / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")

@@ -165,7 +165,6 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     for name in rates:
         method_class(MethodSpec(name))
     measuring = config.evaluation.model_dump(mode="json", exclude={"grid"})
-    measuring["data_dir"] = None if config.data_dir is None else str(config.data_dir.resolve())
     cells: dict[Path, Cell] = {}
     sweeps = []
     for number, seed in enumerate(config.seeds):
@@ -190,7 +189,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
                     "method": str(spec),
                     "code": code_digest(spec, work="evaluation"),
                     "task": task.name,
-                    "task_code": files_fingerprint(file for file in _definition(task)),
+                    "task_code": files_fingerprint(_definition(task)),
+                    "local_data": _local_data(task, config.data_dir),
                     "calibration": calibration,
                 }
                 sweep_folder = folder / "eval" / f"{task.name}-{key_of(measured)}"
@@ -219,6 +219,16 @@ def _cell(
         content["base"] = base.folder.name
     folder = records / key_of(content)
     return cells.setdefault(folder, Cell(spec, seed, content, folder, base))
+
+
+def _local_data(task: Task, data_dir: Path | None) -> str | None:
+    """What stands for the local files a task reads: the digest of their content, or their place if unknown."""
+    if data_dir is None or task.data_folders == ():
+        return None
+    if task.data_folders is None:
+        return str(data_dir.resolve())
+    files = [file for name in task.data_folders for file in (data_dir / name).rglob("*") if file.is_file()]
+    return files_fingerprint(files) if files else None
 
 
 def _definition(task: Task) -> list[Path]:

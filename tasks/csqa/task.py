@@ -89,6 +89,7 @@ def _task(
         chance=0.2,
         levels=levels,
         training=training,
+        data_folders=(QUESTIONS.folder, EXPLANATIONS.folder),
     )
 
 

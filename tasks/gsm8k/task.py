@@ -49,4 +49,5 @@ GSM8K = Task(
     chance=0.0,
     levels=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
     training=training,
+    data_folders=(SOURCE.folder,),
 )

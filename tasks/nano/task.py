@@ -38,6 +38,7 @@ NANO_MATH = Task(
     chance=0.0,
     levels=_GENERATIVE_LEVELS,
     training=_training(make_math_problem, Item.reasoned),
+    data_folders=(),
 )
 NANO_QA = Task(
     name="nano_qa",
@@ -48,6 +49,7 @@ NANO_QA = Task(
     chance=1 / len(LETTERS),
     levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),
+    data_folders=(),
 )
 # Two hops only: their compositions are held out, while a single fact cannot be both known and unseen.
 NANO_QA_LL = Task(
@@ -59,4 +61,5 @@ NANO_QA_LL = Task(
     chance=1 / len(LETTERS),
     levels=_LOGLIKELIHOOD_LEVELS,
     training=_training(make_two_hop, Item.stated),
+    data_folders=(),
 )

@@ -1,12 +1,15 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adaptive_bench import registry
 from adaptive_bench.runs.keys import canonical, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.task import Example
+from adaptive_bench.tasks.nano.task import NANO_QA_LL
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -62,3 +65,20 @@ def test_a_key_holds_what_the_result_depends_on_and_nothing_else(config_of, chan
     before, after = plan(config_of("gateskip")), plan(config_of("gateskip", **changes))
     assert (before.cells[0].folder != after.cells[0].folder) == trains_again
     assert (before.sweeps[0].folder != after.sweeps[0].folder) == measures_again
+
+
+def test_a_key_knows_the_content_of_local_data_and_not_its_place(config_of, monkeypatch, tmp_path):
+    def folders(place: str, **changes):
+        """Of the sweep, with the local data of a task in a folder of that name."""
+        monkeypatch.setitem(
+            registry._registered, ("tasks", "nano_qa_ll"), (replace(NANO_QA_LL, **changes), "this test")
+        )
+        return plan(config_of(data_dir=tmp_path / place)).sweeps[0].folder
+
+    for place, content in (("here", "1"), ("there", "1"), ("other", "2")):
+        (tmp_path / place / "mine").mkdir(parents=True)
+        (tmp_path / place / "mine" / "test.jsonl").write_text(content)
+    assert folders("here", data_folders=("mine",)) == folders("there", data_folders=("mine",))
+    assert folders("here", data_folders=("mine",)) != folders("other", data_folders=("mine",))
+    assert folders("here", data_folders=()) == folders("other", data_folders=())
+    assert folders("here", data_folders=None) != folders("there", data_folders=None)
