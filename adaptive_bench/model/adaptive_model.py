@@ -53,6 +53,8 @@ class AdaptiveModel(nn.Module):
     def build(cls, backbone_model: PreTrainedModel, spec: MethodSpec | str, *, seed: int = 0) -> AdaptiveModel:
         """Put a method on a model. The method's new parameters depend on the seed alone.
 
+        The backbone is used as it is, not copied: a method that trains its own parameters alone freezes it.
+
         Like any new module the result is in `train()` mode: call `eval()` before generating or measuring.
 
         Raises:
