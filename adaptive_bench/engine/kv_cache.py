@@ -243,6 +243,15 @@ class AdaptiveCache(Cache):
             store.crop(length)
         self.session = session.copy()
 
+    def _refuse(self, *_: Any, **__: Any) -> None:
+        # Inherited, these would do nothing at all and say so to nobody.
+        raise UsageError(
+            "An AdaptiveCache cannot be cropped, reset or reordered the way Hugging Face's caches are. Use rewind or "
+            "select_rows, or start a new cache."
+        )
+
+    crop = reset = reorder_cache = batch_repeat_interleave = batch_select_indices = _refuse
+
     def expect(self, layer: int, write: Write) -> Tensor:
         """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""
         self._write = write

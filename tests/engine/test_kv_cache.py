@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import Cache
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache, Write
 from adaptive_bench.errors import UsageError
@@ -146,3 +147,11 @@ def test_a_skipped_token_keeps_its_state(shared_backbone, make_pattern, run_patt
                 embedded = backbone.model.norm(backbone.model.embed_tokens(ids[1:, 3:4]))
                 wanted = model.backbone.head(embedded)
                 torch.testing.assert_close(model(ids).logits[1:, 3:4], wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["crop", "reset", "reorder_cache", "batch_repeat_interleave", "batch_select_indices"])
+def test_what_would_silently_do_nothing_is_refused(name):
+    assert hasattr(Cache, name)
+    cache = AdaptiveCache(2, torch.device("cpu"), "recompute", ragged=False)
+    with pytest.raises(UsageError, match="rewind or select_rows"):
+        getattr(cache, name)(-1)
