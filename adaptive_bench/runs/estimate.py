@@ -15,8 +15,8 @@ from adaptive_bench.runs.plan import Cell, Plan, Sweep
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
-# Without records: what a small model takes on a CPU core. An order of magnitude, and said to be no more.
-_ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.02, 0.05, 1000
+# Without records: what the nano model takes on a CPU core. An order of magnitude, and said to be no more.
+_ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 
 
 @dataclass(frozen=True)
