@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
     from adaptive_bench.model import AdaptiveModel
 
-TINY = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.25,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"sliding_window": 6},
@@ -58,9 +45,11 @@ def _make_backbone(family: str, attention: str | None = None, **changes: Any) ->
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from adaptive_bench.testing.backbones import SIZES
+
     torch.set_num_threads(1)
     attention = attention or ("eager" if family == "gemma2" else "sdpa")
-    config = AutoConfig.for_model(family, **(TINY | FAMILY_CONFIGS[family] | changes))
+    config = AutoConfig.for_model(family, **(SIZES | FAMILY_CONFIGS[family] | changes))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
@@ -77,7 +66,9 @@ _shared_backbone = cache(_make_backbone)
 def _random_text(rows: int, length: int, seed: int = 0) -> "Tensor":
     import torch
 
-    return torch.randint(3, TINY["vocab_size"], (rows, length), generator=torch.Generator().manual_seed(seed))
+    from adaptive_bench.testing.backbones import FIRST_WORD, VOCABULARY
+
+    return torch.randint(FIRST_WORD, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
 def _make_model(

@@ -18,8 +18,7 @@ def capability_table(methods: Sequence[str]) -> str:
     rows: Matrix = {}
     for name, matrix in probed.items():
         for spec, row in matrix.items():
-            parsed = MethodSpec.parse(spec)
-            if not parsed.params and row != rows.get(name):
+            if not MethodSpec.parse(spec).params and row != rows.get(name):
                 rows[spec] = row
     parts = []
     if rows:
@@ -34,7 +33,8 @@ def capability_table(methods: Sequence[str]) -> str:
             if capability not in differing
         ]
         parts.append("What each can do, as found by `adaptive-bench check`:")
-        parts.append(tabulate(table, headers="keys", tablefmt="simple", maxcolwidths=[None, *[_WIDEST_VALUE] * 12]))
+        widths = [None, *[_WIDEST_VALUE] * len(differing)]
+        parts.append(tabulate(table, headers="keys", tablefmt="simple", maxcolwidths=widths))
         if shared:
             parts.append(f"The same for all: {'; '.join(shared)}.")
     if missing := [name for name, matrix in probed.items() if not matrix]:

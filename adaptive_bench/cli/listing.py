@@ -52,10 +52,11 @@ def list_names(
         rows = overhead_rows(str(model), methods)
     else:
         rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
-    widths = [None, _TEXT_WIDTH, _TEXT_WIDTH, None] if what is Listed.methods and not model else None
+    describes_methods = what is Listed.methods and model is None
+    widths = [None, _TEXT_WIDTH, _TEXT_WIDTH, None] if describes_methods else None
     table = tabulate(rows, headers="keys", tablefmt="simple", maxcolwidths=widths)
     typer.echo(table if rows else f"There are no {what} yet.")
-    if what is Listed.methods and not model:
+    if describes_methods:
         from adaptive_bench.cli.capability_table import capability_table
 
         typer.echo("\n" + capability_table(registry.names("methods")))

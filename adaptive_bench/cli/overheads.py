@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec, parse_specs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
@@ -21,12 +26,12 @@ def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
     return [{"method": str(spec)} | _row(backbone, spec, named=specs is not None) for spec in chosen]
 
 
-def _row(backbone: object, spec: MethodSpec, *, named: bool) -> dict[str, str]:
+def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, str]:
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.overhead import measure_overhead
 
     try:
-        found = measure_overhead(AdaptiveModel.build(backbone, spec))  # type: ignore[arg-type]
+        found = measure_overhead(AdaptiveModel.build(backbone, spec))
     except UsageError as error:
         if named:
             raise

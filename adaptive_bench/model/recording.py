@@ -26,7 +26,7 @@ def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
         decisions.append((view.site, Decision(keep, decision.scale, decision.input_scale)))
         return decision
 
-    method.decide = listen  # type: ignore[method-assign]
+    method.decide = listen  # type: ignore[method-assign]  # on this object alone, in front of its class's
     try:
         yield decisions
     finally:

@@ -144,19 +144,9 @@ def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     return None
 
 
-def orphaned(chain: Chain) -> Failure | None:
-    """The failure of a chain whose turn has come although what it starts from is not there."""
-    base = chain.waits_for
-    return None if base is None else Failure(str(chain.training), f"it starts from `{base}`, which failed.")
-
-
 def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:
     failures = []
     for chain in chains:
-        if (orphan := orphaned(chain)) is not None:
-            failures.append(orphan)
-            reporter.line(f"Failed: {orphan}")
-            continue
         for work in chain.works:
             failure = attempt(work, reporter, overall)
             if failure is not None:

@@ -165,6 +165,14 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     for name in rates:
         method_class(MethodSpec(name))
     measuring = config.evaluation.model_dump(mode="json", exclude={"grid"})
+    about_tasks = [
+        {
+            "task": task.name,
+            "task_code": files_fingerprint(_definition(task)),
+            "local_data": _local_data(task, config.data_dir),
+        }
+        for task in tasks
+    ]
     cells: dict[Path, Cell] = {}
     sweeps = []
     for number, seed in enumerate(config.seeds):
@@ -183,16 +191,14 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
         for spec, as_trained in zip(specs, trained, strict=True):
             cell = _cell(as_trained, seed, shared, rates, config.out / "records", cells)
             folder = cell.folder
-            for task in tasks:
-                measured = measuring | {
-                    "cell": folder.name,
-                    "method": str(spec),
-                    "code": code_digest(spec, work="evaluation"),
-                    "task": task.name,
-                    "task_code": files_fingerprint(_definition(task)),
-                    "local_data": _local_data(task, config.data_dir),
-                    "calibration": calibration,
-                }
+            about_method = {
+                "cell": folder.name,
+                "method": str(spec),
+                "code": code_digest(spec, work="evaluation"),
+                "calibration": calibration,
+            }
+            for task, about_task in zip(tasks, about_tasks, strict=True):
+                measured = measuring | about_method | about_task
                 sweep_folder = folder / "eval" / f"{task.name}-{key_of(measured)}"
                 levels = config.levels or task.levels
                 sweeps.append(Sweep(spec, task.name, task.metrics[0], levels, cell, config, measured, sweep_folder))

@@ -19,7 +19,7 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.launch import Chain, Failure, Work, attempt, orphaned
+from adaptive_bench.runs.launch import Chain, Failure, Work, attempt
 from adaptive_bench.runs.relay import QueueReporter, relayed
 
 # How long a stopped worker has to write down where it stands.
@@ -46,20 +46,19 @@ def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: i
 
 
 def _schedule(pool: ProcessPoolExecutor, chains: list[Chain], reporter: Reporter) -> list[Failure]:
-    failures: list[Failure] = []
+    failures = []
     pending: dict[Future[Failure | None], tuple[Chain, Work]] = {}
     waiting = list(chains)
-
-    def report(failure: Failure) -> None:
-        failures.append(failure)
-        reporter.line(f"Failed: {failure}")
 
     def submit(chain: Chain, *works: Work) -> None:
         for work in works:
             pending[pool.submit(_do, work)] = (chain, work)
 
     def submit_ready() -> None:
-        for chain in [chain for chain in waiting if chain.waits_for is None]:
+        ready = [chain for chain in waiting if chain.waits_for is None]
+        if not ready and not pending:  # what they wait for has failed; they find out and say so
+            ready = list(waiting)
+        for chain in ready:
             waiting.remove(chain)
             submit(chain, *([chain.training] if chain.training else chain.measurings))
 
@@ -69,12 +68,11 @@ def _schedule(pool: ProcessPoolExecutor, chains: list[Chain], reporter: Reporter
             chain, work = pending.pop(future)
             failure = _outcome(future, work)
             if failure is not None:
-                report(failure)
+                failures.append(failure)
+                reporter.line(f"Failed: {failure}")
             elif work is chain.training:
                 submit(chain, *chain.measurings)
-                submit_ready()
-    for failure in filter(None, map(orphaned, waiting)):
-        report(failure)
+        submit_ready()
     return failures
 
 

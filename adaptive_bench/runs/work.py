@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.sweep import first_savings
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
@@ -37,8 +37,11 @@ _TWIN_TEXTS = 8  # held-out examples on which specs are compared
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
     """Train a cell, unless it is trained already or another process is just doing it.
 
-    What it starts from must be trained before.
+    Raises:
+        EnvironmentProblem: What it starts from is not trained.
     """
+    if cell.base is not None and not cell.base.finished:
+        raise EnvironmentProblem(f"it starts from `{cell.base}`, which failed.")
     with _alone(cell.folder, str(cell), reporter):
         if cell.finished:
             return
@@ -113,6 +116,7 @@ class _Trained:
     """A trained cell under one method spec; loaded when it is first needed."""
 
     def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
         self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
         self.calibration: list[dict[str, Any]] = []
         self._calibrated: set[float] = set()
@@ -140,7 +144,7 @@ class _Trained:
     def behaviour(self) -> str:
         """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
         batch = calibration_batch(self._calibration_text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
-        savings = first_savings(self.model.method, (), self.config.evaluation)
+        savings = self._sweep.first_savings(self.model.method)
         return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
 
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:

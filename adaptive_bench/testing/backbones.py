@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 FAMILIES = ("llama", "qwen3", "gemma2")
 VOCABULARY = 97
 FIRST_WORD = 3  # ids below are special tokens
-_SIZES = {
+SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -46,7 +46,7 @@ def tiny_backbone(family: str) -> PreTrainedModel:
 
 @cache
 def _original(family: str) -> PreTrainedModel:
-    config = AutoConfig.for_model(family, **_SIZES, **_PECULIARITIES[family])
+    config = AutoConfig.for_model(family, **SIZES, **_PECULIARITIES[family])
     attention = "eager" if family == "gemma2" else "sdpa"  # the fused kernels cannot soft-cap scores
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
