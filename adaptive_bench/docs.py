@@ -15,7 +15,7 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench import registry
-from adaptive_bench.model.method import Method, method_class
+from adaptive_bench.method import Method, method_class
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.capabilities import CAPABILITIES, stored_matrix
 

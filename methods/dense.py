@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, SiteView
 
 
 class Dense(Method):

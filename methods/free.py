@@ -30,14 +30,21 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
-from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Backbone
-from adaptive_bench.model.confidence import leaving_tokens
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    Semantics,
+    SiteView,
+    UsageError,
+    leaving_tokens,
+)
 
 NEVER = 1.01  # no confidence exceeds 1
 GRID = np.linspace(0.3, 0.9, 10)

@@ -29,14 +29,25 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Backbone, Branch, Site
-from adaptive_bench.model.calibration import Thresholds
-from adaptive_bench.model.decisions import Decision, drop_lowest_by_phase, paper_quantile_keep
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
-from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.method import (
+    Backbone,
+    Branch,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    Semantics,
+    Site,
+    SiteView,
+    Thresholds,
+    UsageError,
+    drop_lowest_by_phase,
+    initialised_linear,
+    paper_quantile_keep,
+)
 
 GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to the pretrained model
 

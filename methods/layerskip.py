@@ -17,21 +17,29 @@ Deviations: none in the formulas; layers above E store no K,V, since nobody read
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Backbone
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.model.randomness import draw_key, uniform_from
-from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    Semantics,
+    Site,
+    UsageError,
+    draw_key,
+    uniform_from,
+)
 
 
 class LayerSkipConfig(MethodConfig):
@@ -81,17 +89,21 @@ class LayerSkip(Method):
         """The nearest number of layers."""
         return max(1, round((1.0 - saved_tokens) * self.backbone_size[0]))
 
-    def decide(self, view: SiteView) -> Decision:
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Drop whole samples while training; stop everybody at the exit layer otherwise."""
-        layer = view.site.layer
-        if not view.call.training:
-            return EXECUTE_ALL if layer < round(self.value) else Decision(keep=torch.zeros_like(view.call.valid))
+        layers = range(self.backbone_size[0])
+        if call.training:
+            return [self._dropped(call, layer) for layer in layers]
+        nobody = Decision(keep=torch.zeros_like(call.valid))
+        return [EXECUTE_ALL if layer < round(self.value) else nobody for layer in layers]
+
+    def _dropped(self, call: ForwardCall, layer: int) -> Decision:
         rate = self.dropout_rate(layer)
         if rate == 0.0:
             return EXECUTE_ALL
-        whole_text = view.call.prefix_hash[:, -1:]  # one counter per sample, whatever batch it is in
-        stays = uniform_from(whole_text, draw_key(self.seed, self.step, view.site.number)) >= rate
-        return Decision(keep=stays.expand_as(view.call.valid))
+        whole_text = call.prefix_hash[:, -1:]  # one counter per sample, whatever batch it is in
+        stays = uniform_from(whole_text, draw_key(self.seed, self.step, Site(layer, "layer").number)) >= rate
+        return Decision(keep=stays.expand_as(call.valid))
 
     def dropout_rate(self, layer: int) -> float:
         """p_l: 0 at the first layer, p_max at the last."""

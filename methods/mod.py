@@ -30,14 +30,24 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Backbone, Site
-from adaptive_bench.model.calibration import Thresholds
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision, top_k_per_row
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
-from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    Semantics,
+    Site,
+    SiteView,
+    Thresholds,
+    UsageError,
+    initialised_linear,
+    top_k_per_row,
+)
 
 ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
 

@@ -13,16 +13,23 @@ Deviations: Bernoulli draws per token instead of an exact share per call, which 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.model.randomness import draw_key, uniform_from
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    draw_key,
+    uniforms_from,
+)
 
 
 class RandomSkipConfig(MethodConfig):
@@ -64,14 +71,14 @@ class RandomSkip(Method):
         """The share is the probability."""
         return saved_tokens
 
-    def decide(self, view: SiteView) -> Decision:
-        """Keep where the draw is at or above q."""
-        share = self.skip_share
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
+        """Keep where the draw is at or above q: no hidden state has a say."""
+        share, sites = self.skip_share, range(2 * self.backbone_size[0])
         if share <= 0.0:
-            return EXECUTE_ALL
+            return [EXECUTE_ALL for _ in sites]
         round_of_training = self.step if self.training else 0
-        key = draw_key(self.seed, round_of_training, view.site.number)
-        return Decision(keep=uniform_from(view.call.prefix_hash, key) >= share)
+        keys = [draw_key(self.seed, round_of_training, site) for site in sites]
+        return [Decision(keep=keep) for keep in uniforms_from(call.prefix_hash, keys) >= share]
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -22,12 +22,20 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from adaptive_bench.engine.call import ForwardCall, SiteView
-from adaptive_bench.model.backbone import Backbone
-from adaptive_bench.model.decisions import Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig, initialised_linear
-from adaptive_bench.model.randomness import draw_key, uniform_from
-from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.method import (
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    Semantics,
+    SiteView,
+    draw_key,
+    initialised_linear,
+    uniform_from,
+)
 
 ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
 SKIP, EXECUTE = 0, 1

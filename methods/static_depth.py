@@ -9,15 +9,21 @@ never runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.engine.kv_cache import KVPolicy
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+)
 
 
 class StaticDepth(Method):
@@ -48,11 +54,10 @@ class StaticDepth(Method):
         chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}
         return chosen | set([layers - 1, 0][: skipped - spread])
 
-    def decide(self, view: SiteView) -> Decision:
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Nobody or everybody."""
-        if view.site.layer not in self.skipped_layers():
-            return EXECUTE_ALL
-        return Decision(keep=torch.zeros_like(view.call.valid))
+        skipped, nobody = self.skipped_layers(), Decision(keep=torch.zeros_like(call.valid))
+        return [nobody if layer in skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

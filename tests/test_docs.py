@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field
 
 from adaptive_bench import docs
+from adaptive_bench.method import MethodConfig
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.model.method import MethodConfig
 
 FOLDER = Path(__file__).parent.parent / "docs" / "methods"
 PAGES = docs.pages()

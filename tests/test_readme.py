@@ -36,7 +36,8 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
-        plan=lambda config: SimpleNamespace(describe=lambda: reached.append(config) or []),
+        plan=lambda config: config,
+        describe=lambda config: reached.append(config) or [],
         run=lambda config, reporter: SimpleNamespace(
             rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
         ),

@@ -13,9 +13,9 @@ from adaptive_bench.progress import open_reporter
 
 def print_plan(config: RunConfig) -> None:
     """Print the cells of a run: what is cached and what is left to do."""
-    from adaptive_bench.runs import plan
+    from adaptive_bench.runs import describe, plan
 
-    typer.echo(tabulate(plan(config).describe(), headers="keys", tablefmt="simple"))
+    typer.echo(tabulate(describe(plan(config)), headers="keys", tablefmt="simple"))
 
 
 def execute(config: RunConfig) -> None:

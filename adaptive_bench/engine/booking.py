@@ -1,98 +1,238 @@
-"""How the executors book a branch: one formula for both, so that a method's executor cannot flatter it."""
+"""How the executors book a call: one formula for all of them, so that a method's executor cannot flatter it.
+
+Branches note what they ran; the books are made when the call has ended, with one look at what is still on the device.
+A row may stand for several requests that share it: each of them is charged as if it had run alone, dense and adaptive
+models alike.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import torch
 from torch import Tensor
 
-from adaptive_bench.engine.attention_mask import visible_keys
-from adaptive_bench.engine.call import ForwardCall
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.method import Phase
 
 
-def book_attention(
-    call: ForwardCall, layer: int, keep: Tensor | None, *, slots: int, pairs: int, repaired: int
-) -> None:
-    """Book an attention branch.
+@dataclass
+class _Branch:
+    """What one branch ran, weighted by requests where it is a number.
+
+    Attributes:
+        keep: [B, S] kept tokens, `None` for all; on the device until the call has ended.
+        slots: Token slots that went through the module's linear maps.
+        pairs: (query, key) products that were executed.
+        repairs: Whether K,V of skipped tokens were projected; in the masked executor those tokens are in `slots`.
+        visible: [B, S] keys that each token saw, where that is not what it would see in the dense model.
+    """
+
+    layer: int
+    name: str
+    keep: np.ndarray | Tensor | None
+    slots: float
+    pairs: float = 0.0
+    repairs: bool = False
+    visible: Tensor | None = None
+
+
+class Tally:
+    """Notes of one forward call of B rows and S tokens.
 
     Args:
-        keep: [B, S] kept tokens; `None` means all real ones.
-        slots: Token slots that went through the module's q, k, v, o projections.
-        pairs: (query, key) products the module executed.
-        repaired: Tokens whose K,V were projected although they skipped; in the masked executor they are among `slots`.
+        ledger: Where the books are kept.
+        backbone: Knows what a token and a (query, key) pair cost.
+        phase: The phase to book under.
+        valid: [B, S] real tokens, known to the host.
+        positions: [B, S] place of each token in its sequence, likewise.
+        requests: [B] requests a row stands for; `None` for one each.
+        packed: Whether skipped tokens stay out of the modules.
     """
-    ledger, cost = call.ledger, call.backbone.costs[layer]
-    if ledger is None:
-        return
-    kept = call.num_valid if keep is None else int(keep.sum())
-    seen = visible_pairs(call, layer, keep)
-    executed = slots * (cost.attn_q_o + cost.attn_kv) + pairs * cost.pair
-    if call.packed:
-        executed += repaired * cost.attn_kv
-    core = kept * (cost.attn_q_o + cost.attn_kv) + seen * cost.pair
-    ledger.count(call.phase, layer, "attention", call.num_eligible, kept, cost.attention_bytes)
-    ledger.book(call.phase, layer, "core.attn_q_o", kept * cost.attn_q_o)
-    ledger.book(call.phase, layer, "core.attn_kv", kept * cost.attn_kv)
-    ledger.book(call.phase, layer, "core.attn_mix", seen * cost.pair)
-    ledger.book(call.phase, layer, "overhead.kv_repair", repaired * cost.attn_kv)
-    ledger.book(call.phase, layer, "waste.dense", executed - core - repaired * cost.attn_kv)
 
+    def __init__(
+        self,
+        ledger: Ledger,
+        backbone: Backbone,
+        phase: Phase,
+        valid: np.ndarray,
+        positions: np.ndarray,
+        requests: np.ndarray | None,
+        *,
+        packed: bool,
+    ) -> None:
+        self.ledger, self.backbone, self.phase, self.packed = ledger, backbone, phase, packed
+        self.valid, self.positions = valid, positions
+        self.requests = requests
+        self._branches: list[_Branch] = []
+        self._probes: list[tuple[int, Tensor]] = []
+        self._visible: dict[int | None, np.ndarray] = {}
+        self._dense_pairs: dict[int | None, int] = {}
+        self._tokens = self._eligible = self.weigh(valid)
 
-def visible_pairs(call: ForwardCall, layer: int, keep: Tensor | None) -> int:
-    """(query, key) pairs the semantics need: executing queries times the keys they see. Call after K,V are stored."""
-    queries = call.valid if keep is None else keep
-    if call.kv_policy != "evict":
-        return int(call.visible_counts(layer)[queries].sum())
-    assert call.cache is not None, "eviction always has a cache"
-    if layer not in call.cache.stores:
-        return 0
-    seen = visible_keys(call.positions, call.cache.stores[layer].key_positions(), call.backbone.windows[layer])
-    return int(seen[queries].sum())
+    def weigh(self, mask: np.ndarray) -> int:
+        """Tokens of a mask [B, S], each as often as there are requests behind its row."""
+        if self.requests is None:
+            return int(np.count_nonzero(mask))
+        return int((mask.sum(axis=1) * self.requests).sum())
 
+    def _weigh_visible(self, visible: np.ndarray, mask: np.ndarray) -> int:
+        """Visible keys [B, S] of a mask's tokens, weighted likewise."""
+        if self.requests is None:
+            return int(visible[mask].sum())
+        return int(((visible * mask).sum(axis=1) * self.requests).sum())
 
-def book_mlp(call: ForwardCall, layer: int, keep: Tensor | None, *, slots: int) -> None:
-    """Book an MLP branch; `slots` tokens went through the module."""
-    if call.ledger is None:
-        return
-    cost = call.backbone.costs[layer]
-    kept = call.num_valid if keep is None else int(keep.sum())
-    call.ledger.count(call.phase, layer, "mlp", call.num_eligible, kept, cost.mlp_bytes)
-    call.ledger.book(call.phase, layer, "core.mlp", kept * cost.mlp)
-    call.ledger.book(call.phase, layer, "waste.dense", (slots - kept) * cost.mlp)
+    def rows(self, rows: np.ndarray | None = None) -> int:
+        """Requests behind some rows, or all of them."""
+        if self.requests is None:
+            return len(self.valid) if rows is None else len(rows)
+        return int(self.requests.sum() if rows is None else self.requests[rows].sum())
 
+    def part(self, valid: np.ndarray, positions: np.ndarray) -> Tally:
+        """Notes of other tokens [B, N] that go through some layers within this call; eligible stay this call's own."""
+        part = Tally(self.ledger, self.backbone, self.phase, valid, positions, self.requests, packed=self.packed)
+        part._eligible = self._eligible
+        return part
 
-def book_idle(call: ForwardCall, layers: range) -> None:
-    """Book layers that could have run and did not."""
-    if call.ledger is None:
-        return
-    for layer in layers:
-        cost = call.backbone.costs[layer]
-        call.ledger.count(call.phase, layer, "attention", call.num_eligible, 0, cost.attention_bytes)
-        call.ledger.count(call.phase, layer, "mlp", call.num_eligible, 0, cost.mlp_bytes)
+    def attention(
+        self,
+        layer: int,
+        keep: np.ndarray | Tensor | None,
+        *,
+        slots: float,
+        pairs: float,
+        repairs: bool = False,
+        visible: Tensor | None = None,
+    ) -> None:
+        """Note an attention branch; see `_Branch`."""
+        self._branches.append(_Branch(layer, "attention", keep, slots, pairs, repairs, visible))
 
+    def mlp(self, layer: int, keep: np.ndarray | Tensor | None, *, slots: float) -> None:
+        """Note an MLP branch."""
+        self._branches.append(_Branch(layer, "mlp", keep, slots))
 
-def book_dense(call: ForwardCall) -> None:
-    """Book what the dense model needs for the same tokens, head excluded."""
-    if call.ledger is None:
-        return
-    call.ledger.calls[call.phase] += 1
-    call.ledger.tokens[call.phase] += call.num_valid
-    for layer, cost in enumerate(call.backbone.costs):
-        linear = call.num_valid * (cost.attn_q_o + cost.attn_kv + cost.mlp)
-        pairs = int(call.visible_counts(layer)[call.valid].sum())
-        call.ledger.book_dense(call.phase, layer, linear + pairs * cost.pair)
+    def book_dense(self) -> None:
+        """Book what the dense model needs for the same tokens, head excluded."""
+        costs, phase = self.backbone.costs, self.phase
+        self.ledger.calls[phase] += 1
+        self.ledger.tokens[phase] += self._eligible
+        pairs = np.array([self._pairs_of_all(window) for window in self.backbone.windows])
+        linear = self._eligible * (costs.attn_q_o + costs.attn_kv + costs.mlp)
+        self.ledger.dense_macs[phase][:-1] += linear + pairs * costs.pair
 
+    def book_idle(self, layers: range) -> None:
+        """Book layers that could have run and did not."""
+        for layer in layers:
+            for name in ("attention", "mlp"):
+                self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
 
-def book_head(call: ForwardCall, *, needed: int, computed: int, reused: int) -> None:
-    """Book the language-model head.
+    def book_decision(self, layer: int, macs: int) -> None:
+        """Book a method's linear maps, run for every slot of the call: padding is waste."""
+        if macs:
+            slots = self.rows() * self.valid.shape[1]
+            self.ledger.book(self.phase, layer, "overhead.decision", macs * self._eligible / self.valid.size)
+            self.ledger.book(self.phase, layer, "waste.dense", macs * (slots - self._eligible) / self.valid.size)
 
-    Args:
-        needed: Positions of real tokens the head was run for.
-        computed: All positions it was run for.
-        reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
-    """
-    if call.ledger is None:
-        return
-    head, macs = call.ledger.num_layers, call.backbone.head_macs
-    call.ledger.book(call.phase, head, "core.head", (needed + reused) * macs)
-    call.ledger.book(call.phase, head, "overhead.decision", -reused * macs)
-    call.ledger.book(call.phase, head, "waste.dense", (computed - needed) * macs)
-    call.ledger.book_dense(call.phase, head, (needed + reused) * macs)
+    def book_probe(self, layer: int, tokens: Tensor) -> None:
+        """Book one run of the head for each token at flat indices [N], as a decision."""
+        self._probes.append((layer, tokens))
+
+    def book_head(self, *, needed: int, computed: int, reused: int) -> None:
+        """Book the language-model head.
+
+        Args:
+            needed: Positions of real tokens the head was run for.
+            computed: All positions it was run for.
+            reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
+        """
+        head, macs = self.ledger.num_layers, self.backbone.head_macs
+        self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
+        self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
+        self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
+        self.ledger.book_dense(self.phase, head, (needed + reused) * macs)
+
+    def settle(self) -> None:
+        """Book everything noted. Reads the device at most once for masks, once for visible keys and once per probe."""
+        masks, visible = self._on_host("keep"), self._on_host("visible")
+        attention, mlp = [], []
+        for number, branch in enumerate(self._branches):
+            mask = masks.get(number, branch.keep)
+            if number in masks:
+                mask = mask & self.valid
+            kept = self._tokens if mask is None else self.weigh(mask)
+            if branch.name == "mlp":
+                mlp.append((branch.layer, kept, branch.slots))
+                continue
+            window = self.backbone.windows[branch.layer]
+            if number in visible:
+                seen = self._weigh_visible(visible[number], self.valid if mask is None else mask)
+            elif mask is None:
+                seen = self._pairs_of_all(window)
+            else:
+                seen = self._weigh_visible(self._dense_visible(window), mask)
+            repaired = self.weigh(self.valid & ~mask) if branch.repairs and mask is not None else 0
+            attention.append((branch.layer, kept, branch.slots, seen, branch.pairs, repaired))
+        self._branches.clear()
+        self._book_attention(*np.array(attention, dtype=float).reshape(-1, 6).T)
+        self._book_mlp(*np.array(mlp, dtype=float).reshape(-1, 3).T)
+        for layer, tokens in self._probes:
+            count = tokens.numel()
+            if self.requests is not None:
+                count = int(self.requests[tokens.cpu().numpy() // self.valid.shape[1]].sum())
+            self.ledger.book(self.phase, layer, "overhead.decision", count * self.backbone.head_macs)
+        self._probes.clear()
+
+    def _on_host(self, name: str) -> dict[int, np.ndarray]:
+        """The tensors [B, S] of that name, by the number of their branch."""
+        pending = {
+            number: tensor
+            for number, branch in enumerate(self._branches)
+            if isinstance(tensor := getattr(branch, name), Tensor)
+        }
+        if not pending:
+            return {}
+        return dict(zip(pending, torch.stack(list(pending.values())).cpu().numpy(), strict=True))
+
+    def _book_mlp(self, layers: np.ndarray, kept: np.ndarray, slots: np.ndarray) -> None:
+        """All MLP branches of the call at once; arrays [branches]."""
+        layers = layers.astype(int)
+        cost = self.backbone.costs.mlp[layers]
+        self.ledger.count(self.phase, layers, "mlp", self._eligible, kept, self.backbone.costs.mlp_bytes[layers])
+        self.ledger.book(self.phase, layers, "core.mlp", kept * cost)
+        self.ledger.book(self.phase, layers, "waste.dense", (slots - kept) * cost)
+
+    def _book_attention(
+        self,
+        layers: np.ndarray,
+        kept: np.ndarray,
+        slots: np.ndarray,
+        seen: np.ndarray,
+        pairs: np.ndarray,
+        repaired: np.ndarray,
+    ) -> None:
+        """All attention branches of the call at once; arrays [branches]."""
+        layers, costs = layers.astype(int), self.backbone.costs
+        q_o, kv, pair = costs.attn_q_o[layers], costs.attn_kv[layers], costs.pair[layers]
+        projected = slots + repaired if self.packed else slots  # masked execution repairs within its slots
+        waste = (slots - kept) * q_o + (projected - kept - repaired) * kv + (pairs - seen) * pair
+        self.ledger.count(self.phase, layers, "attention", self._eligible, kept, costs.attention_bytes[layers])
+        self.ledger.book(self.phase, layers, "core.attn_q_o", kept * q_o)
+        self.ledger.book(self.phase, layers, "core.attn_kv", kept * kv)
+        self.ledger.book(self.phase, layers, "core.attn_mix", seen * pair)
+        self.ledger.book(self.phase, layers, "overhead.kv_repair", repaired * kv)
+        self.ledger.book(self.phase, layers, "waste.dense", waste)
+
+    def _pairs_of_all(self, window: int | None) -> int:
+        """(query, key) pairs of all real tokens in the dense model."""
+        if window not in self._dense_pairs:
+            self._dense_pairs[window] = self._weigh_visible(self._dense_visible(window), self.valid)
+        return self._dense_pairs[window]
+
+    def _dense_visible(self, window: int | None) -> np.ndarray:
+        """[B, S] keys each token would see in the dense model."""
+        if window not in self._visible:
+            counts = self.positions + 1
+            self._visible[window] = counts if window is None else counts.clip(max=window)
+        return self._visible[window]

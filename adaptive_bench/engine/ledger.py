@@ -58,21 +58,31 @@ class Ledger:
         self.calls = dict.fromkeys(PHASES, 0)
         self.tokens = dict.fromkeys(PHASES, 0)
 
-    def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
-        """Add MACs to one bucket; `layer == num_layers` is the head."""
-        self.macs[phase][layer, BUCKETS.index(bucket)] += macs
+    def book(self, phase: Phase, layers: int | np.ndarray, bucket: str, macs: float | np.ndarray) -> None:
+        """Add MACs to one bucket, of one layer or of several different ones; `num_layers` is the head."""
+        self.macs[phase][layers, BUCKETS.index(bucket)] += macs
 
     def book_dense(self, phase: Phase, layer: int, macs: float) -> None:
         """Add what the dense model needs for the same tokens."""
         self.dense_macs[phase][layer] += macs
 
-    def count(self, phase: Phase, layer: int, branch: str, eligible: int, executed: int, weight_bytes: int) -> None:
-        """Count token-branches: real tokens that could execute and that did. Weights are read unless none did."""
+    def count(
+        self,
+        phase: Phase,
+        layers: np.ndarray,
+        branch: str,
+        eligible: int,
+        executed: np.ndarray,
+        weight_bytes: np.ndarray,
+    ) -> None:
+        """Count the token-branches of different layers: real tokens that could execute and that did. Weights are read
+        unless none did.
+        """
         column = BRANCHES.index(branch)
-        self.eligible[phase][layer, column] += eligible
-        self.executed[phase][layer, column] += executed
-        self.dense_weight_bytes[phase] += weight_bytes
-        self.weight_bytes[phase] += weight_bytes if executed else 0
+        self.eligible[phase][layers, column] += eligible
+        self.executed[phase][layers, column] += executed
+        self.dense_weight_bytes[phase] += float(weight_bytes.sum())
+        self.weight_bytes[phase] += float(weight_bytes[executed > 0].sum())
 
     def counts(self) -> dict[str, Any]:
         """Raw sums, ready for JSON. `add` takes them back."""

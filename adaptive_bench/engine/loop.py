@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from adaptive_bench.engine import masked, packed
-from adaptive_bench.engine.booking import book_dense
-from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.backbone import Branch, Site
+from adaptive_bench.engine import decode, masked, packed
+from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Branch, Site
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.method import Method
+from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
 
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 
-def run_layers(method: Method, call: ForwardCall, hidden: Tensor) -> Tensor:
+def run_layers(method: Method, call: EngineCall, hidden: Tensor) -> Tensor:
     """Residual stream [B, S, H] from the embedding to the final norm."""
-    book_dense(call)
+    if call.tally is not None:
+        call.tally.book_dense()
+    if call.cache is not None:
+        call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
+    call.foresee(method.decide_ahead(call))
     layers = range(call.backbone.num_layers)
     if call.kv_policy != "defer":
         return _run(method, call, hidden, layers)
     shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]
     hidden = _run(method, call, hidden, shallow)
-    decision = decide(method, SiteView(Site(method.defer_layer, "layer"), hidden, call))
-    stays = call.valid if decision.keep is None else decision.keep & call.valid
+    decision = decide(method, call, SiteView(Site(method.defer_layer, "layer"), hidden, call))
+    stays = call.kept(decision.keep)
     return run_deferred(call, hidden, stays, deep, lambda later, states: _run(None, later, states, deep))
 
 
-def _run(method: Method | None, call: ForwardCall, hidden: Tensor, layers: range) -> Tensor:
+def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range) -> Tensor:
     """Some layers; without a method every real token executes everything."""
-    run_branch = packed.run_branch if call.packed else masked.run_branch
+    run_branch = (decode if call.decodes else packed if call.executor == "packed" else masked).run_branch
     for layer in layers:
         if method is None or method.unit == "branch":
             for branch in _BRANCHES:
                 view = SiteView(Site(layer, branch), hidden, call)
-                decision = EXECUTE_ALL if method is None else decide(method, view)
-                hidden = run_branch(view.site, view, decision)
+                decision = EXECUTE_ALL if method is None else decide(method, call, view)
+                hidden = run_branch(call, view, decision)
         else:
             start = hidden
-            decision = decide(method, SiteView(Site(layer, "layer"), hidden, call))
+            decision = decide(method, call, SiteView(Site(layer, "layer"), hidden, call))
+            kept = Decision(decision.keep)
             for branch in _BRANCHES:
-                view = SiteView(Site(layer, branch), hidden, call)
-                hidden = run_branch(view.site, view, Decision(decision.keep))
+                hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
             if decision.scale is not None:  # the scale multiplies the update of the whole block
                 hidden = start + decision.scale.to(hidden.dtype) * (hidden - start)
         if call.layer_states is not None:
@@ -56,21 +54,23 @@ def _run(method: Method | None, call: ForwardCall, hidden: Tensor, layers: range
     return hidden
 
 
-def decide(method: Method, view: SiteView) -> Decision:
+def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method.
 
     Raises:
         UsageError: It scales the input of a whole layer, which has none of its own.
     """
-    call = view.call
     before = call.meter.macs
-    with torch.autocast(view.hidden.device.type, enabled=False):  # decisions hinge on 1e-3: never in bf16
+    device = view.hidden.device.type
+    if torch.is_autocast_enabled(device):  # decisions hinge on 1e-3: never in bf16
+        with torch.autocast(device, enabled=False):
+            decision = method.decide(view)
+    else:
         decision = method.decide(view)
-    if call.ledger is not None:
-        macs = call.meter.macs - before
-        real = macs * call.num_valid // call.valid.numel()
-        call.ledger.book(call.phase, view.site.layer, "overhead.decision", real)
-        call.ledger.book(call.phase, view.site.layer, "waste.dense", macs - real)
+    if call.tally is not None:
+        call.tally.book_decision(view.site.layer, call.meter.macs - before)
+    for listen in method.listeners:
+        listen(view, decision)
     if decision.input_scale is not None:
         if view.site.branch == "layer":
             raise UsageError(
@@ -79,16 +79,3 @@ def decide(method: Method, view: SiteView) -> Decision:
             )
         view.normed = view.normed * decision.input_scale.to(view.normed.dtype)
     return decision
-
-
-class DecisionMeter:
-    """Counts the MACs of every `nn.Linear` inside a method, whoever calls it."""
-
-    def __init__(self, method: nn.Module) -> None:
-        self.macs = 0
-        for module in method.modules():
-            if isinstance(module, nn.Linear):
-                module.register_forward_hook(self._count)
-
-    def _count(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self.macs += inputs[0].numel() * cast(nn.Linear, module).out_features

@@ -1,7 +1,8 @@
 """The masked executor: runs every token through every branch and discards what was skipped. Differentiable; saves
 nothing.
 
-It is the plain reading of a decision, made for training and as the reference the packed executor must agree with.
+It is the plain reading of a decision, made for training and as the reference the packed executor must agree with. Its
+shapes depend on no decision, so it never waits for the device.
 """
 
 from __future__ import annotations
@@ -9,47 +10,62 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adaptive_bench.engine.booking import book_attention, book_mlp
-from adaptive_bench.engine.call import SiteView
+from adaptive_bench.backbone import Site
+from adaptive_bench.engine.attention_mask import visible_keys
+from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kv_cache import Write
-from adaptive_bench.model.backbone import Site
-from adaptive_bench.model.decisions import Decision
+from adaptive_bench.method import Decision, SiteView
 
 
-def run_branch(site: Site, view: SiteView, decision: Decision) -> Tensor:
+def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
-    call = view.call
+    site = view.site
     keep = None if decision.keep is None else decision.keep & call.valid
-    update = dense_attention(site, view, keep) if site.branch == "attention" else dense_mlp(site, view, keep)
-    update = call.backbone.post_norm(site, update)
-    if decision.scale is not None:
-        update = update * decision.scale.to(update.dtype)
+    update = dense_attention(call, view, keep) if site.branch == "attention" else dense_mlp(call, view, keep)
+    return add_update(call, site, view.hidden, update, decision.scale, keep)
+
+
+def add_update(
+    call: EngineCall, site: Site, hidden: Tensor, update: Tensor, scale: Tensor | None, keep: Tensor | None
+) -> Tensor:
+    """The residual stream [B, S, H] plus a branch's output, normalised, scaled and masked."""
+    update = call.normalise_update(site, update)
+    if scale is not None:
+        update = update * scale.to(update.dtype)
     if keep is not None:
         update = torch.where(keep[..., None], update, 0.0)
-    return view.hidden + update
+    return hidden + update
 
 
-def dense_attention(site: Site, view: SiteView, keep: Tensor | None) -> Tensor:
+def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """Attention output [B, S, H] of all tokens; the KV policy sees who skipped."""
-    call, layer = view.call, site.layer
+    layer = view.site.layer
     evicted = keep is not None and call.kv_policy == "evict"
-    if call.cache is None:
-        keys = call.positions.masked_fill(~call.valid, -1)
-    else:
-        keys = call.cache.expect(layer, Write(call.positions, call.valid, keep))
+    keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
     mask = call.mask(layer, call.positions, keys) if evicted else call.dense_mask(layer, keys)
     update, _ = call.backbone.attention(layer)(
         view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache
     )
-    if call.ledger is not None:
-        slots = call.valid.numel()
-        reach = call.valid.shape[1] if call.cache is None else call.cache.stores[layer].used
-        repaired = call.num_valid - int(keep.sum()) if keep is not None and call.repairs_kv(layer) else 0
-        book_attention(call, layer, keep, slots=slots, pairs=slots * reach, repaired=repaired)
+    if call.tally is not None:
+        slots = call.tally.rows() * call.valid.shape[1]
+        repairs = keep is not None and call.repairs_kv(layer)
+        call.tally.attention(
+            layer, keep, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=seen(call, layer)
+        )
     return update
 
 
-def dense_mlp(site: Site, view: SiteView, keep: Tensor | None) -> Tensor:
+def dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens."""
-    book_mlp(view.call, site.layer, keep, slots=view.call.valid.numel())
-    return view.call.backbone.mlp(site.layer)(view.normed)
+    if call.tally is not None:
+        call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
+    return call.backbone.mlp(view.site.layer)(view.normed)
+
+
+def seen(call: EngineCall, layer: int) -> Tensor | None:
+    """[B, S] keys each token sees where evicted ones are missing; `None` if it is what the dense model shows."""
+    if call.kv_policy != "evict":
+        return None
+    assert call.cache is not None, "eviction always has a cache"
+    keys = call.cache.store(layer).table.visible()
+    return visible_keys(call.positions, keys, call.backbone.windows[layer]).sum(dim=-1)

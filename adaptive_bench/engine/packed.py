@@ -2,96 +2,77 @@
 
 Hugging Face modules run unchanged on the gathered tokens: attention gets their hidden states, their own rotary rows
 and an explicit mask; the cache merges their K,V with what the KV policy says about the skipped ones. Padding is
-never computed in packed branches. When every token is kept the branch is the dense one, bit for bit.
+never computed in packed branches. When every token is kept the branch is the dense one, bit for bit. One token per row
+has an executor of its own, `decode`.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from adaptive_bench.engine.booking import book_attention, book_mlp
-from adaptive_bench.engine.call import ForwardCall, SiteView
+from adaptive_bench.engine.call import EngineCall
+from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import Write
-from adaptive_bench.engine.masked import dense_attention, dense_mlp
-from adaptive_bench.model.backbone import Site
-from adaptive_bench.model.decisions import Decision
+from adaptive_bench.engine.masked import add_update, dense_attention, dense_mlp, seen
+from adaptive_bench.method import Decision, SiteView
 
 
-def run_branch(site: Site, view: SiteView, decision: Decision) -> Tensor:
+def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
-    call = view.call
-    keep = call.valid if decision.keep is None else decision.keep & call.valid
-    if (decision.keep is None and call.all_valid) or bool(keep.all()):
-        update = dense_attention(site, view, None) if site.branch == "attention" else dense_mlp(site, view, None)
-        update = call.backbone.post_norm(site, update)
-        return view.hidden + (update if decision.scale is None else update * decision.scale.to(update.dtype))
+    site, kept = view.site, call.kept(decision.keep)
+    if kept is None:
+        update = dense_attention(call, view, None) if site.branch == "attention" else dense_mlp(call, view, None)
+        return add_update(call, site, view.hidden, update, decision.scale, None)
+    packed = _packed_attention(call, view, kept) if site.branch == "attention" else packed_mlp(call, view, kept)
+    return view.hidden if packed is None else add_packed(call, view, packed, decision.scale, kept)
 
-    tokens = keep.flatten().nonzero()[:, 0]
-    packed: Tensor | None = None
-    if site.branch == "attention":
-        packed = _packed_attention(site, view, keep, tokens)
-    else:
-        book_mlp(call, site.layer, keep, slots=tokens.numel())
-        if tokens.numel():
-            packed = call.backbone.mlp(site.layer)(view.normed_at(tokens))
-    if packed is None:
-        return view.hidden
-    update = call.backbone.post_norm(site, packed)
-    if decision.scale is not None:
-        update = update * decision.scale.flatten(0, 1)[tokens].to(update.dtype)
+
+def add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor | None, kept: Kept) -> Tensor:
+    """The residual stream [B, S, H] plus a branch's output [N, H] for its kept tokens, normalised and scaled."""
+    update = call.normalise_update(view.site, update)
+    if scale is not None:
+        update = update * scale.flatten(0, 1)[kept.tokens].to(update.dtype)
     update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
-    return view.hidden.flatten(0, 1).index_add(0, tokens, update).view_as(view.hidden)
+    return view.hidden.flatten(0, 1).index_add(0, kept.tokens, update).view_as(view.hidden)
 
 
-def _packed_attention(site: Site, view: SiteView, keep: Tensor, tokens: Tensor) -> Tensor | None:
+def packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
+    """MLP output [N, H] of the N kept tokens; `None` if there are none."""
+    if call.tally is not None:
+        call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
+    return call.backbone.mlp(view.site.layer)(view.normed_at(kept.tokens)) if kept.count else None
+
+
+def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
     """Attention output [N, H] of the N kept tokens, in (row, position) order; `None` if there are none."""
-    call, layer = view.call, site.layer
+    layer = view.site.layer
     assert call.cache is not None, "the packed executor always has a cache"
-    repaired = _repair(call, view, layer, keep) if call.repairs_kv(layer) else None
-    num_repaired = 0 if repaired is None else repaired[0].shape[0]
-    if not tokens.numel():
-        call.cache.write_skipped_only(layer, Write(call.positions, call.valid, keep, repaired=repaired))
-        book_attention(call, layer, keep, slots=0, pairs=0, repaired=num_repaired)
+    repairs = call.repairs_kv(layer)
+    repaired = _repair(call, view, kept) if repairs and kept.host_skipped.size else None
+    write = Write(call.positions, call.valid, kept=kept, repaired=repaired)
+    if not kept.count:
+        call.cache.write_skipped_only(layer, write)
+        if call.tally is not None:
+            call.tally.attention(layer, kept.mask, slots=0, pairs=0, repairs=repairs)
         return None
 
-    rows, slots, filled = _pack(keep)
-    batch_rows = torch.arange(keep.shape[0], device=keep.device) if rows is None else rows
-    flat_slots = slots + batch_rows[:, None] * keep.shape[1]  # [R, N] into B*S
-    keys = call.cache.expect(layer, Write(call.positions, call.valid, keep, filled, rows, repaired))
+    chosen = kept.rectangle
+    keys = call.cache.expect(layer, write)
     output, _ = call.backbone.attention(layer)(
-        view.normed_at(flat_slots.flatten()).view(*flat_slots.shape, -1),
-        position_embeddings=tuple(table.flatten(0, 1)[flat_slots] for table in call.rotary),
-        attention_mask=call.mask(layer, call.positions.flatten()[flat_slots], keys),
+        view.normed_at(chosen.flatten()).view(*chosen.shape, -1),
+        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary),
+        attention_mask=call.mask(layer, call.positions.flatten()[chosen], keys),
         past_key_values=call.cache,
     )
-    book_attention(
-        call,
-        layer,
-        keep,
-        slots=slots.numel(),
-        pairs=slots.numel() * call.cache.stores[layer].used,
-        repaired=num_repaired,
-    )
-    return output[filled]
+    if call.tally is not None:
+        slots = kept.width * call.tally.rows(kept.host_rows)
+        call.tally.attention(
+            layer, kept.mask, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=seen(call, layer)
+        )
+    return output.flatten(0, 1)[kept.filled]
 
 
-def _pack(keep: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Rows with a kept token [R] (`None`: all), their slots [R, N], kept tokens first, ascending, which are filled."""
-    counts = keep.sum(dim=1)
-    rows = None if bool((counts > 0).all()) else counts.nonzero()[:, 0]
-    if rows is not None:
-        keep, counts = keep[rows], counts[rows]
-    width = int(counts.max())
-    slots = (~keep).long().argsort(dim=1, stable=True)[:, :width]
-    filled = torch.arange(width, device=keep.device) < counts[:, None]
-    return rows, slots, filled
-
-
-def _repair(call: ForwardCall, view: SiteView, layer: int, keep: Tensor) -> tuple[Tensor, Tensor] | None:
+def _repair(call: EngineCall, view: SiteView, kept: Kept) -> tuple[Tensor, Tensor]:
     """K,V of the real tokens that skip, projected from the state they carry."""
-    skipped = (call.valid & ~keep).flatten().nonzero()[:, 0]
-    if not skipped.numel():
-        return None
-    cos, sin = (table.flatten(0, 1)[skipped] for table in call.rotary)
-    return call.backbone.project_kv(layer, view.normed_at(skipped), cos, sin)
+    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary)
+    return call.backbone.project_kv(view.site.layer, view.normed_at(kept.skipped), cos, sin)

@@ -1,6 +1,5 @@
-"""The model core: `AdaptiveModel`, what a method is, and how decisions are made and calibrated."""
+"""The model: `AdaptiveModel`, its forward pass, generation, calibration, and what is on disk of it."""
 
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.model.method import code_digest, starting_spec, training_spec
 
-__all__ = ["AdaptiveModel", "code_digest", "starting_spec", "training_spec"]
+__all__ = ["AdaptiveModel"]

@@ -4,50 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.engine.booking import book_head
-from adaptive_bench.engine.call import ForwardCall
-from adaptive_bench.engine.kv_cache import AdaptiveCache, Session
-from adaptive_bench.engine.ledger import Ledger
-from adaptive_bench.engine.loop import DecisionMeter, run_layers
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.model import calibration, dial_solving, saving
-from adaptive_bench.model.backbone import Backbone
+from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import generate
-from adaptive_bench.model.method import Method, method_class, trained_alike
 from adaptive_bench.spec import MethodSpec
 
-Executor = Literal["masked", "packed"]
 
-
-class AdaptiveModel(nn.Module):
-    """Wraps a causal language model and behaves like one. Make one with `build` or `from_pretrained`.
-
-    Attributes:
-        backbone: Adapter over the wrapped model.
-        method: The method, with parameters of its own.
-        ledger: Books every MAC of calls in `eval()` mode.
-        loss_terms: Raw values of the last labelled call: `ce` and the method's own.
-    """
-
-    def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
-        super().__init__()
-        self.backbone_model = backbone_model
-        self.method = method
-        self.spec = spec
-        self.backbone = Backbone(backbone_model)
-        self.ledger = Ledger(self.backbone.num_layers)
-        self.loss_terms: dict[str, float] = {}
-        self._meter = DecisionMeter(method)
-        if method.freezes_backbone:
-            backbone_model.requires_grad_(False)
-        self._executor: Executor | None = None
+class AdaptiveModel(ForwardModel):
+    """Wraps a causal language model and behaves like one. Make one with `build` or `from_pretrained`."""
 
     @classmethod
     def build(cls, backbone_model: PreTrainedModel, spec: MethodSpec | str, *, seed: int = 0) -> AdaptiveModel:
@@ -68,73 +41,7 @@ class AdaptiveModel(nn.Module):
             method = found(config, Backbone(backbone_model), spec.semantics, seed)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
-    @property
-    def executor(self) -> Executor:
-        """`masked` in training, `packed` in evaluation, unless set."""
-        return self._executor or ("masked" if self.training else "packed")
-
-    @executor.setter
-    def executor(self, name: Executor | None) -> None:
-        if name not in ("masked", "packed", None):
-            raise UsageError(f"An executor is 'masked' or 'packed', got {name!r}.")
-        self._executor = name
-
-    @property
-    def dial(self) -> float:
-        """The one value that moves saved compute; `method.dial` tells its name and range."""
-        return self.method.value
-
-    @dial.setter
-    def dial(self, value: float) -> None:
-        self.method.value = self.method.dial.check(value)
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        past_key_values: AdaptiveCache | None = None,
-        use_cache: bool = False,
-        continuation_mask: Tensor | None = None,
-        logits_to_keep: int | Tensor = 0,
-    ) -> CausalLMOutputWithPast:
-        """One forward pass.
-
-        Args:
-            input_ids: [B, S].
-            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding.
-            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does.
-            past_key_values: Cache of earlier calls.
-            use_cache: Return a cache.
-            continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
-            logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
-
-        Returns:
-            Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
-        """
-        call = self._begin_call(input_ids, attention_mask, past_key_values, use_cache, continuation_mask)
-        call.labels = labels
-        call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
-        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
-        call.end()
-
-        chosen: Any = (
-            slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
-        )
-        chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
-        logits = self._logits(call, hidden, chosen)
-        loss = None if labels is None else self._loss(call, logits, labels)
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
-
     generate = generate
-
-    def compute_report(self) -> dict[str, Any]:
-        """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
-        return self.ledger.report()
-
-    def reset_ledger(self) -> None:
-        """Start counting anew."""
-        self.ledger.reset()
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
@@ -217,78 +124,6 @@ class AdaptiveModel(nn.Module):
             model.method.dial_table.measured = dict(saved.dial_table)
             model.dial = saved.dial
         return model.eval()
-
-    def _begin_call(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        cache: AdaptiveCache | None,
-        use_cache: bool,
-        continuation_mask: Tensor | None,
-    ) -> ForwardCall:
-        batch, length = input_ids.shape
-        packed, policy = self.executor == "packed", self.method.kv_policy
-        phase: Literal["prefill", "decode"] = "decode" if cache is not None and cache.get_seq_length() else "prefill"
-        valid = (
-            torch.ones_like(input_ids, dtype=torch.bool)
-            if attention_mask is None
-            else attention_mask[:, -length:].bool()
-        )
-        if cache is None and (use_cache or packed or policy != "recompute"):
-            cache = AdaptiveCache(batch, input_ids.device, policy, ragged=packed)
-        zeros = torch.zeros(batch, dtype=torch.long, device=input_ids.device)
-        session = cache.session if cache is not None else Session(zeros, zeros)
-        positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
-        if continuation_mask is None:
-            continuation_mask = torch.full_like(valid, phase == "decode")
-        return ForwardCall(
-            backbone=self.backbone,
-            input_ids=input_ids,
-            valid=valid,
-            positions=positions.masked_fill(~valid, 0),
-            continuation=continuation_mask.bool(),
-            rotary=self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions),
-            cache=cache,
-            session=session,
-            kv_policy=policy,
-            packed=packed,
-            training=self.training,
-            phase=phase,
-            ledger=None if self.training else self.ledger,
-            meter=self._meter,
-        )
-
-    def _logits(self, call: ForwardCall, hidden: Tensor, chosen: Any) -> Tensor:
-        """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
-        states, needed = hidden[:, chosen], call.valid[:, chosen]
-        if not call.answers:
-            book_head(call, needed=int(needed.sum()), computed=needed.numel(), reused=0)
-            return self.backbone.head(self.backbone.final_norm(states))
-        everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
-        answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
-        tokens = torch.cat([tokens for tokens, _ in call.answers])
-        answered[tokens] = torch.arange(tokens.numel(), device=hidden.device)
-        source = answered[everywhere]
-        open_ = source < 0
-        computed = self.backbone.head(self.backbone.final_norm(states[open_]))
-        logits = computed.new_empty(*source.shape, computed.shape[-1])
-        logits[open_] = computed
-        logits[~open_] = torch.cat([logits for _, logits in call.answers])[source[~open_]].to(logits.dtype)
-        book_head(call, needed=int((needed & open_).sum()), computed=int(open_.sum()), reused=int((~open_).sum()))
-        return logits
-
-    def _loss(self, call: ForwardCall, logits: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.backbone_model.loss_function(
-            logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
-        )
-        terms = {"ce": loss.detach()}
-        if self.training:  # the other losses are there to train with
-            loss = loss * self.method.main_loss_weight(call)
-            for name, (weight, value) in self.method.losses(call).items():
-                terms[name] = value.detach()
-                loss = loss + weight * value
-        self.loss_terms = {name: float(value) for name, value in terms.items()}
-        return loss
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -8,134 +8,20 @@ and measures what they skip. Prompt tokens and continuation tokens have threshol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.errors import UsageError
-from adaptive_bench.model.decisions import drop_lowest_by_phase
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.forward import ForwardModel
 
 WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens at the calibrated sites
 FAIL_ABOVE = 0.03
 
 
-class Thresholds:
-    """Thresholds for every site, phase (0 prompt, 1 continuation) and calibrated skip share.
-
-    Args:
-        sites: Sites that decide, by `Site.number`.
-    """
-
-    def __init__(self, sites: Iterable[int]) -> None:
-        self.sites = tuple(sites)
-        self.shares = torch.zeros(0, dtype=torch.float64)
-        self.values = torch.zeros(0, 2, len(self.sites), dtype=torch.float64)
-        self._collected: dict[tuple[int, int], list[Tensor]] | None = None
-        self._columns = {site: column for column, site in enumerate(self.sites)}
-        self._ready: dict[tuple[float, torch.device, torch.dtype], Tensor] = {}  # rows of `at` where they are used
-
-    def keep(self, view: SiteView, scores: Tensor, share: float) -> Tensor | None:
-        """Keep mask [B, S]: skip iff score < threshold. `None` (all) for share 0.
-
-        Args:
-            scores: [B, S] in fp32.
-            share: Share of tokens to skip at this site.
-        """
-        if self._collected is not None:
-            return self._collect(view, scores, share)
-        if share <= 0.0:
-            return None
-        ready = (share, scores.device, scores.dtype)
-        if ready not in self._ready:
-            self._ready[ready] = self.at(share).to(scores)
-        thresholds = self._ready[ready][:, self._columns[view.site.number]]
-        return scores >= torch.where(view.call.continuation, thresholds[1], thresholds[0])
-
-    def at(self, share: float) -> Tensor:
-        """Thresholds [2, sites] for a share: as measured for a calibrated one, linear between two of them.
-
-        Measured rows may fall a little from one share to a larger one (other tokens reach a site when earlier sites
-        skip others). Between two shares no threshold falls: the larger share's counts for at least the smaller one's.
-
-        Raises:
-            UsageError: The share lies outside what was calibrated.
-        """
-        if not self.shares.numel() or not self.shares[0] <= share <= self.shares[-1] + 1e-9:
-            known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"
-            raise UsageError(
-                f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
-                "Call model.calibrate(batches, savings) with a saving at least that far."
-            )
-        upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
-        if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
-            return self.values[upper]
-        low, high = self.shares[upper - 1], self.shares[upper]
-        weight = (share - low) / (high - low)
-        below = self.values[upper - 1]
-        return (1 - weight) * below + weight * self.values[upper].maximum(below)
-
-    def collect(self) -> None:
-        """From now on record scores and drop exactly the wanted share of each batch."""
-        self._collected = {(phase, site): [] for phase in range(2) for site in self.sites}
-
-    def stop_collecting(self) -> None:
-        """Drop what was recorded and apply thresholds again."""
-        self._collected = None
-
-    def finish(self, share: float) -> None:
-        """Turn the recorded scores into the thresholds of a share and apply thresholds again."""
-        assert self._collected is not None
-        collected, self._collected = self._collected, None
-        row = torch.zeros(2, len(self.sites), dtype=torch.float64)
-        lowest = torch.zeros_like(row)
-        for column, site in enumerate(self.sites):
-            for phase in range(2):
-                scores = torch.cat(collected[phase, site]).double()
-                scores = scores if scores.numel() else torch.cat(collected[1 - phase, site]).double()
-                row[phase, column] = torch.quantile(scores, share)
-                lowest[phase, column] = scores.min()
-        if not self.shares.numel() or share <= self.shares[1] + 1e-9:  # share 0 goes with the smallest calibrated one
-            self._insert(0.0, lowest)
-        self._insert(share, row)
-
-    def state(self) -> dict[str, Tensor]:
-        """Tensors for a checkpoint."""
-        return {"shares": self.shares, "values": self.values}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state` back."""
-        self.shares, self.values = state["shares"].double(), state["values"].double()
-        self._ready.clear()
-
-    def clear(self) -> None:
-        """Forget every threshold (the weights changed)."""
-        self.shares, self.values = self.shares[:0], self.values[:0]
-        self._ready.clear()
-
-    def _collect(self, view: SiteView, scores: Tensor, share: float) -> Tensor:
-        assert self._collected is not None
-        valid, continuation = view.call.valid, view.call.continuation
-        for phase, chosen in enumerate((~continuation, continuation)):
-            self._collected[phase, view.site.number].append(scores[chosen & valid].detach().float().cpu())
-        return drop_lowest_by_phase(scores, valid, continuation, share)
-
-    def _insert(self, share: float, row: Tensor) -> None:
-        known = (self.shares - share).abs() < 1e-9
-        shares = torch.cat([self.shares[~known], torch.tensor([share], dtype=torch.float64)])
-        values = torch.cat([self.values[~known], row[None]])
-        order = shares.argsort()
-        self.shares, self.values = shares[order], values[order]
-        self._ready.clear()
-
-
 @torch.no_grad()
-def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
+def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
     """Calibrate the thresholds of a model for some dial values; see the module's text.
 
     Args:
@@ -171,7 +57,7 @@ def calibrate(model: AdaptiveModel, batches: list[dict[str, Tensor]], dials: Ite
     return points
 
 
-def _verify(model: AdaptiveModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:
+def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:
     model.reset_ledger()
     for batch in batches:
         model(**batch, logits_to_keep=1)

@@ -7,41 +7,19 @@ and the other end of the dial, which works for any dial that saves more as it mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.forward import ForwardModel
 
 TOLERANCE = 0.005  # share of token-branches
 MAX_STEPS = 14
 
 
-class DialTable:
-    """Measured pairs of a dial's travel (0 skips nothing, 1 is the other end) and the saving there."""
-
-    def __init__(self) -> None:
-        self.measured: dict[float, float] = {0.0: 0.0}
-
-    def clear(self) -> None:
-        """Forget every measurement (the weights changed)."""
-        self.measured = {0.0: 0.0}
-
-    def bracket(self, saving: float) -> tuple[float, float]:
-        """The nearest measured travels that save at most and at least this much (1 if none saves as much)."""
-        below = max(travel for travel, saved in self.measured.items() if saved <= saving)
-        above = [travel for travel, saved in self.measured.items() if saved >= saving and travel >= below]
-        return below, min(above, default=1.0)
-
-    def nearest(self, saving: float) -> tuple[float, float]:
-        """The measured travel whose saving comes closest, and that saving."""
-        return min(self.measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
-
-
 @torch.no_grad()
-def solve(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]) -> list[dict[str, Any]]:
+def solve(model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]) -> list[dict[str, Any]]:
     """Fill the method's dial table so that `dial_for` knows these savings.
 
     Args:
@@ -70,7 +48,7 @@ def solve(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], savings: S
     return points
 
 
-def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
+def _measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a dial position."""
     kept = model.dial, model.ledger.counts(), model.training
     try:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.forward import ForwardModel
 
 
 @torch.no_grad()
 def generate(
-    model: AdaptiveModel,
+    model: ForwardModel,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
     *,

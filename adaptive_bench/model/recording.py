@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.model.backbone import Site
-from adaptive_bench.model.decisions import Decision
-from adaptive_bench.model.method import Method
+from adaptive_bench.method import Decision, Method, Site, SiteView
 
 
 @contextmanager
@@ -18,16 +15,13 @@ def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
     Padding is never kept, whatever the decision says of it.
     """
     decisions: list[tuple[Site, Decision]] = []
-    decide = method.decide
 
-    def listen(view: SiteView) -> Decision:
-        decision = decide(view)
+    def listen(view: SiteView, decision: Decision) -> None:
         keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
         decisions.append((view.site, Decision(keep, decision.scale, decision.input_scale)))
-        return decision
 
-    method.decide = listen  # type: ignore[method-assign]  # on this object alone, in front of its class's
+    method.listeners.append(listen)
     try:
         yield decisions
     finally:
-        del method.decide
+        method.listeners.remove(listen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -16,10 +16,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.spec import MethodSpec
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.adaptive_model import AdaptiveModel
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
@@ -67,7 +65,7 @@ class SavedModel:
             raise _damaged(self.folder, _BACKBONE, error) from error
 
 
-def save(model: AdaptiveModel, folder: Path) -> None:
+def save(model: ForwardModel, folder: Path) -> None:
     """Write a model into a folder, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     model.backbone_model.save_pretrained(folder / _BACKBONE)

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.forward import ForwardModel
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Speculation:
 
 @torch.no_grad()
 def self_speculate(
-    model: AdaptiveModel,
+    model: ForwardModel,
     input_ids: Tensor,
     *,
     draft_dial: float,
@@ -114,7 +111,7 @@ def self_speculate(
 
 
 def _run_rounds(
-    model: AdaptiveModel, input_ids: Tensor, draft_dial: float, drafts: int, room: int, ends: Sequence[int]
+    model: ForwardModel, input_ids: Tensor, draft_dial: float, drafts: int, room: int, ends: Sequence[int]
 ) -> Speculation:
     full = model.dial = model.method.dial.skip_nothing
     output = model(input_ids, use_cache=True, logits_to_keep=1)
@@ -143,7 +140,7 @@ def _run_rounds(
     return Speculation(tokens, tuple(rounds), cache)
 
 
-def _choices(model: AdaptiveModel, cache: AdaptiveCache, tokens: list[int]) -> list[int]:
+def _choices(model: ForwardModel, cache: AdaptiveCache, tokens: list[int]) -> list[int]:
     """The most likely token after each of these, which join the cache."""
     ids = torch.tensor([tokens], device=cache.device)
     output = model(ids, past_key_values=cache, use_cache=True)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from adaptive_bench.method import method_class
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.model.method import method_class
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.spec import MethodSpec
 

@@ -6,11 +6,14 @@ What only shapes the table (levels, the axis matched on) or only the speed (devi
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from adaptive_bench.method import method_class
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
 
 SCHEMA = 1
@@ -41,4 +44,16 @@ def files_fingerprint(files: Iterable[Path]) -> str:
         with file.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
         digest.update(file.name.encode() + b"\0" + content)
+    return digest.hexdigest()[:16]
+
+
+def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation"]) -> str:
+    """Digest of the source a result depends on: the method's file, the floors from the backbone to the model, and what
+    trains or evaluates.
+    """
+    core = Path(__file__).parent.parent
+    digest = hashlib.sha256(Path(inspect.getfile(method_class(spec))).read_bytes())
+    for part in ("backbone", "method", "engine", "model", work):
+        for file in sorted(core.glob(f"{part}/*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -12,11 +12,10 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.matching import Point
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
-from adaptive_bench.model import code_digest, starting_spec, training_spec
-from adaptive_bench.model.method import method_class
+from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone
-from adaptive_bench.runs.keys import SCHEMA, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.records import Record, SweepRecord
 from adaptive_bench.runs.training_text import draw_calibration, draw_training, training_tasks
 from adaptive_bench.spec import MethodSpec
@@ -141,12 +140,6 @@ class Plan:
     config: RunConfig
     cells: tuple[Cell, ...]
     sweeps: tuple[Sweep, ...]
-
-    def describe(self) -> list[dict[str, str]]:
-        """One line for each training and each sweep: what it is, where it stands, how long it will take."""
-        from adaptive_bench.runs.estimate import describe
-
-        return describe(self)
 
 
 def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:

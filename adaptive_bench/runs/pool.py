@@ -19,7 +19,7 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.launch import Chain, Failure, Work, attempt
+from adaptive_bench.runs.chains import Chain, Failure, Work, attempt
 from adaptive_bench.runs.relay import QueueReporter, relayed
 
 # How long a stopped worker has to write down where it stands.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_bench.model.method import method_class
+from adaptive_bench.method import method_class
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.check import Fact, Result
 

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from adaptive_bench.model.backbone import Site
-from adaptive_bench.model.decisions import Decision
+from adaptive_bench.backbone import Site
+from adaptive_bench.method import Decision
 
 
 def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Sequence[tuple[Site, Decision]]) -> Tensor:

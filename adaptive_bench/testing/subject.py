@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from adaptive_bench.model import AdaptiveModel, training_spec
-from adaptive_bench.model.method import method_class
+from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
 

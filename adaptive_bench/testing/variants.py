@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
-from adaptive_bench.model.method import method_class
+from adaptive_bench.method import method_class
 from adaptive_bench.spec import SEMANTICS, MethodSpec
 
 

@@ -3,8 +3,8 @@ import json
 import pytest
 
 PLUGIN = """
-from adaptive_bench.model.decisions import EXECUTE_ALL
-from adaptive_bench.model.method import DialSpec, Method
+from adaptive_bench.method import EXECUTE_ALL
+from adaptive_bench.method import DialSpec, Method
 from adaptive_bench.registry import register
 
 

@@ -30,7 +30,10 @@ class Runs:
 
     def plan(self, config):
         self.config = config
-        return SimpleNamespace(describe=lambda: [{"cell": "gateskip", "seed": 1, "cached": "no"}])
+        return config
+
+    def describe(self, plan):
+        return [{"cell": "gateskip", "seed": 1, "cached": "no"}]
 
     def run(self, config, reporter):
         self.config = config

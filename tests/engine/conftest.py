@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptive_bench.engine.call import SiteView
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, SiteView
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.backbone import Backbone
-from adaptive_bench.model.decisions import EXECUTE_ALL, Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
 from adaptive_bench.spec import MethodSpec
 
 

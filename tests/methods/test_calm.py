@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.calm import NEVER, decayed, layer_weights
-from adaptive_bench.model.backbone import Site
 
 LAYERS, LENGTH, PROMPT = 4, 14, 6
 

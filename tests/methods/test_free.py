@@ -125,7 +125,7 @@ def test_a_flush_gives_exact_deep_keys_and_values(shared_model, ids):
     for layer in range(SHALLOW, LAYERS):
         store, exact = cache.stores[layer], full.past_key_values.layers[layer]
         for row in range(ids.shape[0]):
-            positions = store.key_positions()[row]
+            positions = store.table.visible()[row]
             slots = positions >= 0
             assert sorted(positions[slots].tolist()) == list(range(tokens.shape[1] - 1))  # the last one waits
             for stored, dense in zip(store.view(), (exact.keys, exact.values), strict=True):
@@ -164,7 +164,7 @@ def test_waiting_tokens_are_charged_when_they_go_deep(shared_model, ids):
     assert not macs.any()
     flushed, macs = executed([-1.0, -1.0, -1.0, NEVER])
     assert (flushed == 4 * rows).all()
-    mlp = model.backbone.costs[SHALLOW].mlp
+    mlp = model.backbone.costs.mlp[SHALLOW]
     assert macs[:, 3].tolist() == [4 * rows * mlp] * (LAYERS - SHALLOW)
     assert model.compute_report()["saved"]["tokens"] == 0.0
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.model.backbone import Site
 from adaptive_bench.spec import MethodSpec
 
 LAYERS = 4

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.backbone import Site
 
 CURVE = (
     *(0, 0.0047, 0.0097, 0.0149, 0.0203, 0.0260, 0.0320, 0.0382),

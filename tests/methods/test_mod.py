@@ -12,7 +12,7 @@ def cache_lengths(model, ids, mask=None):
     """Slots [L, B] each row holds per layer after a prefill."""
     with torch.no_grad():
         cache = model(ids, mask, use_cache=True).past_key_values
-    return torch.stack([cache.stores[layer].row_lengths() for layer in range(LAYERS)])
+    return torch.tensor([cache.stores[layer].table.lengths.tolist() for layer in range(LAYERS)])
 
 
 @pytest.mark.parametrize(("capacity", "kept"), [(1.0, (12, 7, 1)), (0.5, (6, 3, 1)), (0.125, (1, 1, 1))])
@@ -90,7 +90,7 @@ def test_a_bypassing_token(spec, shared_model, random_text):
     assert torch.equal(hidden[2][0, bypassing], hidden[1][0, bypassing])
     assert (hidden[2][0, ~bypassing] != hidden[1][0, ~bypassing]).any(dim=-1).all()
     # T-MoD8, T-MoD9: the block's cache holds the selected tokens only, in their order, at their positions
-    assert cache.stores[1].key_positions()[0].tolist() == kept[1][0].nonzero()[:, 0].tolist()
+    assert cache.stores[1].table.visible()[0].tolist() == kept[1][0].nonzero()[:, 0].tolist()
 
 
 def test_generated_tokens_are_routed_by_the_predictor_in_paper(make_model, random_text):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from adaptive_bench.engine.call import SiteView
+from adaptive_bench.method import SiteView
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.router_tuned_mod import RouterTunedMoD
-from adaptive_bench.model.backbone import Site
 from adaptive_bench.spec import MethodSpec
 
 ROUTED = [1, 2]
@@ -57,7 +57,7 @@ def test_straight_through(trainee, training_batch, watch):
     scale, hidden = watched.decisions[site][0].scale, watched.hidden[site][0]
     assert set(scale.detach().flatten().tolist()) == {0.0, 1.0}
     router = model.method.routers["1"]
-    soft = torch.sigmoid(router(model.backbone.pre_norm(site, hidden)))
+    soft = torch.sigmoid(router(model.backbone.norm_before(site)(hidden)))
     (by_mask,) = torch.autograd.grad(scale.sum(), router.bias, retain_graph=True)
     (by_soft,) = torch.autograd.grad(soft.sum(), router.bias)
     torch.testing.assert_close(by_mask, by_soft)  # d mask / d s = 1

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.methods.skiplayer import density_loss
-from adaptive_bench.model.backbone import Site
 
 LAYERS, LENGTH = 4, 12
 

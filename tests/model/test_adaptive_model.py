@@ -7,8 +7,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model import AdaptiveModel, code_digest, training_spec
-from adaptive_bench.model.decisions import Decision
+from adaptive_bench.method import Decision, training_spec
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs.keys import code_digest
 from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]

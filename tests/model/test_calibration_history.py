@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.calibration import Thresholds
+from adaptive_bench.method import Thresholds
 
 
 def text(rows=20, length=24, seed=0):

@@ -12,6 +12,7 @@ from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run, work
+from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.records import Record
 
 ROW_KEYS = ["method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "seeds"]
@@ -114,7 +115,7 @@ def test_one_broken_method_does_not_cost_the_others(config_of, registered, lines
     record = plan(config).cells[0].record
     assert record.state == "failed" and "on fire" in record.reason
     assert "Traceback" in (record.folder / "log.txt").read_text()
-    assert "failed before" in plan(config).describe()[0]["state"]
+    assert "failed before" in describe(plan(config))[0]["state"]
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
 
 
@@ -165,14 +166,14 @@ def test_ctrl_c_keeps_what_is_finished(config_of, monkeypatch):
 
 def test_a_dry_run_writes_nothing(config_of):
     config = config_of("dense,gateskip")
-    described = plan(config).describe()
+    described = describe(plan(config))
     assert [line["state"] for line in described[:2]] == ["3 steps left", "3 steps left"]
     assert "rough" in described[-1]["time"] and not config.out.exists()
 
 
 def test_the_plan_estimates_from_what_this_machine_did_before(config_of):
     run(config_of("dense"))
-    described = plan(config_of("dense,gateskip")).describe()
+    described = describe(plan(config_of("dense,gateskip")))
     assert described[0]["state"] == "on disk" and described[0]["time"] == ""
     assert "rough" not in described[-1]["time"]
 

@@ -21,8 +21,8 @@ def test_failures_and_reasons_reach_pytest(pytester):
     pytester.makepyfile(
         """
         from adaptive_bench import registry
-        from adaptive_bench.model.decisions import EXECUTE_ALL
-        from adaptive_bench.model.method import DialSpec, Method
+        from adaptive_bench.method import EXECUTE_ALL
+        from adaptive_bench.method import DialSpec, Method
         from adaptive_bench.testing import MethodConformance
 
         @registry.register("methods", "lazy")

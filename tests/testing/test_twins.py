@@ -2,10 +2,7 @@
 
 import pytest
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.model.decisions import Decision
-from adaptive_bench.model.method import DialSpec, Method, MethodConfig
-from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, SiteView, draw_key, uniform_from
 from adaptive_bench.model.twins import behaviour, says_the_same, twin_warnings
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.method import Method, MethodConfig
+from adaptive_bench.method import Method, MethodConfig
 from adaptive_bench.testing.variants import method_specs, variants
 
 

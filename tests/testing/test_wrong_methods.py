@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from adaptive_bench.engine.call import SiteView
-from adaptive_bench.model.decisions import Decision
-from adaptive_bench.model.method import DialSpec, Method, initialised_linear
-from adaptive_bench.model.randomness import draw_key, uniform_from
+from adaptive_bench.method import Decision, DialSpec, Method, SiteView, draw_key, initialised_linear, uniform_from
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.suite import Suite
 
@@ -93,7 +90,7 @@ class ChangesWeights(Sound):
 
 class SkipsMoreWhenPacked(Sound):
     def share(self, view):
-        return super().share(view) * (1.0 if view.call.packed else 0.5)
+        return super().share(view) * (1.0 if view.call.executor == "packed" else 0.5)
 
 
 class LooksAtTheBatchSize(Sound):

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from adaptive_bench.engine.call import Executor
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.adaptive_model import Executor
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import demand, written
 from adaptive_bench.testing.subject import Subject

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.backbone import Site
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.testing.check import Facts, NotApplicable, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.model.decisions import drop_lowest, paper_quantile_keep, quantile_threshold, top_k_per_row
+from adaptive_bench.method import drop_lowest, paper_quantile_keep, quantile_threshold, top_k_per_row
 
 FOUR = torch.tensor([[3.0, 1.0, 4.0, 2.0]])
 ALL = torch.ones(1, 4, dtype=torch.bool)

@@ -7,43 +7,34 @@ post-norm.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from adaptive_bench.backbone.site import Site
+from adaptive_bench.backbone.step import StepArithmetic, Turn
 from adaptive_bench.errors import UsageError
 
-Branch = Literal["attention", "mlp", "layer"]
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 
 
-class Site(NamedTuple):
-    """A place where a method decides: one branch of one layer, or the whole layer."""
-
-    layer: int
-    branch: Branch
-
-    @property
-    def number(self) -> int:
-        """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
-        return 2 * self.layer + (self.branch == "mlp")
-
-
 @dataclass(frozen=True)
-class LayerCost:
-    """MACs of one layer's linear maps for one token, and of attention for one (query, key) pair."""
+class LayerCosts:
+    """What each of L layers costs, arrays [L]: MACs of the linear maps for one token, of attention for one (query, key)
+    pair, and bytes of weights.
+    """
 
-    attn_q_o: int
-    attn_kv: int
-    pair: int
-    mlp: int
-    attention_bytes: int
-    mlp_bytes: int
+    attn_q_o: np.ndarray
+    attn_kv: np.ndarray
+    pair: np.ndarray
+    mlp: np.ndarray
+    attention_bytes: np.ndarray
+    mlp_bytes: np.ndarray
 
 
 class Backbone:
@@ -61,7 +52,7 @@ class Backbone:
         if config.model_type not in FAMILIES:
             raise UsageError(
                 f"A backbone must be one of the families {', '.join(FAMILIES)}, got model_type {config.model_type!r} "
-                f"({type(model).__name__}). Choose another --model, or add the family to model/backbone.py."
+                f"({type(model).__name__}). Choose another --model, or add the family to backbone/adapter.py."
             )
         if config._attn_implementation not in ATTENTION:
             raise UsageError(
@@ -78,8 +69,8 @@ class Backbone:
         self.hidden_size: int = config.hidden_size
         self.vocab_size: int = config.vocab_size
         self.has_post_norm = config.model_type == "gemma2"
-        self._apply_rotary = importlib.import_module(type(model).__module__).apply_rotary_pos_emb
-        self.costs = [self._cost(layer) for layer in self.layers]
+        self.step = StepArithmetic(model, adds_one=config.model_type == "gemma2")
+        self.costs = LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
         self.head_macs = self.hidden_size * model.get_output_embeddings().weight.shape[0]
         self.windows = [self._window(layer) for layer in range(self.num_layers)]
 
@@ -101,21 +92,19 @@ class Backbone:
         """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
         return self.decoder.rotary_emb(hidden, positions)
 
-    def pre_norm(self, site: Site, hidden: Tensor) -> Tensor:
-        """What the branch reads: the normalised residual stream."""
+    def norm_before(self, site: Site) -> Any:
+        """The norm of what the branch reads."""
         layer = self.layers[site.layer]
         if site.branch != "mlp":
-            return layer.input_layernorm(hidden)
-        return (layer.pre_feedforward_layernorm if self.has_post_norm else layer.post_attention_layernorm)(hidden)
+            return layer.input_layernorm
+        return layer.pre_feedforward_layernorm if self.has_post_norm else layer.post_attention_layernorm
 
-    def post_norm(self, site: Site, update: Tensor) -> Tensor:
-        """What the branch adds: its output, normalised where the family does so."""
+    def norm_after(self, site: Site) -> Any:
+        """The norm of what the branch adds; `None` where the family has none."""
         if not self.has_post_norm:
-            return update
+            return None
         layer = self.layers[site.layer]
-        return (layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm)(
-            update
-        )
+        return layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm
 
     def attention(self, layer: int) -> Any:
         """The attention module of a layer."""
@@ -127,15 +116,7 @@ class Backbone:
 
     def project_kv(self, layer: int, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] of M tokens from normalised states [M, H] and rotary rows [M, head size]."""
-        attention = self.attention(layer)
-        shape = (normed.shape[0], -1, attention.head_dim)
-        keys = attention.k_proj(normed).view(shape)
-        if hasattr(attention, "k_norm"):
-            keys = attention.k_norm(keys)
-        values = attention.v_proj(normed).view(shape)
-        keys = keys.transpose(0, 1)[None]  # [1, kv heads, M, head size], the layout the rotary function expects
-        keys = self._apply_rotary(keys, keys, cos[None], sin[None])[1]
-        return keys[0].transpose(0, 1), values
+        return self.step.keys_and_values(self.attention(layer), normed, Turn.of(cos[:, None], sin[:, None]))
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """The norm before the head."""
@@ -147,21 +128,23 @@ class Backbone:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
-    def _cost(self, layer: Any) -> LayerCost:
-        attention = layer.self_attn
-        parts = {name: getattr(attention, f"{name}_proj").weight for name in "qkvo"}
-        linears = [module.weight for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
-        size = parts["q"].element_size()
-        return LayerCost(
-            attn_q_o=parts["q"].numel() + parts["o"].numel(),
-            attn_kv=parts["k"].numel() + parts["v"].numel(),
-            pair=2 * parts["q"].shape[0],  # scores and weighted sum, over all query heads
-            mlp=sum(weight.numel() for weight in linears),
-            attention_bytes=size * sum(weight.numel() for weight in parts.values()),
-            mlp_bytes=size * sum(weight.numel() for weight in linears),
-        )
-
     def _window(self, layer: int) -> int | None:
         if self.config.model_type == "mistral":
             return self.config.sliding_window
         return getattr(self.attention(layer), "sliding_window", None)
+
+
+def _costs(layer: Any) -> tuple[int, ...]:
+    """One layer's row of `LayerCosts`."""
+    attention = layer.self_attn
+    parts = {name: getattr(attention, f"{name}_proj").weight for name in "qkvo"}
+    linears = [module.weight for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+    size = parts["q"].element_size()
+    return (
+        parts["q"].numel() + parts["o"].numel(),
+        parts["k"].numel() + parts["v"].numel(),
+        2 * parts["q"].shape[0],  # scores and weighted sum, over all query heads
+        sum(weight.numel() for weight in linears),
+        size * sum(weight.numel() for weight in parts.values()),
+        size * sum(weight.numel() for weight in linears),
+    )

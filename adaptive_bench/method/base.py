@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
-import adaptive_bench
 from adaptive_bench import registry
-from adaptive_bench.engine.kv_cache import KVPolicy
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.dial_solving import DialTable
+from adaptive_bench.method.call import ForwardCall
+from adaptive_bench.method.decisions import Decision
+from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
 
 CausalityClass = Literal["C0", "C1", "C2"]
-
-if TYPE_CHECKING:
-    from adaptive_bench.engine.call import ForwardCall, SiteView
-    from adaptive_bench.model.backbone import Backbone
-    from adaptive_bench.model.calibration import Thresholds
-    from adaptive_bench.model.decisions import Decision
+KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
 
 
 class MethodConfig(BaseModel):
@@ -37,40 +31,6 @@ class MethodConfig(BaseModel):
 
     companions: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-@dataclass(frozen=True)
-class DialSpec:
-    """The one value that moves saved compute.
-
-    Attributes:
-        name: The method's own word: budget, capacity, threshold, exit layer.
-        minimum, maximum: Closed range.
-        skip_nothing: The value at which every token executes everything.
-    """
-
-    name: str
-    minimum: float
-    maximum: float
-    skip_nothing: float
-
-    def check(self, value: float) -> float:
-        """The value, if it is in range.
-
-        Raises:
-            UsageError: It is not.
-        """
-        if not self.minimum <= value <= self.maximum:
-            raise UsageError(
-                f"The dial {self.name!r} must lie in [{self.minimum:g}, {self.maximum:g}], got {value!r}; "
-                f"{self.skip_nothing:g} skips nothing."
-            )
-        return float(value)
-
-    def at(self, travel: float) -> float:
-        """The value a share of the way from `skip_nothing` (0) to the other end of the range (1)."""
-        end = self.minimum if self.skip_nothing == self.maximum else self.maximum
-        return self.skip_nothing + travel * (end - self.skip_nothing)
 
 
 class Method(nn.Module):
@@ -91,6 +51,7 @@ class Method(nn.Module):
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
         step, total_steps: Progress of training.
+        listeners: Called with every site's view and decision, in execution order.
     """
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
@@ -107,6 +68,7 @@ class Method(nn.Module):
         self.seed = seed
         self.thresholds: Thresholds | None = None
         self.dial_table = DialTable()
+        self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self.step, self.total_steps = 1, 1
         self.value = self.dial.skip_nothing
 
@@ -162,7 +124,17 @@ class Method(nn.Module):
 
     def decide(self, view: SiteView) -> Decision:
         """Which tokens execute the branch, and with what scale."""
-        raise NotImplementedError
+        if view.call.ahead is None:
+            raise NotImplementedError
+        return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
+
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
+        """The answers of a whole call, one per site in execution order, of a method that looks at no hidden state.
+
+        The engine then knows every shape before it runs the first branch and waits for the device once per call
+        instead of once per branch; `decide` hands them out. `None`: `decide` has to answer at every site.
+        """
+        return None
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Auxiliary losses of a training call by name: weight and raw value, each a mean over real tokens."""
@@ -213,51 +185,3 @@ def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) ->
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
     return linear
-
-
-def method_class(spec: MethodSpec) -> type[Method]:
-    """The registered class behind a spec.
-
-    Raises:
-        UsageError: No method has that name.
-    """
-    found: type[Method] = registry.get("methods", spec.name)
-    return found
-
-
-def training_spec(spec: MethodSpec) -> MethodSpec:
-    """What has to be trained for this spec (untrained random skipping: the dense model).
-
-    Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
-    """
-    found = method_class(spec)
-    trained = found.training_spec(found.parse_config(spec), spec)
-    found = method_class(trained)
-    config, fields = found.parse_config(trained), found.Config.model_fields
-    told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
-    return MethodSpec(trained.name, tuple(told), trained.semantics)
-
-
-def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
-    """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
-    first, second = training_spec(one), training_spec(other)
-    return (first.name, first.semantics) == (second.name, second.semantics) and (
-        method_class(first).parse_config(first) == method_class(second).parse_config(second)
-    )
-
-
-def starting_spec(spec: MethodSpec) -> MethodSpec | None:
-    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
-    return method_class(spec).starts_from(spec)
-
-
-def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation"]) -> str:
-    """Digest of the source a result depends on: the method's file, the model core, the engine, and what trains or
-    evaluates.
-    """
-    core = Path(adaptive_bench.__file__).parent
-    digest = hashlib.sha256(Path(inspect.getfile(method_class(spec))).read_bytes())
-    for part in ("model", "engine", work):
-        for file in sorted(core.glob(f"{part}/*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]

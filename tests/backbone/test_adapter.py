@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.backbone import Backbone, Site
 
 LLAMA_1B = {
     "hidden_size": 2048,
@@ -44,9 +44,9 @@ def on_meta(family, config):
 def test_costs_of_the_papers_models(family, config, wanted):
     """Golden, methods.md 2.1: MMAC per token of attention, of K and V in it, of an MLP, of all layers, of the head."""
     backbone = Backbone(on_meta(family, config))
-    cost = backbone.costs[0]
-    layers = sum(each.attn_q_o + each.attn_kv + each.mlp for each in backbone.costs)
-    parts = (cost.attn_q_o + cost.attn_kv, cost.attn_kv, cost.mlp, layers, backbone.head_macs)
+    costs = backbone.costs
+    attention, layers = costs.attn_q_o + costs.attn_kv, (costs.attn_q_o + costs.attn_kv + costs.mlp).sum()
+    parts = (attention[0], costs.attn_kv[0], costs.mlp[0], layers, backbone.head_macs)
     assert tuple(part / 1e6 for part in parts) == pytest.approx(wanted, rel=2e-3)
 
 
@@ -55,9 +55,10 @@ def test_dense_and_gateskip_on_llama_1b():
     with torch.device("meta"):
         model = AdaptiveModel.build(on_meta("llama", LLAMA_1B), "gateskip")
     backbone, gates = model.backbone, sum(gate.weight.numel() for gate in model.method.gates)
-    layers = sum(cost.attn_q_o + cost.attn_kv + cost.mlp for cost in backbone.costs)
+    costs = backbone.costs
+    layers = (costs.attn_q_o + costs.attn_kv + costs.mlp).sum()
     assert (layers + backbone.head_macs) / 1e6 == pytest.approx(1236, abs=0.5)
-    kept = sum(0.85 * (cost.attn_q_o + cost.mlp) + cost.attn_kv for cost in backbone.costs)
+    kept = (0.85 * (costs.attn_q_o + costs.mlp) + costs.attn_kv).sum()
     assert (kept + gates) / 1e6 == pytest.approx(966, abs=0.5)
     assert sum(parameter.numel() for parameter in model.method.parameters()) / 1e6 == pytest.approx(134.3, abs=0.05)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptive_bench.engine.call import SiteView
+from adaptive_bench.method.site_view import SiteView
 
 
 def leaving_tokens(

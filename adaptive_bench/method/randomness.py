@@ -5,17 +5,28 @@ So a decision is the same with or without a cache, in any batch and on any devic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 
-def uniform_from(counters: Tensor, key: int) -> Tensor:
-    """Uniform numbers in [0, 1) from 64-bit counters and a key (the finaliser of SplitMix64, Steele et al. 2014)."""
-    mixed = counters + _signed(key * 0x9E3779B97F4A7C15)
+def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
+    """Uniform numbers in [0, 1), [K, *], from 64-bit counters [*] and K keys.
+
+    The finaliser of SplitMix64 (Steele et al. 2014).
+    """
+    offsets = torch.tensor([_signed(key * 0x9E3779B97F4A7C15) for key in keys], device=counters.device)
+    mixed = counters + offsets.view(-1, *[1] * counters.dim())
     mixed = (mixed ^ _shift_right(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ _shift_right(mixed, 27)) * _signed(0x94D049BB133111EB)
     mixed = mixed ^ _shift_right(mixed, 31)
     return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53
+
+
+def uniform_from(counters: Tensor, key: int) -> Tensor:
+    """Uniform numbers in [0, 1), [*], from 64-bit counters [*] and a key."""
+    return uniforms_from(counters, [key])[0]
 
 
 def draw_key(seed: int, step: int, site: int) -> int:

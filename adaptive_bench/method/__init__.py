@@ -1,0 +1,67 @@
+"""Everything an author of a method imports: what a method is, what it sees, what it answers."""
+
+from adaptive_bench.backbone import Backbone, Branch, Site
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method.base import (
+    CausalityClass,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    initialised_linear,
+)
+from adaptive_bench.method.call import ForwardCall, Phase
+from adaptive_bench.method.confidence import leaving_tokens
+from adaptive_bench.method.decisions import (
+    EXECUTE_ALL,
+    Decision,
+    drop_lowest,
+    drop_lowest_by_phase,
+    paper_quantile_keep,
+    quantile_threshold,
+    top_k_per_row,
+)
+from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
+from adaptive_bench.method.randomness import draw_key, uniform_from, uniforms_from
+from adaptive_bench.method.session import Session
+from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.thresholds import Thresholds
+from adaptive_bench.registry import register
+from adaptive_bench.spec import MethodSpec, Semantics
+
+__all__ = [
+    "EXECUTE_ALL",
+    "Backbone",
+    "Branch",
+    "CausalityClass",
+    "Decision",
+    "DialSpec",
+    "DialTable",
+    "ForwardCall",
+    "KVPolicy",
+    "Method",
+    "MethodConfig",
+    "MethodSpec",
+    "Phase",
+    "Semantics",
+    "Session",
+    "Site",
+    "SiteView",
+    "Thresholds",
+    "UsageError",
+    "draw_key",
+    "drop_lowest",
+    "drop_lowest_by_phase",
+    "initialised_linear",
+    "leaving_tokens",
+    "method_class",
+    "paper_quantile_keep",
+    "quantile_threshold",
+    "register",
+    "starting_spec",
+    "top_k_per_row",
+    "trained_alike",
+    "training_spec",
+    "uniform_from",
+    "uniforms_from",
+]

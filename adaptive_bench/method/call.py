@@ -1,0 +1,86 @@
+"""What a method may know of one forward call: which tokens are real, where they stand, what was noted so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from adaptive_bench.backbone import Backbone, Site
+from adaptive_bench.method.decisions import Decision
+from adaptive_bench.method.session import Session
+
+Phase = Literal["prefill", "decode"]
+PROMPT_LENGTH = "prompt_length"
+
+
+@dataclass(kw_only=True)
+class ForwardCall:
+    """One forward call of B rows and S tokens, as a method sees it.
+
+    Attributes:
+        backbone: The model that runs.
+        input_ids: [B, S].
+        valid: [B, S] real tokens (padding is False).
+        positions: [B, S] position in the sequence, 0 for padding.
+        continuation: [B, S] tokens after the prompt.
+        session: What the requests carry from call to call.
+        phase: `decode` if tokens are written one by one, else `prefill`.
+        training: Whether the model trains.
+        labels: [B, S] of a training call, else `None`.
+        layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
+        records: What a method noted for its losses, by name.
+        answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
+        scratch: What a method carries from layer to layer within this call.
+        ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
+    """
+
+    backbone: Backbone
+    input_ids: Tensor
+    valid: Tensor
+    positions: Tensor
+    continuation: Tensor
+    session: Session
+    phase: Phase
+    training: bool
+    labels: Tensor | None = None
+    layer_states: list[Tensor] | None = None
+    records: dict[str, list[Tensor]] = field(default_factory=dict)
+    answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    scratch: dict[str, Tensor] = field(default_factory=dict)
+    ahead: Sequence[Decision] | None = None
+
+    @cached_property
+    def prefix_hash(self) -> Tensor:
+        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
+        return self.session.prefix_hashes(self.input_ids, self.valid)
+
+    @cached_property
+    def continuation_step(self) -> Tensor:
+        """[B, S] how many tokens after the prompt's end a token stands; below 1 inside the prompt."""
+        return self.positions - self.prompt_length[:, None] + 1
+
+    @cached_property
+    def prompt_length(self) -> Tensor:
+        """[B] tokens of the prompt, which is what the session's first call says."""
+        known = self.session.state.get(PROMPT_LENGTH)
+        return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
+
+    def cross_entropy(self, hidden: Tensor) -> Tensor:
+        """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
+        assert self.labels is not None
+        targets = self.labels[:, 1:]
+        chosen = targets != -100
+        logits = self.backbone.head(self.backbone.final_norm(hidden[:, :-1][chosen]))
+        return functional.cross_entropy(logits.float(), targets[chosen])
+
+    def normalise(self, site: Site, hidden: Tensor) -> Tensor:
+        """What the branch reads of the residual stream [..., H]."""
+        return self.backbone.norm_before(site)(hidden)
+
+    def book_probe(self, layer: int, tokens: Tensor) -> None:
+        """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted."""

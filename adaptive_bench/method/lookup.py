@@ -1,0 +1,43 @@
+"""From a method spec to its class, and to what has to be trained for it."""
+
+from __future__ import annotations
+
+from adaptive_bench import registry
+from adaptive_bench.method.base import Method
+from adaptive_bench.spec import MethodSpec
+
+
+def method_class(spec: MethodSpec) -> type[Method]:
+    """The registered class behind a spec.
+
+    Raises:
+        UsageError: No method has that name.
+    """
+    found: type[Method] = registry.get("methods", spec.name)
+    return found
+
+
+def training_spec(spec: MethodSpec) -> MethodSpec:
+    """What has to be trained for this spec (untrained random skipping: the dense model).
+
+    Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
+    """
+    found = method_class(spec)
+    trained = found.training_spec(found.parse_config(spec), spec)
+    found = method_class(trained)
+    config, fields = found.parse_config(trained), found.Config.model_fields
+    told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
+    return MethodSpec(trained.name, tuple(told), trained.semantics)
+
+
+def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
+    first, second = training_spec(one), training_spec(other)
+    return (first.name, first.semantics) == (second.name, second.semantics) and (
+        method_class(first).parse_config(first) == method_class(second).parse_config(second)
+    )
+
+
+def starting_spec(spec: MethodSpec) -> MethodSpec | None:
+    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
+    return method_class(spec).starts_from(spec)

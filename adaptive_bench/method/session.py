@@ -1,0 +1,98 @@
+"""What a request carries from call to call besides keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
+_powers: dict[torch.device, Tensor] = {}
+
+
+def hash_powers(count: int, device: torch.device) -> Tensor:
+    """The 64-bit base of the prefix hash to the powers 0 .. count - 1, [count]; remembered per device."""
+    known = _powers.get(device)
+    if known is None or known.numel() < count:
+        factors = torch.full((max(count, 256) + count,), _HASH_BASE, device=device)
+        factors[0] = 1
+        known = _powers[device] = factors.cumprod(0)
+    return known[:count]
+
+
+@dataclass
+class Session:
+    """State of B requests between two forward calls.
+
+    Attributes:
+        lengths: [B] real tokens seen.
+        host_lengths: The same numbers where Python can read them without waiting for a device.
+        hash_sum: [B] running sum behind the prefix hash.
+        hash_power: [B] power of the hash's base for the next token.
+        state: Tensors [B, ...] a method keeps per request.
+    """
+
+    lengths: Tensor
+    host_lengths: np.ndarray
+    hash_sum: Tensor
+    hash_power: Tensor
+    state: dict[str, Tensor] = field(default_factory=dict)
+    _unhashed: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, batch: int, device: torch.device) -> Session:
+        """Requests that have seen nothing yet."""
+        zeros = torch.zeros(batch, dtype=torch.long, device=device)
+        return cls(zeros, np.zeros(batch, dtype=np.int64), zeros, torch.ones_like(zeros))
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep only the given batch rows [R], in that order; a row may be taken several times."""
+        self._hash()
+        self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[rows.cpu().numpy()]
+        self.hash_sum, self.hash_power = self.hash_sum[rows], self.hash_power[rows]
+        self.state = {name: value[rows] for name, value in self.state.items()}
+
+    def join(self, other: Session) -> None:
+        """Append the rows of another session of the same method."""
+        self._hash()
+        other._hash()
+        self.lengths = torch.cat([self.lengths, other.lengths])
+        self.host_lengths = np.concatenate([self.host_lengths, other.host_lengths])
+        self.hash_sum = torch.cat([self.hash_sum, other.hash_sum])
+        self.hash_power = torch.cat([self.hash_power, other.hash_power])
+        self.state = {name: torch.cat([value, other.state[name]]) for name, value in self.state.items()}
+
+    def copy(self) -> Session:
+        """Stays as it is when calls go on. Tensors are shared, since calls replace them instead of writing to them."""
+        self._hash()
+        return Session(self.lengths, self.host_lengths, self.hash_sum, self.hash_power, dict(self.state))
+
+    def after(self, tokens: Tensor) -> Session:
+        """The session N >= 1 more real tokens [B, N] later; the method's own state stays the earlier one."""
+        later = self.copy()
+        later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
+        return later
+
+    def prefix_hashes(self, input_ids: Tensor, valid: Tensor) -> Tensor:
+        """[B, S] 64-bit hash of each next token's prefix, itself included; padding adds nothing."""
+        self._hash()
+        powers = hash_powers(valid.shape[1] + 1, valid.device)[valid.cumsum(dim=1)]
+        return self.hash_sum[:, None] + ((input_ids + 1) * powers * self.hash_power[:, None] * valid).cumsum(dim=1)
+
+    def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray) -> None:
+        """Take in a call's tokens [B, S], of which `added` [B] per row are real: all, unless `valid` says."""
+        if not input_ids.numel():
+            return
+        self._unhashed.append((input_ids, valid))
+        self.lengths = self.lengths + (input_ids.shape[1] if valid is None else valid.sum(dim=1))
+        self.host_lengths = self.host_lengths + added
+
+    def _hash(self) -> None:
+        """Bring the prefix hash up to date; only random draws need it, and the dial may change between calls."""
+        pending, self._unhashed = self._unhashed, []
+        for input_ids, valid in pending:
+            valid = torch.ones_like(input_ids, dtype=torch.bool) if valid is None else valid
+            self.hash_sum = self.prefix_hashes(input_ids, valid)[:, -1]
+            self.hash_power = self.hash_power * hash_powers(valid.shape[1] + 1, valid.device)[valid.sum(dim=1)]

@@ -1,0 +1,52 @@
+"""What a method sees when it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.method.call import ForwardCall
+
+
+@dataclass
+class SiteView:
+    """One site of one forward call.
+
+    Attributes:
+        site: Layer and branch.
+        hidden: [B, S, H] residual stream.
+        call: The forward call (valid tokens, positions, session ...).
+    """
+
+    site: Site
+    hidden: Tensor
+    call: ForwardCall
+
+    @cached_property
+    def normed(self) -> Tensor:
+        """[B, S, H] what the branch reads: the residual stream after the pre-norm."""
+        return self.call.normalise(self.site, self.hidden)
+
+    def normed_at(self, tokens: Tensor) -> Tensor:
+        """[N, H] pre-normed states of the tokens at flat indices [N]; computes no more than needed."""
+        if "normed" in self.__dict__:
+            return self.normed.flatten(0, 1)[tokens]
+        return self.call.normalise(self.site, self.hidden.flatten(0, 1)[tokens])
+
+    def record(self, **values: Tensor) -> None:
+        """Note tensors for the method's losses; one list per name, in site order."""
+        for name, value in values.items():
+            self.call.records.setdefault(name, []).append(value)
+
+    def probe(self, tokens: Tensor) -> Tensor:
+        """Logits [N, V] the model would give if the tokens at flat indices [N] ended here. Booked as a decision."""
+        self.call.book_probe(self.site.layer, tokens)
+        backbone = self.call.backbone
+        return backbone.head(backbone.final_norm(self.hidden.flatten(0, 1)[tokens]))
+
+    def answer(self, tokens: Tensor, logits: Tensor) -> None:
+        """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""
+        self.call.answers.append((tokens, logits))

@@ -1,0 +1,215 @@
+"""The forward pass of a model in which a method decides, the engine executes and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.engine.booking import Tally
+from adaptive_bench.engine.call import EngineCall, Executor
+from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.engine.loop import run_layers
+from adaptive_bench.engine.meter import DecisionMeter
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import Method, Phase, Session
+from adaptive_bench.spec import MethodSpec
+
+
+class ForwardModel(nn.Module):
+    """A backbone, a method and a ledger; `AdaptiveModel` adds how one comes about, is calibrated, written and read.
+
+    Attributes:
+        backbone: Adapter over the wrapped model.
+        method: The method, with parameters of its own.
+        ledger: Books every MAC of calls in `eval()` mode.
+        loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+    """
+
+    def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
+        super().__init__()
+        self.backbone_model = backbone_model
+        self.method = method
+        self.spec = spec
+        self.backbone = Backbone(backbone_model)
+        self.ledger = Ledger(self.backbone.num_layers)
+        self.loss_terms: dict[str, float] = {}
+        self._meter = DecisionMeter(method)
+        if method.freezes_backbone:
+            backbone_model.requires_grad_(False)
+        self._executor: Executor | None = None
+
+    @property
+    def executor(self) -> Executor:
+        """`masked` in training, `packed` in evaluation, unless set."""
+        return self._executor or ("masked" if self.training else "packed")
+
+    @executor.setter
+    def executor(self, name: Executor | None) -> None:
+        if name not in ("masked", "packed", None):
+            raise UsageError(f"An executor is 'masked' or 'packed', got {name!r}.")
+        self._executor = name
+
+    @property
+    def dial(self) -> float:
+        """The one value that moves saved compute; `method.dial` tells its name and range."""
+        return self.method.value
+
+    @dial.setter
+    def dial(self, value: float) -> None:
+        self.method.value = self.method.dial.check(value)
+
+    def new_cache(self, batch: int, capacity: int = 0) -> AdaptiveCache:
+        """An empty cache for B requests, with room for `capacity` tokens each before its buffers have to grow."""
+        ragged = self.executor == "packed"
+        return AdaptiveCache(batch, self.backbone_model.device, self.method.kv_policy, ragged=ragged, capacity=capacity)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        past_key_values: AdaptiveCache | None = None,
+        use_cache: bool = False,
+        continuation_mask: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        phase: Phase | None = None,
+        requests: Sequence[int] | None = None,
+    ) -> CausalLMOutputWithPast:
+        """One forward pass.
+
+        Args:
+            input_ids: [B, S].
+            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding.
+            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does.
+            past_key_values: Cache of earlier calls.
+            use_cache: Return a cache.
+            continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
+            logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
+            phase: What the call counts as; by default `decode` where the cache holds tokens already.
+            requests: [B] requests each row stands for, where several share it; the ledger charges each of them.
+
+        Returns:
+            Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
+        """
+        call = self._begin_call(
+            input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests
+        )
+        call.labels = labels
+        call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
+        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
+        call.end()
+
+        chosen: Any = (
+            slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
+        )
+        chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
+        logits = self._logits(call, hidden, chosen)
+        loss = None if labels is None else self._loss(call, logits, labels)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
+
+    def compute_report(self) -> dict[str, Any]:
+        """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
+        return self.ledger.report()
+
+    def reset_ledger(self) -> None:
+        """Start counting anew."""
+        self.ledger.reset()
+
+    def _begin_call(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        cache: AdaptiveCache | None,
+        use_cache: bool,
+        continuation_mask: Tensor | None,
+        phase: Phase | None,
+        requests: Sequence[int] | None,
+    ) -> EngineCall:
+        batch, length = input_ids.shape
+        executor, policy = self.executor, self.method.kv_policy
+        if phase is None:
+            phase = "decode" if cache is not None and cache.get_seq_length() else "prefill"
+        if attention_mask is None:
+            valid = torch.ones_like(input_ids, dtype=torch.bool)
+            host_valid = np.ones((batch, length), dtype=bool)
+        else:
+            valid = attention_mask[:, -length:].bool()
+            host_valid = valid.cpu().numpy()
+        if cache is None and (use_cache or executor == "packed" or policy != "recompute"):
+            cache = self.new_cache(batch)
+        session = cache.session if cache is not None else Session.start(batch, input_ids.device)
+        positions = session.lengths[:, None] + valid.cumsum(dim=1) - 1
+        if attention_mask is not None:
+            positions = positions.clamp(min=0)
+        tally = None
+        if not self.training:
+            host_positions = session.host_lengths[:, None] + host_valid.cumsum(axis=1) - 1
+            behind = None if requests is None else np.asarray(requests)
+            packed = executor == "packed"
+            tally = Tally(self.ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
+        if continuation_mask is None:
+            continuation_mask = torch.full_like(valid, phase == "decode")
+        return EngineCall(
+            backbone=self.backbone,
+            input_ids=input_ids,
+            valid=valid,
+            host_valid=host_valid,
+            positions=positions if attention_mask is None else positions.masked_fill(~valid, 0),
+            continuation=continuation_mask.bool(),
+            rotary=self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions),
+            cache=cache,
+            session=session,
+            kv_policy=policy,
+            executor=executor,
+            training=self.training,
+            phase=phase,
+            tally=tally,
+            meter=self._meter,
+        )
+
+    def _logits(self, call: EngineCall, hidden: Tensor, chosen: Any) -> Tensor:
+        """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
+        states = hidden[:, chosen]
+        needed = call.host_valid[:, chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen]
+        if not call.answers:
+            self._book_head(call, needed, np.ones_like(needed))
+            return self.backbone.head(self.backbone.final_norm(states))
+        everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
+        answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
+        tokens = torch.cat([tokens for tokens, _ in call.answers])
+        answered[tokens] = torch.arange(tokens.numel(), device=hidden.device)
+        source = answered[everywhere]
+        open_ = source < 0
+        computed = self.backbone.head(self.backbone.final_norm(states[open_]))
+        logits = computed.new_empty(*source.shape, computed.shape[-1])
+        logits[open_] = computed
+        logits[~open_] = torch.cat([logits for _, logits in call.answers])[source[~open_]].to(logits.dtype)
+        self._book_head(call, needed, open_.cpu().numpy())
+        return logits
+
+    def _book_head(self, call: EngineCall, needed: np.ndarray, computed: np.ndarray) -> None:
+        """The head ran for some of K positions [B, K]; probes had answered the others."""
+        if call.tally is not None:
+            weigh = call.tally.weigh
+            call.tally.book_head(needed=weigh(needed & computed), computed=weigh(computed), reused=weigh(~computed))
+
+    def _loss(self, call: EngineCall, logits: Tensor, labels: Tensor) -> Tensor:
+        loss: Tensor = self.backbone_model.loss_function(
+            logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
+        )
+        terms = {"ce": loss.detach()}
+        if self.training:  # the other losses are there to train with
+            loss = loss * self.method.main_loss_weight(call)
+            for name, (weight, value) in self.method.losses(call).items():
+                terms[name] = value.detach()
+                loss = loss + weight * value
+        self.loss_terms = {name: float(value) for name, value in terms.items()}
+        return loss
