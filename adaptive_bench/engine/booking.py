@@ -158,9 +158,8 @@ class Tally:
         masks, visible = self._on_host("keep"), self._on_host("visible")
         attention, mlp = [], []
         for number, branch in enumerate(self._branches):
-            mask = masks.get(number, branch.keep)
-            if number in masks:
-                mask = mask & self.valid
+            mask = masks[number] & self.valid if number in masks else branch.keep
+            assert not isinstance(mask, Tensor), "masks on the device were read above"
             kept = self._tokens if mask is None else self.weigh(mask)
             if branch.name == "mlp":
                 mlp.append((branch.layer, kept, branch.slots))

@@ -58,10 +58,12 @@ def _attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | 
     elif kept.count:
         queries, keys, values = step.project(attention, view.normed_at(kept.tokens), turn.at(kept.tokens))
     else:
-        return _nobody(call, layer, kept)
+        _nobody(call, layer, kept)
+        return None
     store = call.cache.write_step(layer, call.positions, kept, keys, values)
     if kept is not None and not kept.count:
-        return _book(call, layer, kept, 0, repairs=repairs)
+        _book(call, layer, kept, 0, repairs=repairs)
+        return None
 
     mask = _mask(call, layer)
     stored_keys, stored_values = (stored.to(queries.dtype) for stored in store.view())
