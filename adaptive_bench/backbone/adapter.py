@@ -20,6 +20,7 @@ from adaptive_bench.backbone.step import StepArithmetic, Turn
 from adaptive_bench.errors import UsageError
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
+_STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 
 
@@ -70,6 +71,8 @@ class Backbone:
         self.vocab_size: int = config.vocab_size
         self.has_post_norm = config.model_type == "gemma2"
         self.step = StepArithmetic(model, adds_one=config.model_type == "gemma2")
+        self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
+        self._rotary_tables: tuple[Tensor, Tensor] | None = None
         self.costs = LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
         self.head_macs = self.hidden_size * model.get_output_embeddings().weight.shape[0]
         self.windows = [self._window(layer) for layer in range(self.num_layers)]
@@ -91,6 +94,19 @@ class Backbone:
     def rotary(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
         return self.decoder.rotary_emb(hidden, positions)
+
+    def rotary_at(self, positions: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+        """The same tables, looked up; `reach` is larger than every position. For calls of few tokens."""
+        if self._rotary_kind not in _STATIC_ROTARY:
+            return self.rotary(self.decoder.embed_tokens.weight, positions)
+        weight = self.decoder.embed_tokens.weight
+        known = self._rotary_tables
+        if known is None or known[0].shape[0] < reach or known[0].device != positions.device:
+            everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
+            cos, sin = self.rotary(weight, everything)
+            known = self._rotary_tables = (cos[0], sin[0])
+        cos, sin = known
+        return cos[positions], sin[positions]
 
     def norm_before(self, site: Site) -> Any:
         """The norm of what the branch reads."""

@@ -54,17 +54,24 @@ class StepArithmetic:
     def __init__(self, model: PreTrainedModel, *, adds_one: bool) -> None:
         self._config: Any = model.config
         self._adds_one = adds_one
+        self._epsilons: Tensor | None = None
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
         weight = module.weight
         wide = states if states.dtype == torch.float32 else states.float()
-        epsilon = getattr(module, "variance_epsilon", None) or module.eps
         length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        normed = wide * length.square_().mul_(1.0 / states.shape[-1]).add_(epsilon).rsqrt_()
+        epsilon = self._epsilon(states.device)
+        normed = wide * torch.addcmul(epsilon, length, length, value=1.0 / states.shape[-1]).rsqrt_()
         if self._adds_one:
             return (normed * (1.0 + weight.float())).type_as(states)
-        return normed.type_as(states) * weight
+        return (normed if wide is states else normed.type_as(states)) * weight
+
+    def _epsilon(self, device: torch.device) -> Tensor:
+        """The norms' epsilon where it is needed."""
+        if self._epsilons is None or self._epsilons.device != device:
+            self._epsilons = torch.tensor(self._config.rms_norm_eps, device=device)
+        return self._epsilons
 
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is asked itself."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.engine.ledger import Ledger, Work
 from adaptive_bench.method import Phase
 
 
@@ -115,12 +115,11 @@ class Tally:
 
     def book_dense(self) -> None:
         """Book what the dense model needs for the same tokens, head excluded."""
-        costs, phase = self.backbone.costs, self.phase
-        self.ledger.calls[phase] += 1
-        self.ledger.tokens[phase] += self._eligible
-        pairs = np.array([self._pairs_of_all(window) for window in self.backbone.windows])
-        linear = self._eligible * (costs.attn_q_o + costs.attn_kv + costs.mlp)
-        self.ledger.dense_macs[phase][:-1] += linear + pairs * costs.pair
+        self.ledger.calls[self.phase] += 1
+        self.ledger.tokens[self.phase] += self._eligible
+        work = self.ledger.work[self.phase]
+        work[:, Work.DENSE_TOKENS] += self._eligible
+        work[:, Work.DENSE_PAIRS] += [self._pairs_of_all(window) for window in self.backbone.windows]
 
     def book_idle(self, layers: range) -> None:
         """Book layers that could have run and did not."""
@@ -151,31 +150,33 @@ class Tally:
         self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
-        self.ledger.book_dense(self.phase, head, (needed + reused) * macs)
+        self.ledger.book_dense_head(self.phase, (needed + reused) * macs)
 
     def settle(self) -> None:
         """Book everything noted. Reads the device at most once for masks, once for visible keys and once per probe."""
         masks, visible = self._on_host("keep"), self._on_host("visible")
-        attention, mlp = [], []
+        work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
         for number, branch in enumerate(self._branches):
             mask = masks[number] & self.valid if number in masks else branch.keep
             assert not isinstance(mask, Tensor), "masks on the device were read above"
-            kept = self._tokens if mask is None else self.weigh(mask)
+            row, kept = work[branch.layer], self._tokens if mask is None else self.weigh(mask)
             if branch.name == "mlp":
-                mlp.append((branch.layer, kept, branch.slots))
+                row[Work.MLP_ELIGIBLE : Work.MLP_READS + 1] = self._eligible, kept, branch.slots, kept > 0
                 continue
+            row[Work.ATTENTION_ELIGIBLE : Work.ATTENTION_READS + 1] = self._eligible, kept, branch.slots, kept > 0
             window = self.backbone.windows[branch.layer]
             if number in visible:
-                seen = self._weigh_visible(visible[number], self.valid if mask is None else mask)
+                row[Work.SEEN] = self._weigh_visible(visible[number], self.valid if mask is None else mask)
             elif mask is None:
-                seen = self._pairs_of_all(window)
-            else:
-                seen = self._weigh_visible(self._dense_visible(window), mask)
-            repaired = self.weigh(self.valid & ~mask) if branch.repairs and mask is not None else 0
-            attention.append((branch.layer, kept, branch.slots, seen, branch.pairs, repaired))
+                row[Work.SEEN] = self._pairs_of_all(window)
+            elif kept:
+                row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
+            row[Work.PAIRS] = branch.pairs
+            repaired = self._tokens - kept if branch.repairs else 0
+            row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
+            row[Work.PROJECTED] = branch.slots + repaired if self.packed else branch.slots
+        self.ledger.work[self.phase] += work
         self._branches.clear()
-        self._book_attention(*np.array(attention, dtype=float).reshape(-1, 6).T)
-        self._book_mlp(*np.array(mlp, dtype=float).reshape(-1, 3).T)
         for layer, tokens in self._probes:
             count = tokens.numel()
             if self.requests is not None:
@@ -193,35 +194,6 @@ class Tally:
         if not pending:
             return {}
         return dict(zip(pending, torch.stack(list(pending.values())).cpu().numpy(), strict=True))
-
-    def _book_mlp(self, layers: np.ndarray, kept: np.ndarray, slots: np.ndarray) -> None:
-        """All MLP branches of the call at once; arrays [branches]."""
-        layers = layers.astype(int)
-        cost = self.backbone.costs.mlp[layers]
-        self.ledger.count(self.phase, layers, "mlp", self._eligible, kept, self.backbone.costs.mlp_bytes[layers])
-        self.ledger.book(self.phase, layers, "core.mlp", kept * cost)
-        self.ledger.book(self.phase, layers, "waste.dense", (slots - kept) * cost)
-
-    def _book_attention(
-        self,
-        layers: np.ndarray,
-        kept: np.ndarray,
-        slots: np.ndarray,
-        seen: np.ndarray,
-        pairs: np.ndarray,
-        repaired: np.ndarray,
-    ) -> None:
-        """All attention branches of the call at once; arrays [branches]."""
-        layers, costs = layers.astype(int), self.backbone.costs
-        q_o, kv, pair = costs.attn_q_o[layers], costs.attn_kv[layers], costs.pair[layers]
-        projected = slots + repaired if self.packed else slots  # masked execution repairs within its slots
-        waste = (slots - kept) * q_o + (projected - kept - repaired) * kv + (pairs - seen) * pair
-        self.ledger.count(self.phase, layers, "attention", self._eligible, kept, costs.attention_bytes[layers])
-        self.ledger.book(self.phase, layers, "core.attn_q_o", kept * q_o)
-        self.ledger.book(self.phase, layers, "core.attn_kv", kept * kv)
-        self.ledger.book(self.phase, layers, "core.attn_mix", seen * pair)
-        self.ledger.book(self.phase, layers, "overhead.kv_repair", repaired * kv)
-        self.ledger.book(self.phase, layers, "waste.dense", waste)
 
     def _pairs_of_all(self, window: int | None) -> int:
         """(query, key) pairs of all real tokens in the dense model."""

@@ -53,7 +53,7 @@ class EngineCall(ForwardCall):
     @cached_property
     def all_valid(self) -> bool:
         """No padding in this call."""
-        return bool(self.host_valid.all())
+        return np.count_nonzero(self.host_valid) == self.host_valid.size
 
     @cached_property
     def decodes(self) -> bool:
@@ -81,7 +81,8 @@ class EngineCall(ForwardCall):
             else:
                 known = self._host_masks.get(id(keep))
                 mask = (keep.cpu().numpy() if known is None else known[1]) & self.host_valid
-            self._kept = keep, None if mask.all() else Kept(mask, self.host_valid, self.valid.device)
+            everything = np.count_nonzero(mask) == mask.size
+            self._kept = keep, None if everything else Kept(mask, self.host_valid, self.valid.device)
         return self._kept[1]
 
     def end(self) -> None:

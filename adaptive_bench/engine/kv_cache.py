@@ -45,10 +45,11 @@ class LayerStore:
         return self.keys[:, :, : self.table.used], self.values[:, :, : self.table.used]
 
     def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, *, head
+        """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, ..., head
         size].
         """
-        self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
+        if self.keys is None or self.values is None or self.keys.shape[2] < self.table.used:
+            self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
         return self.keys, self.values
 
     def fill(self, keys: Tensor, values: Tensor) -> None:
@@ -63,7 +64,7 @@ class LayerStore:
 
     def fill_at(self, rows: Tensor, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Fill the slots [N] of rows [N]: K,V [N, kv heads, head size]."""
-        key_buffer, value_buffer = self.buffers(keys[:, :, None], values[:, :, None])
+        key_buffer, value_buffer = self.buffers(keys, values)
         key_buffer[rows, :, slots] = keys.to(key_buffer.dtype)
         value_buffer[rows, :, slots] = values.to(value_buffer.dtype)
 
@@ -253,7 +254,7 @@ class AdaptiveCache(Cache):
             self._fill_ragged(store, keys, values)
             return store
         slot = store.table.used - 1
-        key_buffer, value_buffer = store.buffers(keys[:, :, None], values[:, :, None])
+        key_buffer, value_buffer = store.buffers(keys, values)
         if kept is None or keys.shape[0] == self.batch:
             key_buffer[:, :, slot], value_buffer[:, :, slot] = keys, values
             return store

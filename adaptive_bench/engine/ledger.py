@@ -13,11 +13,13 @@ a MAC). Saved shares are taken against the dense model on the same tokens; they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-Phase = Literal["prefill", "decode"]
+from adaptive_bench.backbone import LayerCosts
+from adaptive_bench.method import Phase
+
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 BUCKETS = (
     "core.attn_q_o",
@@ -35,65 +37,111 @@ _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
 
 
+class Work:
+    """Columns of the ledger's counts: what was run of one layer. Tokens and pairs, not MACs.
+
+    `*_eligible` tokens that could execute the branch, `*_kept` that did, `*_slots` that went through its linear maps
+    (of attention: q and o), `*_reads` calls in which somebody did; `projected` slots of the k and v maps, `repaired`
+    tokens that skipped and left K,V all the same, `seen` (query, key) pairs the semantics need, `pairs` those that were
+    executed; `dense_*` what the dense model needs.
+    """
+
+    COLUMNS = 14
+    ATTENTION_ELIGIBLE, ATTENTION_KEPT, ATTENTION_SLOTS, ATTENTION_READS = range(4)
+    MLP_ELIGIBLE, MLP_KEPT, MLP_SLOTS, MLP_READS = range(4, 8)
+    PROJECTED, REPAIRED, SEEN, PAIRS, DENSE_TOKENS, DENSE_PAIRS = range(8, 14)
+
+
 class Ledger:
     """Sums over all forward calls since the last reset.
 
     Args:
-        num_layers: Decoder layers; one more row holds the language-model head.
+        costs: Of the L decoder layers; one more row of MACs holds the language-model head.
     """
 
-    def __init__(self, num_layers: int) -> None:
-        self.num_layers = num_layers
+    def __init__(self, costs: LayerCosts) -> None:
+        self.costs = costs
+        self.num_layers = len(costs.mlp)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything booked."""
         rows = self.num_layers + 1
-        self.macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
-        self.dense_macs = {phase: np.zeros(rows) for phase in PHASES}
-        self.eligible = {phase: np.zeros((self.num_layers, len(BRANCHES))) for phase in PHASES}
-        self.executed = {phase: np.zeros((self.num_layers, len(BRANCHES))) for phase in PHASES}
-        self.weight_bytes = dict.fromkeys(PHASES, 0.0)
-        self.dense_weight_bytes = dict.fromkeys(PHASES, 0.0)
+        self.work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
+        self._macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
+        self._dense_macs = {phase: np.zeros(rows) for phase in PHASES}
+        self._eligible = {phase: np.zeros((self.num_layers, len(BRANCHES))) for phase in PHASES}
+        self._executed = {phase: np.zeros((self.num_layers, len(BRANCHES))) for phase in PHASES}
+        self._weight_bytes = dict.fromkeys(PHASES, 0.0)
+        self._dense_weight_bytes = dict.fromkeys(PHASES, 0.0)
         self.calls = dict.fromkeys(PHASES, 0)
         self.tokens = dict.fromkeys(PHASES, 0)
+        self._foreign_calls = dict.fromkeys(PHASES, 0)  # of ledgers added, whose bytes are known already
 
-    def book(self, phase: Phase, layers: int | np.ndarray, bucket: str, macs: float | np.ndarray) -> None:
-        """Add MACs to one bucket, of one layer or of several different ones; `num_layers` is the head."""
-        self.macs[phase][layers, BUCKETS.index(bucket)] += macs
+    def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
+        """Add MACs to one bucket; `layer == num_layers` is the head."""
+        self._macs[phase][layer, BUCKETS.index(bucket)] += macs
 
-    def book_dense(self, phase: Phase, layer: int, macs: float) -> None:
-        """Add what the dense model needs for the same tokens."""
-        self.dense_macs[phase][layer] += macs
+    def book_dense_head(self, phase: Phase, macs: float) -> None:
+        """Add what the dense model's head needs for the same tokens."""
+        self._dense_macs[phase][-1] += macs
 
-    def count(
-        self,
-        phase: Phase,
-        layers: np.ndarray,
-        branch: str,
-        eligible: int,
-        executed: np.ndarray,
-        weight_bytes: np.ndarray,
-    ) -> None:
-        """Count the token-branches of different layers: real tokens that could execute and that did. Weights are read
-        unless none did.
-        """
-        column = BRANCHES.index(branch)
-        self.eligible[phase][layers, column] += eligible
-        self.executed[phase][layers, column] += executed
-        self.dense_weight_bytes[phase] += float(weight_bytes.sum())
-        self.weight_bytes[phase] += float(weight_bytes[executed > 0].sum())
+    def macs(self, phase: Phase) -> np.ndarray:
+        """[L + 1, buckets] executed MACs."""
+        work, costs = self.work[phase].T, self.costs
+        kept, slots, seen = work[Work.ATTENTION_KEPT], work[Work.ATTENTION_SLOTS], work[Work.SEEN]
+        spare = work[Work.PROJECTED] - kept - work[Work.REPAIRED]
+        waste = (slots - kept) * costs.attn_q_o + spare * costs.attn_kv + (work[Work.PAIRS] - seen) * costs.pair
+        waste += (work[Work.MLP_SLOTS] - work[Work.MLP_KEPT]) * costs.mlp
+        columns = {
+            "core.attn_q_o": kept * costs.attn_q_o,
+            "core.attn_kv": kept * costs.attn_kv,
+            "core.attn_mix": seen * costs.pair,
+            "core.mlp": work[Work.MLP_KEPT] * costs.mlp,
+            "overhead.kv_repair": work[Work.REPAIRED] * costs.attn_kv,
+            "waste.dense": waste,
+        }
+        total = self._macs[phase].copy()
+        for bucket, values in columns.items():
+            total[:-1, BUCKETS.index(bucket)] += values
+        return total
+
+    def dense_macs(self, phase: Phase) -> np.ndarray:
+        """[L + 1] MACs of the dense model on the same tokens."""
+        work, costs, total = self.work[phase].T, self.costs, self._dense_macs[phase].copy()
+        linear = costs.attn_q_o + costs.attn_kv + costs.mlp
+        total[:-1] += work[Work.DENSE_TOKENS] * linear + work[Work.DENSE_PAIRS] * costs.pair
+        return total
+
+    def eligible(self, phase: Phase) -> np.ndarray:
+        """[L, branches] tokens that could execute each branch."""
+        return self._eligible[phase] + self.work[phase][:, [Work.ATTENTION_ELIGIBLE, Work.MLP_ELIGIBLE]]
+
+    def executed(self, phase: Phase) -> np.ndarray:
+        """[L, branches] tokens that did."""
+        return self._executed[phase] + self.work[phase][:, [Work.ATTENTION_KEPT, Work.MLP_KEPT]]
+
+    def weight_bytes(self, phase: Phase) -> float:
+        """Bytes of weights read: a branch's, once per call, unless nobody executes it."""
+        work, costs = self.work[phase].T, self.costs
+        read = work[Work.ATTENTION_READS] * costs.attention_bytes + work[Work.MLP_READS] * costs.mlp_bytes
+        return self._weight_bytes[phase] + float(read.sum())
+
+    def dense_weight_bytes(self, phase: Phase) -> float:
+        """Bytes of weights the dense model reads in the same calls."""
+        once = float((self.costs.attention_bytes + self.costs.mlp_bytes).sum())
+        return self._dense_weight_bytes[phase] + (self.calls[phase] - self._foreign_calls[phase]) * once
 
     def counts(self) -> dict[str, Any]:
         """Raw sums, ready for JSON. `add` takes them back."""
         return {
             phase: {
-                "macs": self.macs[phase].tolist(),
-                "dense_macs": self.dense_macs[phase].tolist(),
-                "eligible": self.eligible[phase].tolist(),
-                "executed": self.executed[phase].tolist(),
-                "weight_bytes": self.weight_bytes[phase],
-                "dense_weight_bytes": self.dense_weight_bytes[phase],
+                "macs": self.macs(phase).tolist(),
+                "dense_macs": self.dense_macs(phase).tolist(),
+                "eligible": self.eligible(phase).tolist(),
+                "executed": self.executed(phase).tolist(),
+                "weight_bytes": self.weight_bytes(phase),
+                "dense_weight_bytes": self.dense_weight_bytes(phase),
                 "calls": self.calls[phase],
                 "tokens": self.tokens[phase],
             }
@@ -105,19 +153,20 @@ class Ledger:
         for phase in PHASES:
             part = counts[phase]
             for name in ("macs", "dense_macs", "eligible", "executed"):
-                getattr(self, name)[phase] += np.asarray(part[name])
-            for name in ("weight_bytes", "dense_weight_bytes", "calls", "tokens"):
-                getattr(self, name)[phase] += part[name]
+                getattr(self, f"_{name}")[phase] += np.asarray(part[name])
+            for name in ("_weight_bytes", "_dense_weight_bytes", "calls", "tokens"):
+                getattr(self, name)[phase] += part[name.removeprefix("_")]
+            self._foreign_calls[phase] += part["calls"]
 
     def total_macs(self) -> float:
         """Everything executed: core, overhead and waste of both phases."""
-        return float(sum(self.macs[phase].sum() for phase in PHASES))
+        return float(sum(self.macs(phase).sum() for phase in PHASES))
 
     def report(self) -> dict[str, Any]:
         """Saved shares pooled and by phase, MACs by bucket, executed share by site, and the raw sums."""
-        pooled = (self.macs["prefill"] + self.macs["decode"]).sum(axis=0)
-        eligible = self.eligible["prefill"] + self.eligible["decode"]
-        executed = self.executed["prefill"] + self.executed["decode"]
+        pooled = (self.macs("prefill") + self.macs("decode")).sum(axis=0)
+        eligible = self.eligible("prefill") + self.eligible("decode")
+        executed = self.executed("prefill") + self.executed("decode")
         return {
             "saved": self._saved(PHASES),
             **{phase: self._saved((phase,)) for phase in PHASES},
@@ -131,18 +180,18 @@ class Ledger:
         }
 
     def _saved(self, phases: tuple[Phase, ...]) -> dict[str, float | None]:
-        macs = sum(self.macs[phase].sum(axis=0) for phase in phases)
-        dense = sum(self.dense_macs[phase].sum() for phase in phases)
+        macs = sum(self.macs(phase).sum(axis=0) for phase in phases)
+        dense = sum(self.dense_macs(phase).sum() for phase in phases)
         core, overhead, everything = macs[_CORE].sum(), macs[_OVERHEAD].sum(), macs.sum()
         return {
             "tokens": _saved_share(
-                sum(self.executed[p].sum() for p in phases), sum(self.eligible[p].sum() for p in phases)
+                sum(self.executed(p).sum() for p in phases), sum(self.eligible(p).sum() for p in phases)
             ),
             "core": _saved_share(core, dense),
             "net": _saved_share(core + overhead, dense),
             "executed": _saved_share(everything, dense),
             "weight_bytes": _saved_share(
-                sum(self.weight_bytes[p] for p in phases), sum(self.dense_weight_bytes[p] for p in phases)
+                sum(self.weight_bytes(p) for p in phases), sum(self.dense_weight_bytes(p) for p in phases)
             ),
         }
 

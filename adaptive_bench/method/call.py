@@ -54,10 +54,15 @@ class ForwardCall:
     scratch: dict[str, Tensor] = field(default_factory=dict)
     ahead: Sequence[Decision] | None = None
 
+    @property
+    def all_valid(self) -> bool:
+        """Whether the call is known to have no padding."""
+        return False
+
     @cached_property
     def prefix_hash(self) -> Tensor:
         """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
-        return self.session.prefix_hashes(self.input_ids, self.valid)
+        return self.session.prefix_hashes(self.input_ids, None if self.all_valid else self.valid)
 
     @cached_property
     def continuation_step(self) -> Tensor:

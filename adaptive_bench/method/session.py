@@ -75,11 +75,15 @@ class Session:
         later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
         return later
 
-    def prefix_hashes(self, input_ids: Tensor, valid: Tensor) -> Tensor:
-        """[B, S] 64-bit hash of each next token's prefix, itself included; padding adds nothing."""
+    def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:
+        """[B, S] 64-bit hash of each next token's prefix, itself included; padding (not `valid`) adds nothing."""
         self._hash()
-        powers = hash_powers(valid.shape[1] + 1, valid.device)[valid.cumsum(dim=1)]
-        return self.hash_sum[:, None] + ((input_ids + 1) * powers * self.hash_power[:, None] * valid).cumsum(dim=1)
+        powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
+        if valid is None:
+            terms = (input_ids + 1) * (powers[1:] * self.hash_power[:, None])
+        else:
+            terms = (input_ids + 1) * powers[valid.cumsum(dim=1)] * self.hash_power[:, None] * valid
+        return self.hash_sum[:, None] + terms.cumsum(dim=1)
 
     def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray) -> None:
         """Take in a call's tokens [B, S], of which `added` [B] per row are real: all, unless `valid` says."""
@@ -93,6 +97,6 @@ class Session:
         """Bring the prefix hash up to date; only random draws need it, and the dial may change between calls."""
         pending, self._unhashed = self._unhashed, []
         for input_ids, valid in pending:
-            valid = torch.ones_like(input_ids, dtype=torch.bool) if valid is None else valid
+            powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
             self.hash_sum = self.prefix_hashes(input_ids, valid)[:, -1]
-            self.hash_power = self.hash_power * hash_powers(valid.shape[1] + 1, valid.device)[valid.sum(dim=1)]
+            self.hash_power = self.hash_power * (powers[-1] if valid is None else powers[valid.sum(dim=1)])

@@ -39,7 +39,7 @@ class ForwardModel(nn.Module):
         self.method = method
         self.spec = spec
         self.backbone = Backbone(backbone_model)
-        self.ledger = Ledger(self.backbone.num_layers)
+        self.ledger = Ledger(self.backbone.costs)
         self.loss_terms: dict[str, float] = {}
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
@@ -137,21 +137,23 @@ class ForwardModel(nn.Module):
         executor, policy = self.executor, self.method.kv_policy
         if phase is None:
             phase = "decode" if cache is not None and cache.get_seq_length() else "prefill"
-        if attention_mask is None:
-            valid = torch.ones_like(input_ids, dtype=torch.bool)
-            host_valid = np.ones((batch, length), dtype=bool)
-        else:
-            valid = attention_mask[:, -length:].bool()
-            host_valid = valid.cpu().numpy()
         if cache is None and (use_cache or executor == "packed" or policy != "recompute"):
             cache = self.new_cache(batch)
         session = cache.session if cache is not None else Session.start(batch, input_ids.device)
-        positions = session.lengths[:, None] + valid.cumsum(dim=1) - 1
-        if attention_mask is not None:
-            positions = positions.clamp(min=0)
+        if attention_mask is None:
+            valid = torch.ones_like(input_ids, dtype=torch.bool)
+            host_valid = np.ones((batch, length), dtype=bool)
+            steps: Any = torch.arange(length, device=input_ids.device) if length > 1 else 0
+            host_steps: Any = np.arange(length)
+            positions = session.lengths[:, None] + steps
+        else:
+            valid = attention_mask[:, -length:].bool()
+            host_valid = valid.cpu().numpy()
+            host_steps = host_valid.cumsum(axis=1) - 1
+            positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
         tally = None
         if not self.training:
-            host_positions = session.host_lengths[:, None] + host_valid.cumsum(axis=1) - 1
+            host_positions = session.host_lengths[:, None] + host_steps
             behind = None if requests is None else np.asarray(requests)
             packed = executor == "packed"
             tally = Tally(self.ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
@@ -164,7 +166,7 @@ class ForwardModel(nn.Module):
             host_valid=host_valid,
             positions=positions if attention_mask is None else positions.masked_fill(~valid, 0),
             continuation=continuation_mask.bool(),
-            rotary=self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions),
+            rotary=self._rotary(positions, session),
             cache=cache,
             session=session,
             kv_policy=policy,
@@ -175,13 +177,23 @@ class ForwardModel(nn.Module):
             meter=self._meter,
         )
 
+    def _rotary(self, positions: Tensor, session: Session) -> tuple[Tensor, Tensor]:
+        """Rotary tables (cos, sin) [B, S, head size]."""
+        last = int(session.host_lengths.max(initial=0)) + positions.shape[1]
+        if positions.shape[1] > 1 or self.training:
+            return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
+        return self.backbone.rotary_at(positions, last)
+
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: Any) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
         states = hidden[:, chosen]
         needed = call.host_valid[:, chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen]
         if not call.answers:
             self._book_head(call, needed, np.ones_like(needed))
-            return self.backbone.head(self.backbone.final_norm(states))
+            final_norm = self.backbone.decoder.norm
+            return self.backbone.head(
+                call.backbone.step.norm(final_norm, states) if call.decodes else final_norm(states)
+            )
         everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
         answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
         tokens = torch.cat([tokens for tokens, _ in call.answers])
