@@ -1,6 +1,6 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
 # make test   install and run the tests (ARGS="-k spec" selects)
-# make check  lint, format and type checks
+# make check  lint, format, types, and which file may import which
 # make bench  speed of the engine, written to benchmarks/results.json
 
 VENV := .venv
@@ -25,6 +25,9 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	rm -rf build/imports && mkdir -p build/imports && cp -r adaptive_bench build/imports/
+	cp -r methods tasks leaderboard configs build/imports/adaptive_bench/
+	cd build/imports && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine_speed.py $(ARGS)

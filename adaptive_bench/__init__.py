@@ -1,3 +1,34 @@
-"""adaptive-bench: which adaptive-compute method keeps the most quality at the same saved compute, for real?"""
+"""adaptive-bench: which adaptive-compute method keeps the most quality at the same saved compute, for real?
+
+The names of a notebook stand here: `from adaptive_bench import AdaptiveModel, run, load_config`. Each is loaded when it
+is first asked for, so that the command line starts without torch.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "AdaptiveModel": "adaptive_bench.model",
+    "MethodSpec": "adaptive_bench.spec",
+    "RunConfig": "adaptive_bench.config",
+    "check_specs": "adaptive_bench.testing",
+    "load_config": "adaptive_bench.config",
+    "load_plugin": "adaptive_bench.registry",
+    "plan": "adaptive_bench.runs",
+    "register": "adaptive_bench.registry",
+    "run": "adaptive_bench.runs",
+}
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'adaptive_bench' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

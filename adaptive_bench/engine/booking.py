@@ -67,6 +67,7 @@ class Tally:
         self.valid, self.positions = valid, positions
         self.requests = requests
         self._branches: list[_Branch] = []
+        self._all_rows = len(valid) if requests is None else int(requests.sum())
         self._probes: list[tuple[int, Tensor]] = []
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
@@ -86,9 +87,9 @@ class Tally:
 
     def rows(self, rows: np.ndarray | None = None) -> int:
         """Requests behind some rows, or all of them."""
-        if self.requests is None:
-            return len(self.valid) if rows is None else len(rows)
-        return int(self.requests.sum() if rows is None else self.requests[rows].sum())
+        if rows is None:
+            return self._all_rows
+        return len(rows) if self.requests is None else int(self.requests[rows].sum())
 
     def part(self, valid: np.ndarray, positions: np.ndarray) -> Tally:
         """Notes of other tokens [B, N] that go through some layers within this call; eligible stay this call's own."""

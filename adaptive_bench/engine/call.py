@@ -81,8 +81,9 @@ class EngineCall(ForwardCall):
             else:
                 known = self._host_masks.get(id(keep))
                 mask = (keep.cpu().numpy() if known is None else known[1]) & self.host_valid
-            everything = np.count_nonzero(mask) == mask.size
-            self._kept = keep, None if everything else Kept(mask, self.host_valid, self.valid.device)
+            count = int(np.count_nonzero(mask))
+            everything = count == mask.size
+            self._kept = keep, None if everything else Kept(mask, count, self.host_valid, self.valid.device)
         return self._kept[1]
 
     def end(self) -> None:
@@ -91,7 +92,8 @@ class EngineCall(ForwardCall):
         """
         if self.cache is not None and self.valid.numel():
             self.session.state["prompt_length"] = self.prompt_length
-            self.session.advance(self.input_ids, None if self.all_valid else self.valid, self.host_valid.sum(axis=1))
+            valid, hashes = None if self.all_valid else self.valid, self.__dict__.get("prefix_hash")
+            self.session.advance(self.input_ids, valid, self.host_valid.sum(axis=1), hashes)
         if self.tally is not None:
             self.tally.settle()
 

@@ -70,14 +70,14 @@ def _attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | 
     attending = len(call.host_valid)
     if kept is not None and kept.count < _GATHER_BELOW * attending:
         attending = kept.count
-        stored_keys, stored_values = stored_keys[kept.tokens], stored_values[kept.tokens]
+        stored_keys, stored_values = (stored.index_select(0, kept.tokens) for stored in (stored_keys, stored_values))
         mask = None if mask is None else mask[kept.tokens]
     elif kept is not None:
         everyone = queries.new_zeros(attending, *queries.shape[1:])
         queries = everyone.index_copy(0, kept.tokens, queries)
     mixed = step.attend(attention, queries, stored_keys, stored_values, mask)
     if kept is not None and attending > kept.count:
-        mixed = mixed[kept.tokens]
+        mixed = mixed.index_select(0, kept.tokens)
     _book(call, layer, kept, attending, repairs=repairs and kept is not None)
     return step.linear(attention.o_proj, mixed)
 
@@ -106,9 +106,9 @@ def _book(call: EngineCall, layer: int, kept: Kept | None, attending: int, *, re
     if call.tally is None:
         return
     assert call.cache is not None
-    everyone = attending == len(call.host_valid)
-    rows = call.tally.rows() if everyone else 0 if kept is None else call.tally.weigh(kept.mask)
-    slots = call.tally.rows() if kept is None else call.tally.weigh(kept.mask)
+    everyone = call.tally.rows()
+    slots = everyone if kept is None else call.tally.weigh(kept.mask)
+    rows = everyone if attending == call.host_valid.shape[0] else slots
     pairs = rows * call.cache.store(layer).table.used if attending else 0
     visible = seen(call, layer) if attending else None
     mask = None if kept is None else kept.mask

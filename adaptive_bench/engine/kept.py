@@ -19,11 +19,13 @@ class Kept:
 
     Attributes:
         mask: [B, S] the tokens, known to the host.
+        count: How many they are, N.
         valid: [B, S] real tokens, likewise.
         device: Where indices are needed.
     """
 
     mask: np.ndarray
+    count: int
     valid: np.ndarray
     device: torch.device
 
@@ -31,17 +33,12 @@ class Kept:
     def everything(cls, batch: int, length: int, device: torch.device) -> Kept:
         """All tokens."""
         mask = np.ones((batch, length), dtype=bool)
-        return cls(mask, mask, device)
+        return cls(mask, mask.size, mask, device)
 
     @cached_property
     def host_tokens(self) -> np.ndarray:
         """Flat indices [N], ascending, on the host."""
         return np.flatnonzero(self.mask)
-
-    @property
-    def count(self) -> int:
-        """Number of tokens N."""
-        return int(self.host_tokens.size)
 
     @cached_property
     def tokens(self) -> Tensor:

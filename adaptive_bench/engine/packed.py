@@ -31,7 +31,7 @@ def add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor |
     """The residual stream [B, S, H] plus a branch's output [N, H] for its kept tokens, normalised and scaled."""
     update = call.normalise_update(view.site, update)
     if scale is not None:
-        update = update * scale.flatten(0, 1)[kept.tokens].to(update.dtype)
+        update = update * scale.flatten(0, 1).index_select(0, kept.tokens).to(update.dtype)
     update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
     return view.hidden.flatten(0, 1).index_add(0, kept.tokens, update).view_as(view.hidden)
 

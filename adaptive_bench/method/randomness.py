@@ -6,6 +6,7 @@ So a decision is the same with or without a cache, in any batch and on any devic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -16,12 +17,18 @@ def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
 
     The finaliser of SplitMix64 (Steele et al. 2014).
     """
-    offsets = torch.tensor([_signed(key * 0x9E3779B97F4A7C15) for key in keys], device=counters.device)
+    offsets = _offsets(tuple(keys), counters.device)
     mixed = counters + offsets.view(-1, *[1] * counters.dim())
     mixed = (mixed ^ _shift_right(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ _shift_right(mixed, 27)) * _signed(0x94D049BB133111EB)
     mixed = mixed ^ _shift_right(mixed, 31)
     return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53
+
+
+@lru_cache(maxsize=16)
+def _offsets(keys: tuple[int, ...], device: torch.device) -> Tensor:
+    """[K] where the counters of each key start."""
+    return torch.tensor([_signed(key * 0x9E3779B97F4A7C15) for key in keys], device=device)
 
 
 def uniform_from(counters: Tensor, key: int) -> Tensor:

@@ -85,11 +85,18 @@ class Session:
             terms = (input_ids + 1) * powers[valid.cumsum(dim=1)] * self.hash_power[:, None] * valid
         return self.hash_sum[:, None] + terms.cumsum(dim=1)
 
-    def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray) -> None:
-        """Take in a call's tokens [B, S], of which `added` [B] per row are real: all, unless `valid` says."""
+    def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray, hashes: Tensor | None = None) -> None:
+        """Take in a call's tokens [B, S], of which `added` [B] per row are real: all, unless `valid` says otherwise.
+
+        Args:
+            hashes: Their prefix hashes [B, S], where somebody asked for them already.
+        """
         if not input_ids.numel():
             return
-        self._unhashed.append((input_ids, valid))
+        if hashes is None:
+            self._unhashed.append((input_ids, valid))
+        else:
+            self._take_hashes(hashes, valid)
         self.lengths = self.lengths + (input_ids.shape[1] if valid is None else valid.sum(dim=1))
         self.host_lengths = self.host_lengths + added
 
@@ -97,6 +104,9 @@ class Session:
         """Bring the prefix hash up to date; only random draws need it, and the dial may change between calls."""
         pending, self._unhashed = self._unhashed, []
         for input_ids, valid in pending:
-            powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
-            self.hash_sum = self.prefix_hashes(input_ids, valid)[:, -1]
-            self.hash_power = self.hash_power * (powers[-1] if valid is None else powers[valid.sum(dim=1)])
+            self._take_hashes(self.prefix_hashes(input_ids, valid), valid)
+
+    def _take_hashes(self, hashes: Tensor, valid: Tensor | None) -> None:
+        powers = hash_powers(hashes.shape[1] + 1, hashes.device)
+        self.hash_sum = hashes[:, -1]
+        self.hash_power = self.hash_power * (powers[-1] if valid is None else powers[valid.sum(dim=1)])

@@ -33,8 +33,8 @@ class SiteView:
     def normed_at(self, tokens: Tensor) -> Tensor:
         """[N, H] pre-normed states of the tokens at flat indices [N]; computes no more than needed."""
         if "normed" in self.__dict__:
-            return self.normed.flatten(0, 1)[tokens]
-        return self.call.normalise(self.site, self.hidden.flatten(0, 1)[tokens])
+            return self.normed.flatten(0, 1).index_select(0, tokens)
+        return self.call.normalise(self.site, self.hidden.flatten(0, 1).index_select(0, tokens))
 
     def record(self, **values: Tensor) -> None:
         """Note tensors for the method's losses; one list per name, in site order."""

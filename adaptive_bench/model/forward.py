@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -65,6 +65,23 @@ class ForwardModel(nn.Module):
     @dial.setter
     def dial(self, value: float) -> None:
         self.method.value = self.method.dial.check(value)
+
+    def pack_weights(self) -> None:
+        """Copy the backbone's weights into the CPU library's own layout, for faster decoding of 4 rows and more.
+
+        Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. Going
+        back to training drops the copies.
+
+        Raises:
+            UsageError: The weights are not fp32 on a CPU.
+        """
+        self.backbone.step.pack(module for layer in self.backbone.layers for module in layer.modules())
+
+    def train(self, mode: bool = True) -> Self:
+        """Training changes weights, so packed copies of them are dropped."""
+        if mode:
+            self.backbone.step.unpack()
+        return super().train(mode)
 
     def new_cache(self, batch: int, capacity: int = 0) -> AdaptiveCache:
         """An empty cache for B requests, with room for `capacity` tokens each before its buffers have to grow."""
