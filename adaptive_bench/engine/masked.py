@@ -56,7 +56,12 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
 
 
 def dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
-    """MLP output [B, S, H] of all tokens."""
+    """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
+    real = call.kept(None) if call.training else None
+    if real is not None:
+        update = call.backbone.mlp(view.site.layer)(view.normed_at(real.tokens))
+        everything = update.new_zeros(call.valid.numel(), update.shape[-1])
+        return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
     if call.tally is not None:
         call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
     return call.backbone.mlp(view.site.layer)(view.normed)

@@ -99,6 +99,7 @@ class ForwardModel(nn.Module):
         logits_to_keep: int | Tensor = 0,
         phase: Phase | None = None,
         requests: Sequence[int] | None = None,
+        return_logits: bool = True,
     ) -> CausalLMOutputWithPast:
         """One forward pass.
 
@@ -112,6 +113,7 @@ class ForwardModel(nn.Module):
             logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
             phase: What the call counts as; by default `decode` where the cache holds tokens already.
             requests: [B] requests each row stands for, where several share it; the ledger charges each of them.
+            return_logits: In training with labels, `False` runs the head where there is a loss and nowhere else.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
@@ -124,12 +126,18 @@ class ForwardModel(nn.Module):
         hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
         call.end()
 
+        if self.training and labels is not None and not return_logits:
+            return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden)))
         chosen: Any = (
             slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
         )
         chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
         logits = self._logits(call, hidden, chosen)
-        loss = None if labels is None else self._loss(call, logits, labels)
+        loss = None
+        if labels is not None:
+            size = self.backbone.vocab_size
+            plain = self.backbone_model.loss_function(logits=logits, labels=labels, vocab_size=size)
+            loss = self._loss(call, plain)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
 
     def compute_report(self) -> dict[str, Any]:
@@ -230,10 +238,8 @@ class ForwardModel(nn.Module):
             weigh = call.tally.weigh
             call.tally.book_head(needed=weigh(needed & computed), computed=weigh(computed), reused=weigh(~computed))
 
-    def _loss(self, call: EngineCall, logits: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.backbone_model.loss_function(
-            logits=logits, labels=labels, vocab_size=self.backbone.vocab_size
-        )
+    def _loss(self, call: EngineCall, loss: Tensor) -> Tensor:
+        """The loss to minimise, from the cross entropy of the model's own output."""
         terms = {"ce": loss.detach()}
         if self.training:  # the other losses are there to train with
             loss = loss * self.method.main_loss_weight(call)

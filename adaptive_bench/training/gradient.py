@@ -43,7 +43,8 @@ def accumulate(
         for micro_batch in split(batch, micro_batches):
             share = sum(example.loss_tokens for example in micro_batch) / total
             with accelerator.autocast():
-                loss = model(**training_batch(micro_batch, pad_id, accelerator.device)).loss
+                tensors = training_batch(micro_batch, pad_id, accelerator.device)
+                loss = model(**tensors, return_logits=False).loss
             value = float(loss.detach())
             if not math.isfinite(value):
                 return StepLoss(value, dict(model.loss_terms), total)

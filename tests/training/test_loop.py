@@ -9,6 +9,8 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.training import train
 from adaptive_bench.training.schedule import learning_rate_factor
 
+ROUNDING = 5e-7  # four units in the last place of fp32: the same tokens, summed in other groups
+
 
 class Lines(SilentReporter):
     def __init__(self):
@@ -86,7 +88,7 @@ def test_micro_batches_change_nothing_but_rounding(model_of, examples, tokenizer
         weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
         losses.append([entry["loss"] for entry in log_of(tmp_path / str(accumulation))])
     for other in (1, 2):
-        assert losses[other] == pytest.approx(losses[0], abs=1e-6)
+        assert losses[other] == pytest.approx(losses[0], rel=ROUNDING)
         # Adam turns rounding of near-zero gradients into steps, hence the wider bound on weights.
         torch.testing.assert_close(weights[other], weights[0], atol=2e-4, rtol=0)
 
@@ -106,7 +108,7 @@ def test_out_of_memory_halves_the_micro_batch_aloud(model_of, examples, tokenize
     train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path / "scarce", reporter=reporter)
     assert len(reporter.lines) == 1 and "2 micro-batches" in reporter.lines[0]
     plenty, scarce = (log_of(tmp_path / name) for name in ("plenty", "scarce"))
-    assert [entry["loss"] for entry in scarce] == pytest.approx([entry["loss"] for entry in plenty], abs=1e-6)
+    assert [entry["loss"] for entry in scarce] == pytest.approx([entry["loss"] for entry in plenty], rel=ROUNDING)
 
 
 def test_out_of_memory_with_one_sequence_is_an_error(model, examples, tokenizer, recipe, tmp_path):
