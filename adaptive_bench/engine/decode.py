@@ -8,6 +8,8 @@ and same books as `packed`.
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from adaptive_bench.engine.attention_mask import additive, visible_keys
@@ -16,9 +18,6 @@ from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.masked import add_update, seen
 from adaptive_bench.engine.packed import add_packed
 from adaptive_bench.method import Decision, SiteView
-
-# Copying the K,V of the rows that attend costs twice what attending does: until most rows are idle, all attend along.
-_GATHER_BELOW = 0.3
 
 
 def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
@@ -62,22 +61,22 @@ def _attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | 
         return None
     store = call.cache.write_step(layer, call.positions, kept, keys, values)
     if kept is not None and not kept.count:
-        _book(call, layer, kept, 0, repairs=repairs)
+        _book(call, layer, kept, [], repairs=repairs)
         return None
 
+    attending = _runs(call, kept)
     mask = _mask(call, layer)
-    stored_keys, stored_values = (stored.to(queries.dtype) for stored in store.view())
-    attending = len(call.host_valid)
-    if kept is not None and kept.count < _GATHER_BELOW * attending:
-        attending = kept.count
-        stored_keys, stored_values = (stored.index_select(0, kept.tokens) for stored in (stored_keys, stored_values))
-        mask = None if mask is None else mask[kept.tokens]
-    elif kept is not None:
-        everyone = queries.new_zeros(attending, *queries.shape[1:])
-        queries = everyone.index_copy(0, kept.tokens, queries)
-    mixed = step.attend(attention, queries, stored_keys, stored_values, mask)
-    if kept is not None and attending > kept.count:
-        mixed = mixed.index_select(0, kept.tokens)
+    stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
+    if kept is not None:  # everybody has a place; those that skip are left out run by run
+        queries = queries.new_zeros(call.valid.shape[0], *queries.shape[1:]).index_copy(0, kept.tokens, queries)
+    parts = []
+    for start, end in attending:
+        rows = slice(start, end)
+        seen_by = None if mask is None else mask[rows]
+        parts.append(step.attend(attention, queries[rows], stored_keys[rows], stored_values[rows], seen_by))
+    mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if kept is not None:
+        mixed = mixed.index_select(0, _places(call, kept, attending))
     _book(call, layer, kept, attending, repairs=repairs and kept is not None)
     return step.linear(attention.o_proj, mixed)
 
@@ -86,7 +85,7 @@ def _nobody(call: EngineCall, layer: int, kept: Kept) -> None:
     """No row executes and nothing is projected: what is stored is a matter of the policy alone."""
     assert call.cache is not None
     call.cache.write_nothing(layer)
-    _book(call, layer, kept, 0, repairs=False)
+    _book(call, layer, kept, [], repairs=False)
 
 
 def _mask(call: EngineCall, layer: int) -> Tensor | None:
@@ -101,15 +100,35 @@ def _mask(call: EngineCall, layer: int) -> Tensor | None:
     return call.shared_mask(window, table.visible())
 
 
-def _book(call: EngineCall, layer: int, kept: Kept | None, attending: int, *, repairs: bool) -> None:
+def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
+    """Runs of rows [start, end) that attend. Views of the buffers: copying the K,V of scattered rows costs twice what
+    attending does. Rows alone between two that execute attend along, as they cost no more than another call.
+    """
+    everybody = [(0, call.valid.shape[0])]
+    if kept is None or call.valid.is_cuda:
+        return everybody
+    rows = kept.host_tokens
+    breaks = np.flatnonzero(np.diff(rows) > 2)
+    starts, ends = [0, *(breaks + 1)], [*breaks, len(rows) - 1]
+    return [(int(rows[start]), int(rows[end]) + 1) for start, end in zip(starts, ends, strict=True)]
+
+
+def _places(call: EngineCall, kept: Kept, attending: list[tuple[int, int]]) -> Tensor:
+    """Where the rows that execute [N] are among those that attend, one run after another."""
+    if len(attending) == 1 and attending[0][0] == 0:
+        return kept.tokens
+    places = np.concatenate([np.arange(start, end) for start, end in attending])
+    return torch.from_numpy(np.searchsorted(places, kept.host_tokens)).to(call.valid.device)
+
+
+def _book(call: EngineCall, layer: int, kept: Kept | None, attending: list[tuple[int, int]], *, repairs: bool) -> None:
     """Note the branch; rows that attended without executing are waste."""
     if call.tally is None:
         return
     assert call.cache is not None
-    everyone = call.tally.rows()
-    slots = everyone if kept is None else call.tally.weigh(kept.mask)
-    rows = everyone if attending == call.host_valid.shape[0] else slots
-    pairs = rows * call.cache.store(layer).table.used if attending else 0
+    slots = call.tally.rows() if kept is None else call.tally.weigh(kept.mask)
+    rows = sum(call.tally.rows(np.arange(start, end)) for start, end in attending)
+    pairs = rows * call.cache.store(layer).table.used
     visible = seen(call, layer) if attending else None
     mask = None if kept is None else kept.mask
     call.tally.attention(layer, mask, slots=slots, pairs=pairs, repairs=repairs, visible=visible)
