@@ -111,7 +111,7 @@ def _mean(points: list[Point]) -> Point:
     columns = zip(*((point.dial, point.score, point.tokens, point.core, point.net) for point in points), strict=True)
     times = [point.time for point in points if point.time is not None]
     time = math.fsum(times) / len(times) if len(times) == len(points) else None
-    return Point(*(math.fsum(column) / len(points) for column in columns), time=time)
+    return replace(Point(*(math.fsum(column) / len(points) for column in columns)), time=time)
 
 
 def _at(points: list[Point], level: float, axis: Axis, reached: Status) -> Matched:

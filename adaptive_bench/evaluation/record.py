@@ -47,9 +47,9 @@ class Evaluation:
 
     def point(self, metric: str, curve: TimeCurve | None = None) -> Point:
         """The measured point for matching, with its saved time where a timing is given and reaches that far."""
-        savings = (self.savings[axis] for axis in ("tokens", "core", "net"))
-        time = None if curve is None else curve.at(self.savings["tokens"])
-        return Point(self.dial, self.scores[metric], *savings, time=time)
+        tokens, core, net = (self.savings[axis] for axis in ("tokens", "core", "net"))
+        time = None if curve is None else curve.at(tokens)
+        return Point(self.dial, self.scores[metric], tokens, core, net, time)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""

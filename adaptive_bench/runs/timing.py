@@ -144,7 +144,7 @@ class _Bench:
             "setting": setting,
             "savings": list(request.savings),
             "rounds": request.rounds,
-            "code": code_digest(spec, work="evaluation"),
+            "code": code_digest(spec, work="model/timing"),
             "versions": {name: versions[name] for name in ("adaptive-bench", "torch", "transformers", "python")},
         }
 
@@ -169,7 +169,8 @@ class _Bench:
     @cached_property
     def plain(self) -> PreTrainedModel:
         """The Hugging Face model."""
-        return self.source.load_model().to(self.device, PRECISIONS[self.request.precision]).eval()
+        model: Any = self.source.load_model()
+        return model.to(self.device, PRECISIONS[self.request.precision]).eval()
 
     def _model(self, spec: MethodSpec) -> AdaptiveModel:
         cell = self._cell(spec)
