@@ -1,7 +1,7 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
 # make test   install and run the tests (ARGS="-k spec" selects)
 # make check  lint, format, types, and which file may import which
-# make bench  speed of the engine, written to benchmarks/results.json
+# make bench  speed of the engine, written to benchmarks/results.json and docs/benchmarks.md (ARGS="decode" selects)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,7 @@ check: $(INSTALLED)
 	cd build/imports && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/engine_speed.py $(ARGS)
+	$(BIN)/python benchmarks $(ARGS)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }

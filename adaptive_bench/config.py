@@ -100,7 +100,9 @@ class RunConfig(_Strict):
         data_dir: Folder with local data files; default: the environment variable `ADAPTIVE_BENCH_DATA`.
         seeds: A list of seeds, or a number n for the seeds 1 to n.
         levels: Saved shares at which methods are compared; `None` for each task's own.
-        match_on: The axis the levels are on: saved net FLOPs, saved core FLOPs or saved tokens.
+        match_on: The axis the levels are on: saved net FLOPs, saved core FLOPs, saved tokens, or saved time as measured
+            by `adaptive-bench time`.
+        timing: Only timings of settings whose name contains this text; `None` for all.
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
@@ -112,7 +114,8 @@ class RunConfig(_Strict):
     data_dir: Path | None = None
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1,)
     levels: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    match_on: Literal["net", "tokens", "core"] = "net"
+    match_on: Literal["net", "tokens", "core", "time"] = "net"
+    timing: str | None = None
     train_on: Names | None = None
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 Row = Mapping[str, Any]
 
-AXES = {"net": "saved net FLOPs", "core": "saved core FLOPs", "tokens": "saved tokens"}
+AXES = {"net": "saved net FLOPs", "core": "saved core FLOPs", "tokens": "saved tokens", "time": "saved time"}
 # lm-eval metrics that are shares; any other metric (perplexity, BLEU) is printed as it is.
 _SHARES = {"acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"}
 # Status of a row -> the mark behind its score, and what it means.
@@ -18,6 +18,10 @@ _MARKS = {
     "partial": ("*", "not every seed that was asked for reached this level"),
     "inert": ("†", "the dial of this method moves nothing"),
 }
+_TIME_NOTE = (
+    "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the method's "
+    "own timing at its saved tokens. A method that was not timed here is missing."
+)
 
 
 @dataclass(frozen=True)
@@ -25,18 +29,23 @@ class Grid:
     """Scores of one task under one metric, compared at levels of one axis.
 
     Attributes:
+        timing: Where saved time was measured, device included; `None` on the other axes.
         cells: Row by (method label, level); labels and levels in the order in which they came.
     """
 
     task: str
     metric: str
     axis: str
+    timing: str | None = None
     cells: dict[tuple[str, float], Row] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         """What is compared on what, for example `nano_math: exact_match,strict-match (%) by saved net FLOPs`."""
-        return f"{self.task}: {self.metric}{' (%)' if self._is_share else ''} by {AXES.get(self.axis, self.axis)}"
+        where = "" if self.timing is None else f" ({self.timing})"
+        return (
+            f"{self.task}: {self.metric}{' (%)' if self._is_share else ''} by {AXES.get(self.axis, self.axis)}{where}"
+        )
 
     @property
     def methods(self) -> list[str]:
@@ -56,9 +65,10 @@ class Grid:
 
     @property
     def notes(self) -> list[str]:
-        """What the marks in this grid mean."""
+        """What the marks in this grid mean, and where its savings come from if they are times."""
         found = {row["status"] for row in self.cells.values()}
-        return [f"{mark} {meaning}." for status, (mark, meaning) in _MARKS.items() if status in found]
+        marks = [f"{mark} {meaning}." for status, (mark, meaning) in _MARKS.items() if status in found]
+        return marks if self.timing is None else [*marks, _TIME_NOTE]
 
     @property
     def _is_share(self) -> bool:
@@ -85,9 +95,9 @@ class Grid:
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
     """Arrange rows; grids, methods and levels keep the order of the rows."""
-    found: dict[tuple[str, str, str], Grid] = {}
+    found: dict[tuple[str, str, str, str | None], Grid] = {}
     for row in rows:
-        key = (row["task"], row["metric"], row["axis"])
+        key = (row["task"], row["metric"], row["axis"], row.get("timing"))
         found.setdefault(key, Grid(*key)).cells[label(row), row["level"]] = row
     return list(found.values())
 

@@ -181,7 +181,11 @@ class GateSkip(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Gate sparsity, averaged over branches, real tokens and channels."""
         budget = 1.0 - self.skip_share
-        per_branch = [sparsity(gate[call.valid], self.config.loss, budget) for gate in call.records["gate"]]
+        tokens = call.valid.flatten().nonzero()[:, 0]  # once for all branches; a mask would be searched again for each
+        padded = len(tokens) < call.valid.numel()
+        rows = (gate.flatten(0, 1) for gate in call.records["gate"])
+        real = (gate.index_select(0, tokens) if padded else gate for gate in rows)
+        per_branch = [sparsity(gate, self.config.loss, budget) for gate in real]
         return {"sparsity": (self.config.sparsity_weight, torch.stack(per_branch).mean())}
 
     @classmethod

@@ -14,7 +14,7 @@ from adaptive_bench.cli.failures import Debug
 from adaptive_bench.errors import EnvironmentProblem
 
 Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level")
+_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing")
 
 
 def leaderboard(
@@ -22,14 +22,28 @@ def leaderboard(
         list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, the newest run.")
     ] = None,
     style: Annotated[str, typer.Option("--format", help="markdown or terminal.")] = "markdown",
-    axis: Annotated[str | None, typer.Option(metavar="net|core|tokens", help="Only this axis.")] = None,
+    axis: Annotated[str | None, typer.Option(metavar="net|core|tokens|time", help="Only this axis.")] = None,
+    timing: Annotated[
+        str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: _read(path) for path in chosen})
-    typer.echo(render([row for row in rows if axis in (None, row["axis"])]))
+    if axis == "time" and not any(row["axis"] == "time" for row in rows):
+        raise EnvironmentProblem(
+            "A table by saved time needs timings of the run's methods, but there is none in these tables. Give "
+            "`adaptive-bench time` with the run's --model, --methods and --out, then its `run` once more: nothing is "
+            "computed again."
+        )
+    typer.echo(render([row for row in rows if axis in (None, row["axis"]) and _in_setting(row, timing)]))
+
+
+def _in_setting(row: Row, wanted: str | None) -> bool:
+    setting = row.get("timing")
+    return wanted is None or setting is None or wanted in setting
 
 
 def tables(folder: Path) -> list[Path]:
@@ -57,7 +71,7 @@ def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
-            answers[tuple(row[key] for key in _MEANING)][folder] = row
+            answers[tuple(row.get(key) for key in _MEANING)][folder] = row
     disputed = {
         meaning[:2]
         for meaning, by_folder in answers.items()

@@ -44,7 +44,15 @@ def run(
     ] = None,
     match_on: Annotated[
         str | None,
-        typer.Option(metavar="net|core|tokens", help="What the levels are shares of.", rich_help_panel=_HOW),
+        typer.Option(
+            metavar="net|core|tokens|time",
+            help="What the levels are shares of; `time` after `adaptive-bench time`.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    timing: Annotated[
+        str | None,
+        typer.Option(help="Of several timed settings those whose name contains this.", rich_help_panel=_HOW),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Test documents per task.", rich_help_panel=_HOW)] = None,
     num_fewshot: Annotated[
@@ -89,6 +97,7 @@ def run(
             seeds=seeds_value(seeds),
             levels=levels_value(levels),
             match_on=match_on,
+            timing=timing,
             train_on=train_on,
             data_dir=data_dir,
             out=out,

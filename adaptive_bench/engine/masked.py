@@ -7,7 +7,6 @@ shapes depend on no decision, so it never waits for the device.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Site
@@ -32,8 +31,10 @@ def add_update(
     update = call.normalise_update(site, update)
     if scale is not None:
         update = update * scale.to(update.dtype)
-    if keep is not None:
-        update = torch.where(keep[..., None], update, 0.0)
+        if keep is not None:
+            update = update.masked_fill_(~keep[..., None], 0.0)  # in place: the product is nobody else's
+    elif keep is not None:
+        update = update.masked_fill(~keep[..., None], 0.0)
     return hidden + update
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
-Axis = Literal["tokens", "core", "net"]
-AXES: tuple[Axis, ...] = ("tokens", "core", "net")
+Axis = Literal["tokens", "core", "net", "time"]
+AXES: tuple[Axis, ...] = ("tokens", "core", "net")  # those every evaluation measures; `time` needs a timing besides
 Status = Literal["ok", "outside", "partial", "inert"]
 Flaw = Literal["inert", "non-monotone"]
 
@@ -21,21 +21,28 @@ Flaw = Literal["inert", "non-monotone"]
 ZERO_LEVEL_TOLERANCE = 0.005
 # Differences of a saving below this are noise of the measurement when a dial is judged.
 FLAW_TOLERANCE = 1e-3
+# Two measurements of the same time differ by so much; what lies within it of nothing saves no time and loses none.
+TIME_TOLERANCE = 0.02
 _SAME = 1e-9
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measured dial value: a score and the three savings that came with it."""
+    """One measured dial value: a score and the three savings that came with it, and saved time where it is known."""
 
     dial: float
     score: float
     tokens: float
     core: float
     net: float
+    time: float | None = None
+
+    def on(self, axis: Axis) -> bool:
+        """Whether the saving on this axis is known."""
+        return getattr(self, axis) is not None
 
     def at(self, axis: Axis) -> float:
-        """The saving on one axis."""
+        """The saving on one axis, where it is known."""
         return float(getattr(self, axis))
 
 
@@ -57,7 +64,8 @@ def match(points: Iterable[Point], levels: Sequence[float], axis: Axis) -> list[
     Rules:
         * A level is reached when it lies between the smallest and the largest measured saving, both included.
         * Near is not reached: 0.249 measured does not answer for 0.25. The one exception is level 0, which a method
-          whose smallest saving is in (0, 0.005] answers with its score there.
+          whose smallest saving is in (0, 0.005] answers with its score there; of saved time, in [-0.02, 0.02].
+        * Points whose saving on the axis is not known do not count.
         * Points with the same saving count as one: their mean.
         * `outside` marks a level that was not reached, `inert` a score of a method whose dial moves nothing.
 
@@ -66,8 +74,9 @@ def match(points: Iterable[Point], levels: Sequence[float], axis: Axis) -> list[
         levels: Savings asked for.
         axis: The saving the levels are on.
     """
+    points = [point for point in points if point.on(axis)]
     merged = _merge(points, axis)
-    reached: Status = "inert" if "inert" in flaws(points := list(points), axis) else "ok"
+    reached: Status = "inert" if "inert" in flaws(points, axis) else "ok"
     return [_at(merged, level, axis, reached) for level in levels]
 
 
@@ -77,14 +86,15 @@ def flaws(points: Iterable[Point], axis: Axis) -> tuple[Flaw, ...]:
     `inert`: several dial values, one saving (check that the method really skips). `non-monotone`: turning the dial one
     way sometimes saves more and sometimes less, so that neighbours on the axis need not be neighbours on the dial.
     """
-    by_dial = sorted(points, key=lambda point: (point.dial, point.at(axis)))
+    tolerance = TIME_TOLERANCE if axis == "time" else FLAW_TOLERANCE
+    by_dial = sorted((point for point in points if point.on(axis)), key=lambda point: (point.dial, point.at(axis)))
     savings = [point.at(axis) for point in by_dial]
     if len({point.dial for point in by_dial}) < 2:
         return ()
-    if max(savings) - min(savings) <= FLAW_TOLERANCE:
+    if max(savings) - min(savings) <= tolerance:
         return ("inert",)
     steps = [after - before for before, after in pairwise(savings)]
-    if min(steps) < -FLAW_TOLERANCE and max(steps) > FLAW_TOLERANCE:
+    if min(steps) < -tolerance and max(steps) > tolerance:
         return ("non-monotone",)
     return ()
 
@@ -99,7 +109,9 @@ def _mean(points: list[Point]) -> Point:
     if len(points) == 1:
         return points[0]
     columns = zip(*((point.dial, point.score, point.tokens, point.core, point.net) for point in points), strict=True)
-    return Point(*(math.fsum(column) / len(points) for column in columns))
+    times = [point.time for point in points if point.time is not None]
+    time = math.fsum(times) / len(times) if len(times) == len(points) else None
+    return replace(Point(*(math.fsum(column) / len(points) for column in columns)), time=time)
 
 
 def _at(points: list[Point], level: float, axis: Axis, reached: Status) -> Matched:
@@ -109,13 +121,20 @@ def _at(points: list[Point], level: float, axis: Axis, reached: Status) -> Match
     for end in (lowest, highest):
         if abs(end.at(axis) - level) <= _SAME:
             return _matched(level, end, reached)
-    if level == 0 and 0 < lowest.at(axis) <= ZERO_LEVEL_TOLERANCE:
+    if level == 0 and _is_nothing(lowest, highest, axis):
         return _matched(level, lowest, reached)
     for before, after in pairwise(points):
         if before.at(axis) <= level <= after.at(axis):
             share = (level - before.at(axis)) / (after.at(axis) - before.at(axis))
             return _matched(level, replace(_between(before, after, share), **{axis: level}), reached)
     return Matched(level, None, None, None, None, "outside")
+
+
+def _is_nothing(lowest: Point, highest: Point, axis: Axis) -> bool:
+    """Whether a method that does not reach level 0 exactly saves nothing there all the same."""
+    if axis == "time" and highest.at(axis) < 0:  # nothing but noise, or a loss
+        return lowest is highest and highest.at(axis) >= -TIME_TOLERANCE
+    return 0 < lowest.at(axis) <= (TIME_TOLERANCE if axis == "time" else ZERO_LEVEL_TOLERANCE)
 
 
 def _between(before: Point, after: Point, share: float) -> Point:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.time_axis import TimeCurve
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,11 @@ class Evaluation:
         """Seconds in model calls for each token read or written."""
         return self.time_s / max(self.prompt_tokens + self.generated_tokens, 1)
 
-    def point(self, metric: str) -> Point:
-        """The measured point for matching."""
-        return Point(self.dial, self.scores[metric], *(self.savings[axis] for axis in ("tokens", "core", "net")))
+    def point(self, metric: str, curve: TimeCurve | None = None) -> Point:
+        """The measured point for matching, with its saved time where a timing is given and reaches that far."""
+        tokens, core, net = (self.savings[axis] for axis in ("tokens", "core", "net"))
+        time = None if curve is None else curve.at(tokens)
+        return Point(self.dial, self.scores[metric], tokens, core, net, time)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""

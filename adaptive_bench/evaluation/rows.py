@@ -10,6 +10,7 @@ from typing import Any
 from adaptive_bench.evaluation.matching import AXES, Axis, Matched, Status, flaws, match
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.statistics import summarize
+from adaptive_bench.evaluation.time_axis import TimeCurve
 from adaptive_bench.spec import MethodSpec
 
 # Metrics that are a share of documents: one seed of them has a binomial interval.
@@ -29,7 +30,7 @@ class Row:
         semantics: `bench` or `paper`.
         task: Name of the task.
         metric: lm-eval metric key.
-        axis: What the level is a share of: `tokens`, `core` or `net`.
+        axis: What the level is a share of: `tokens`, `core`, `net` or `time`.
         level: Saving at which methods are compared.
         score: Mean over the seeds that reached the level; `None` where none did.
         low, high: 95 % interval (see `statistics`), `None` where there is none.
@@ -37,6 +38,7 @@ class Row:
         saved_tokens, saved_core, saved_net: Mean measured savings at the level.
         status: `ok`; `outside` when no seed reached the level; `partial` when some did not; `inert` when the dial moves
             nothing.
+        timing: On the axis `time`, the setting it was measured in, device included; else `None`.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Row:
     saved_core: float | None
     saved_net: float | None
     status: Status
+    timing: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values, keys in the order of the fields."""
@@ -65,8 +68,9 @@ def table_rows(
     metrics: Iterable[str],
     evaluations: Mapping[int, Sequence[Evaluation]],
     levels: Sequence[float],
+    curves: Mapping[str, TimeCurve] | None = None,
 ) -> list[Row]:
-    """Rows of one method on one task, on all three axes.
+    """Rows of one method on one task, on all three axes, and on saved time for each setting it was timed in.
 
     Each seed is matched on its own; then the matched scores are averaged.
 
@@ -76,24 +80,35 @@ def table_rows(
         metrics: lm-eval metric keys, headline first.
         evaluations: Evaluations by seed. A planned seed without any makes its rows partial.
         levels: Levels, the same ones on every axis.
+        curves: Saved time of this method by setting.
     """
     rows = []
+    axes: list[tuple[Axis, str | None]] = [(axis, None) for axis in AXES]
+    axes += [("time", setting) for setting in curves or {}]
     for metric in metrics:
-        for axis in AXES:
-            by_seed = [match([one.point(metric) for one in done], levels, axis) for done in evaluations.values()]
+        for axis, setting in axes:
+            curve = None if setting is None or curves is None else curves[setting]
+            by_seed = [match([one.point(metric, curve) for one in done], levels, axis) for done in evaluations.values()]
             documents = min((one.docs for done in evaluations.values() for one in done), default=0)
             shares = documents if metric.split(",")[0] in _SHARES else None
             for position, level in enumerate(levels):
                 matched = [seed[position] for seed in by_seed]
-                rows.append(_row(spec, task, metric, axis, level, matched, shares))
+                rows.append(replace(_row(spec, task, metric, axis, level, matched, shares), timing=setting))
     return rows
 
 
 def dial_warnings(
-    spec: MethodSpec, task: str, metric: str, evaluations: Mapping[int, Sequence[Evaluation]], axis: Axis
+    spec: MethodSpec,
+    task: str,
+    metric: str,
+    evaluations: Mapping[int, Sequence[Evaluation]],
+    axis: Axis,
+    curve: TimeCurve | None = None,
 ) -> list[str]:
-    """One sentence for each way in which a method's dial does not work as a dial on this axis."""
-    found = {flaw for done in evaluations.values() for flaw in flaws([one.point(metric) for one in done], axis)}
+    """One sentence for each way in which a method's dial does not work as a dial on this axis; on saved time, by the
+    curve it was matched on.
+    """
+    found = {flaw for done in evaluations.values() for flaw in flaws([one.point(metric, curve) for one in done], axis)}
     return [f"{spec} on {task}: " + _WARNINGS[flaw].format(axis=axis) for flaw in sorted(found)]
 
 

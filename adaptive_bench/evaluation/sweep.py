@@ -52,7 +52,8 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
     Aims at the lowest level not reached yet, by a secant through the last two points: one jump to the highest level
     would leave those in between to an interpolation over a wide gap. A level below everything measured is out of reach,
     because the sweep starts at nothing saved. Every proposal lies at least 0.02 beyond the last one or is the dial's
-    end, so asking again and again always comes to an end.
+    end, so asking again and again always comes to an end. Where the last point's saving on the axis is not known
+    (the method was not timed that far), going on cannot help.
 
     Args:
         measured: The points so far, by the share of saved tokens that was asked for.
@@ -60,8 +61,9 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
         axis: The axis they are on.
         maximum: End of the dial (`method.max_saved_tokens`).
     """
-    if not measured or not levels:
+    if not measured or not levels or not measured[max(measured)].on(axis):
         return None
+    measured = {asked: point for asked, point in measured.items() if point.on(axis)}
     reached = max(point.at(axis) for point in measured.values())
     missing = [level for level in levels if level > reached]
     asked = sorted(measured)

@@ -47,9 +47,9 @@ def files_fingerprint(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation"]) -> str:
+def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation", "model/timing"]) -> str:
     """Digest of the source a result depends on: the method's file, the floors from the backbone to the model, and what
-    trains or evaluates.
+    trains, evaluates or times.
     """
     core = Path(__file__).parent.parent
     digest = hashlib.sha256(Path(inspect.getfile(method_class(spec))).read_bytes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.matching import Point
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
+from adaptive_bench.evaluation.time_axis import TimeCurve, TimeCurves
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.records import Record, SweepRecord
@@ -76,6 +78,7 @@ class Sweep:
         cell: The training it evaluates.
         content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
         folder: Where its record is, inside the folder of the training.
+        curves: Saved time of the spec by setting, where it was timed.
     """
 
     spec: MethodSpec
@@ -86,6 +89,7 @@ class Sweep:
     config: RunConfig
     content: dict[str, Any]
     folder: Path
+    curves: Mapping[str, TimeCurve] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"evaluate {self.spec} on {self.task}, seed {self.cell.seed}"
@@ -94,6 +98,11 @@ class Sweep:
     def record(self) -> SweepRecord:
         """State, log and points."""
         return SweepRecord(self.folder)
+
+    @property
+    def matched_curve(self) -> TimeCurve | None:
+        """The timing the run is matched on, if it is matched on time."""
+        return next(iter(self.curves.values())) if self.config.match_on == "time" else None
 
     def first_savings(self, method: HasMaximum) -> list[float]:
         """Shares of saved tokens that are measured in any case."""
@@ -105,7 +114,7 @@ class Sweep:
 
         def point(saving: float) -> Point:
             measured[saving] = measure(saving)
-            return measured[saving].point(self.metric)
+            return measured[saving].point(self.metric, self.matched_curve)
 
         sweep(point, method, self.levels, self.config.match_on, self.config.evaluation)
         return measured
@@ -146,13 +155,14 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     """Work out the plan of a run. Nothing is loaded but text, nothing is written.
 
     Raises:
-        UsageError: Unknown method, parameter or task, or nothing to train on.
+        UsageError: Unknown method, parameter or task, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
     backbone = find_backbone(config.model)
+    curves = _curves(config, backbone.fingerprint)
     recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every", "method_learning_rates"})
     rates = config.train.method_learning_rates
     for name in rates:
@@ -194,8 +204,30 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
                 measured = measuring | about_method | about_task
                 sweep_folder = folder / "eval" / f"{task.name}-{key_of(measured)}"
                 levels = config.levels or task.levels
-                sweeps.append(Sweep(spec, task.name, task.metrics[0], levels, cell, config, measured, sweep_folder))
+                sweeps.append(
+                    Sweep(
+                        spec,
+                        task.name,
+                        task.metrics[0],
+                        levels,
+                        cell,
+                        config,
+                        measured,
+                        sweep_folder,
+                        {setting: by_spec[str(spec)] for setting, by_spec in curves.items() if str(spec) in by_spec},
+                    )
+                )
     return Plan(config, tuple(cells.values()), tuple(sweeps))
+
+
+def _curves(config: RunConfig, fingerprint: str) -> TimeCurves:
+    """Timings of the model; where the run is matched on time, of the one setting that it is matched in."""
+    curves = timing_records.find_curves(config.out, fingerprint)
+    if config.match_on != "time":
+        return curves if config.timing is None else timing_records.choose(curves, config.timing)
+    chosen = timing_records.choose(curves, config.timing) if curves else curves
+    setting = timing_records.matching_setting(chosen, config.methods, config.model, config.out)
+    return {setting: chosen[setting]}
 
 
 def _cell(

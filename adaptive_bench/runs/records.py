@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from adaptive_bench import atomic
 from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.keys import SCHEMA
 
@@ -132,9 +133,6 @@ class RecordedReporter:
 
 def environment(device: str, threads: int) -> dict[str, Any]:
     """Versions and hardware a record was made with."""
-    import torch
-
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor() or platform.machine()
     libraries = {library: version(library) for library in _LIBRARIES}
     return {
         "schema": SCHEMA,
@@ -143,6 +141,6 @@ def environment(device: str, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         **libraries,
         "device": device,
-        "device_name": name,
+        "device_name": describe_device(device),
         "threads": threads,
     }

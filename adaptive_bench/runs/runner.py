@@ -113,12 +113,13 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             if not measured:
                 continue
             metrics = [metric for metric in find_task(name).metrics if metric in measured[0].scores]
-            found = table_rows(spec, name, metrics, finished, sweeps[0].levels)
+            found = table_rows(spec, name, metrics, finished, sweeps[0].levels, sweeps[0].curves)
             if not all(finished.values()):
                 # A seed without points was not "outside" a level: it is missing.
                 found = [replace(row, status="partial") for row in found]
             rows += found
-            warnings += dial_warnings(spec, name, metrics[0], finished, whole.config.match_on)
+            curve = sweeps[0].matched_curve
+            warnings += dial_warnings(spec, name, metrics[0], finished, whole.config.match_on, curve)
             warnings += [text for sweep in sweeps for text in _calibration_warnings(sweep)]
     return rows, list(dict.fromkeys([*warnings, *_twin_warnings(whole)]))
 

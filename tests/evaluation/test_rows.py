@@ -12,7 +12,7 @@ from adaptive_bench.spec import MethodSpec
 
 METRIC = "exact_match,strict-match"
 SPEC = MethodSpec.parse("gateskip[gate=scalar]@paper")
-KEYS = "method semantics task metric axis level score low high seeds saved_tokens saved_core saved_net status"
+KEYS = "method semantics task metric axis level score low high seeds saved_tokens saved_core saved_net status timing"
 
 
 def _evaluation(dial: float, score: float, tokens: float, metric: str = METRIC) -> Evaluation:

@@ -1,0 +1,79 @@
+"""What a time was measured on, and how much memory the work took there."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+_CPU, _PAGES = Path("/proc/cpuinfo"), Path("/proc/self/statm")
+_SAMPLE_S = 1e-3
+
+
+def describe_device(device: torch.device | str) -> str:
+    """Name of the GPU or the CPU behind a device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = re.search(r"^model name\s*: (.+)$", _CPU.read_text(), re.MULTILINE) if _CPU.is_file() else None
+    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
+
+
+def memory_meaning(device: torch.device | str) -> str:
+    """What `peak_memory` counts on a device."""
+    if torch.device(device).type == "cuda":
+        return "most memory allocated on the device during the work, weights included"
+    return "growth of the process's resident memory during the work, sampled every ms, weights not included"
+
+
+@torch.no_grad()
+def peak_memory(work: Callable[[], object], device: torch.device | str) -> int | None:
+    """Bytes the work took at most (see `memory_meaning`); `None` where the system does not tell.
+
+    Resident memory is a rough measure: what an earlier call left to the allocator is given back first where the C
+    library can, and small growth goes unseen.
+    """
+    device = torch.device(device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device))
+    if not _PAGES.is_file():
+        work()
+        return None
+    _give_back()
+    before = _resident_bytes()
+    highest, ended = before, threading.Event()
+
+    def sample() -> None:
+        nonlocal highest
+        while not ended.wait(_SAMPLE_S):
+            highest = max(highest, _resident_bytes())
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        work()
+    finally:
+        highest = max(highest, _resident_bytes())
+        ended.set()
+        sampler.join()
+    return max(0, highest - before)
+
+
+def _resident_bytes() -> int:
+    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()
+
+
+def _give_back() -> None:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

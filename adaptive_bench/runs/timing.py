@@ -1,0 +1,238 @@
+"""Times method specs on a model: `adaptive-bench time`. Weights and text come from a run, or stand-ins do.
+
+Time does not depend on how good the weights are, only on which tokens are kept. Without a run the methods are
+untrained and read random tokens: their thresholds and dials are calibrated on other random tokens, and what they
+really save is measured. With a run its checkpoints read its calibration text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.timing import describe_device, time_model
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs import timing_records
+from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.keys import SCHEMA, code_digest
+from adaptive_bench.runs.plan import Cell, plan
+from adaptive_bench.runs.records import environment
+from adaptive_bench.runs.training_text import draw_calibration
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training import calibration_batches, encode_examples
+from adaptive_bench.training.encoding import padding_id
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_CALIBRATION_TOKENS = 4096  # random ones
+_CALIBRATION_ROWS = 16  # sequences calibrated together
+
+
+@dataclass(frozen=True)
+class TimingRequest:
+    """What `adaptive-bench time` is asked for.
+
+    Attributes:
+        specs: Methods.
+        model: As for `run`.
+        batches: Rows of a batch; each is a setting of its own.
+        prompt, new: Tokens of each prompt, and new tokens.
+        savings: Shares of saved tokens the dials are set for.
+        rounds: Rounds of prefill.
+        precision: `fp32` or `bf16`.
+        device: As for `run`.
+        out: Where records go.
+        run: Configuration of a run whose checkpoints and text are used; `None` for untrained methods.
+        again: Measure anew what is on disk.
+    """
+
+    specs: tuple[MethodSpec, ...]
+    model: str = "nano"
+    batches: tuple[int, ...] = (1, 8, 32)
+    prompt: int = 128
+    new: int = 128
+    savings: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
+    rounds: int = 7
+    precision: str = "fp32"
+    device: str = "auto"
+    out: Path = Path("runs")
+    run: RunConfig | None = None
+    again: bool = False
+
+    def check(self) -> TimingRequest:
+        """The request itself, if it can be carried out.
+
+        Raises:
+            UsageError: A number is out of range.
+        """
+        counts = {"--batch": min(self.batches, default=0), "--prompt": self.prompt, "--new": self.new}
+        for option, value in {**counts, "--rounds": self.rounds}.items():
+            if value < 1:
+                raise UsageError(f"{option} takes whole numbers from 1, got {value}.")
+        if not self.savings or not all(0 <= saving < 1 for saving in self.savings):
+            raise UsageError(
+                f"--savings takes shares of saved tokens from 0 up to but not 1, such as 0,0.25, got {self.savings}."
+            )
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"--precision is {' or '.join(PRECISIONS)}, got {self.precision!r}.")
+        return self
+
+
+def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list[dict[str, Any]]:
+    """Time every spec at every batch size, and write a record for each; what is on disk already is read.
+
+    Returns:
+        The records, batch by batch.
+
+    Raises:
+        UsageError: Unknown method, a number out of range, or a context that is too short.
+        EnvironmentProblem: The model cannot be reached, or a training of the run is not finished.
+    """
+    reporter = reporter or SilentReporter()
+    bench = _Bench(request.check())
+    records = []
+    with reporter.task("time", len(request.batches) * len(request.specs)) as meter:
+        for batch in request.batches:
+            for spec in request.specs:
+                content = bench.content(spec, batch)
+                known = None if request.again else timing_records.read(timing_records.path_of(request.out, content))
+                records.append(known or timing_records.write(request.out, content, bench.measure(spec, batch)))
+                meter.advance(1, method=str(spec), batch=batch)
+    return records
+
+
+class _Bench:
+    """What all timings of a request share."""
+
+    def __init__(self, request: TimingRequest) -> None:
+        self.request = request
+        self.source = find_backbone(request.model)
+        self.device = find_device(request.device)
+
+    def content(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
+        """Everything a time depends on; its hash is the key."""
+        request, cell = self.request, self._cell(spec)
+        setting = {
+            "device": self.device.type,
+            "device_name": describe_device(self.device),
+            "threads": torch.get_num_threads(),
+            "precision": request.precision,
+            "batch": batch,
+            "prompt": request.prompt,
+            "new": request.new,
+        }
+        versions = environment(str(self.device), torch.get_num_threads())
+        return {
+            "schema": SCHEMA,
+            "method": str(spec),
+            "model": request.model,
+            "model_fingerprint": self.source.fingerprint,
+            "weights": "untrained" if cell is None else f"checkpoint {cell.folder.name}, seed {cell.seed}",
+            "tokens": "random" if request.run is None else f"calibration text of {', '.join(request.run.tasks)}",
+            "calibration_tokens": self._calibration_length,
+            "setting": setting,
+            "savings": list(request.savings),
+            "rounds": request.rounds,
+            "code": code_digest(spec, work="model/timing"),
+            "versions": {name: versions[name] for name in ("adaptive-bench", "torch", "transformers", "python")},
+        }
+
+    def measure(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
+        """Time one spec at one batch size."""
+        request = self.request
+        model = self._model(spec)
+        if (length := request.prompt + request.new) > model.backbone.context_length:
+            raise UsageError(
+                f"Prompt and new tokens must fit the context of {model.backbone.context_length} tokens, got "
+                f"{request.prompt} + {request.new}. Lower --prompt or --new."
+            )
+        calibration: list[dict[str, Any]] = []
+        if model.needs_calibration:
+            reachable = [min(saving, model.method.max_saved_tokens) for saving in request.savings]
+            calibration = model.calibrate(self._calibration(model), reachable)["dials"]
+        tokens = self._tokens(batch, length, model.backbone.vocab_size)
+        timing = time_model(self.plain, model, request.savings, tokens, prompt=request.prompt, rounds=request.rounds)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return {"date": now, "calibration": calibration, **timing.to_json()}
+
+    @cached_property
+    def plain(self) -> PreTrainedModel:
+        """The Hugging Face model."""
+        model: Any = self.source.load_model()
+        return model.to(self.device, PRECISIONS[self.request.precision]).eval()
+
+    def _model(self, spec: MethodSpec) -> AdaptiveModel:
+        cell = self._cell(spec)
+        if cell is None:
+            return AdaptiveModel.build(self.plain, spec, seed=1).to(self.device).eval()
+        if not cell.finished:
+            raise EnvironmentProblem(
+                f"The run must be finished to be timed, but `{cell}` is not. Give its `run` again."
+            )
+        dtype = PRECISIONS[self.request.precision]
+        return AdaptiveModel.from_pretrained(cell.checkpoint, spec, dtype=dtype).to(self.device).eval()
+
+    def _cell(self, spec: MethodSpec) -> Cell | None:
+        """The training of a spec in the run, of its first seed."""
+        if self.request.run is None:
+            return None
+        found = [sweep.cell for sweep in self._sweeps if sweep.spec == spec]
+        if not found:
+            methods = ", ".join(self.request.run.methods)
+            raise UsageError(f"With --run, --methods are some of the run's: {methods}, got {spec}.")
+        return found[0]
+
+    @cached_property
+    def _sweeps(self) -> Sequence[Any]:
+        assert self.request.run is not None
+        return plan(self.request.run.model_copy(update={"match_on": "net"})).sweeps
+
+    @cached_property
+    def _text(self) -> Any:
+        """Encoded calibration text of the run."""
+        assert self.request.run is not None
+        config = self.request.run
+        context = min(config.train.max_length, self.plain.config.max_position_embeddings)
+        return encode_examples(draw_calibration(config, config.seeds[0]), self._tokenizer, context, SilentReporter())
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return self.source.load_tokenizer()
+
+    @property
+    def _calibration_length(self) -> int:
+        if self.request.run is None:
+            return _CALIBRATION_TOKENS
+        return sum(len(example.token_ids) for example in self._text)
+
+    def _calibration(self, model: AdaptiveModel) -> list[dict[str, Tensor]]:
+        if self.request.run is not None:
+            return calibration_batches(self._text, padding_id(self._tokenizer), _CALIBRATION_ROWS, self.device)
+        length = self.request.prompt + self.request.new
+        rows = max(1, _CALIBRATION_TOKENS // length)
+        ids = _random(rows, length, model.backbone.vocab_size, seed=1).to(self.device)
+        later = (torch.arange(length, device=self.device) >= self.request.prompt).expand_as(ids)
+        return [{"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}]
+
+    def _tokens(self, batch: int, length: int, vocabulary: int) -> Tensor:
+        """[B, prompt + new] that every variant reads: random, or the text end to end, from the start again if short."""
+        if self.request.run is None:
+            return _random(batch, length, vocabulary, seed=0).to(self.device)
+        stream: Iterator[int] = cycle(chain.from_iterable(example.token_ids for example in self._text))
+        rows = [list(islice(stream, length)) for _ in range(batch)]
+        return torch.tensor(rows, device=self.device)
+
+
+def _random(rows: int, length: int, vocabulary: int, seed: int) -> Tensor:
+    return torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(seed))

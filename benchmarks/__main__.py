@@ -1,0 +1,46 @@
+"""Runs the benchmarks one after the other, then writes `docs/benchmarks.md` and its pictures from `results.json`.
+
+    python benchmarks                  # all of them
+    python benchmarks decode growth    # some
+    python benchmarks page             # the page alone
+
+A benchmark is a file of this folder that can be run as a script; each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import page
+
+FOLDER = Path(__file__).parent
+
+
+def benchmarks() -> list[str]:
+    """Names of the files here that are benchmarks."""
+    return sorted(
+        file.stem
+        for file in FOLDER.glob("*.py")
+        if file.stem != "__main__" and 'if __name__ == "__main__":' in file.read_text(encoding="utf-8")
+    )
+
+
+def main(wanted: list[str]) -> None:
+    """Run the wanted benchmarks, or all, and write the page."""
+    known = benchmarks()
+    unknown = set(wanted) - {*known, "page"}
+    if unknown:
+        sys.exit(f"Benchmarks are {', '.join(known)} (and page), got {', '.join(sorted(unknown))}.")
+    for name in [name for name in known if not wanted or name in wanted]:
+        print(f"== {name}", flush=True)
+        start_s = time.perf_counter()
+        subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], check=True)
+        print(f"== {name} took {time.perf_counter() - start_s:.0f} s", flush=True)
+    page.write()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,95 @@
+"""Shared by the benchmarks: the models they run, ratios within rounds, and `results.json`.
+
+Every benchmark is a file of this folder that can be run by itself and merges its keys into `results.json`. Variants
+are always taken in turn in one process (`adaptive_bench.model.timing`), every ratio is taken within a round, and the
+median over rounds is what is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from adaptive_bench import atomic
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.timing import Drive, describe_device, drive_adaptive, drive_plain
+
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def llama(*, hidden: int, layers: int, inner: int, vocabulary: int, heads: int, kv_heads: int) -> LlamaForCausalLM:
+    """A Llama with random weights in fp32, in `eval()` mode; the same weights each time."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=vocabulary,
+        max_position_embeddings=2048,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def drives(
+    plain: LlamaForCausalLM, variants: Mapping[str, tuple[str, float]], *, calibrate_on: tuple[int, int] = (16, 128)
+) -> dict[str, Drive]:
+    """The plain model and some methods on it.
+
+    Args:
+        variants: By key, a method spec and the share of saved tokens its dial is set for.
+        calibrate_on: Random sequences and tokens of each, for methods that need it; their second half counts as new.
+    """
+    found = {"plain": drive_plain(plain)}
+    for key, (spec, saving) in variants.items():
+        model = AdaptiveModel.build(plain, spec, seed=1).eval()
+        if model.needs_calibration:
+            ids = tokens(*calibrate_on, plain.config.vocab_size, seed=1)
+            later = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).expand_as(ids)
+            batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}
+            model.calibrate([batch], [saving])
+        found[key] = drive_adaptive(model, model.method.dial_for(saving) if saving else model.method.dial.skip_nothing)
+    return found
+
+
+def tokens(rows: int, length: int, vocabulary: int, seed: int = 0) -> torch.Tensor:
+    """Random token ids [rows, length]."""
+    return torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def ratio(above_s: Sequence[float], below_s: Sequence[float]) -> float:
+    """Median over rounds of one time over another of the same round."""
+    return statistics.median(above / below for above, below in zip(above_s, below_s, strict=True))
+
+
+def saved_net(drive: Drive) -> float:
+    """Share of net FLOPs saved according to a variant's ledger."""
+    assert drive.ledger is not None
+    return float(drive.ledger.report()["saved"]["net"])
+
+
+def merge(name: str, values: Mapping[str, Any], **setup: Any) -> None:
+    """Put a benchmark's keys into `results.json` and leave the others there as they are.
+
+    Args:
+        name: Of the benchmark; its setup, device, threads and versions are kept under `setups`.
+    """
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    about = {
+        "device": describe_device("cpu"),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    results = {key: value for key, value in results.items() if key != "setup"} | dict(values)
+    results["setups"] = results.get("setups", {}) | {name: setup | about}
+    atomic.write_json(RESULTS, results)
+    print(json.dumps(dict(values), indent=2))

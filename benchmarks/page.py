@@ -1,0 +1,226 @@
+"""Makes `docs/benchmarks.md` and the pictures beside it from `results.json`, and from nothing else that changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import plot
+from measure import RESULTS
+from tabulate import tabulate
+
+from adaptive_bench import atomic
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+REFERENCE = Path(__file__).parent / "reference" / "authors_compaction.json"
+PICTURES = "benchmarks"  # folder beside the page
+_HEAD = "<!-- Written by `make bench` from benchmarks/results.json; change benchmarks/page.py instead. -->"
+_PHASES = ("prefill", "decode")
+_BATCHES = (1, 8, 32)
+_VARIANTS = {
+    "dense": "dense",
+    "25": "25 % skipped at random",
+    "50": "50 % skipped at random",
+    "gateskip_scalar_50": "GateSkip, scalar gates, 50 %",
+    "packed_dense": "dense, packed weights",
+    "packed_50": "50 %, packed weights",
+}
+_AXES = {
+    "layers": "layers",
+    "width": "hidden size",
+    "length": "tokens of the prompt",
+    "batch": "batch",
+}
+
+Results = Mapping[str, Any]
+
+
+def render(results: Results) -> dict[str, str]:
+    """Texts by path relative to the folder of the page."""
+    sections = [_intro(), _prefill(results), _decode(results), _training(results), _evaluation(results)]
+    sections += [_growth(results), _setups(results)]
+    texts = {PAGE.name: "\n\n".join(section for section in sections if section) + "\n"}
+    if "growth" in results:
+        texts[f"{PICTURES}/growth_speedup.svg"] = plot.grid(_plots(results["growth"], "speedup"))
+        texts[f"{PICTURES}/growth_felt.svg"] = plot.grid(_plots(results["growth"], "felt"))
+    if "packed_50_speedup" in results:
+        texts[f"{PICTURES}/prefill.svg"] = plot.grid([_prefill_plot(results)], columns=1)
+    return texts
+
+
+def write() -> None:
+    """Write page and pictures."""
+    for file, text in render(json.loads(RESULTS.read_text(encoding="utf-8"))).items():
+        atomic.write_text(PAGE.parent / file, text)
+    print(f"Written: {PAGE}")
+
+
+def _intro() -> str:
+    return f"""{_HEAD}
+
+# Benchmarks
+
+Speed of the engine against plain Hugging Face on the same weights, variants taken in turn in one process, every ratio
+taken within a round, medians over rounds. *Speed-up* is plain time over ours: above 1 we are faster. *Net* is the share
+of FLOPs saved after the method's own costs, as the ledger counts it. *Felt share* is saved time over net FLOPs
+saved: 1 means the whole saving is felt.
+
+`make bench` measures everything again and writes this page. `adaptive-bench time` measures methods on your model and
+device in the same way; its records give tables by saved time. Weights are random here and methods untrained: the time
+depends on which tokens are kept, not on how good the weights are. Real keep patterns are less even than random ones."""
+
+
+def _prefill(results: Results) -> str:
+    if "packed_50_speedup" not in results:
+        return ""
+    authors = json.loads(REFERENCE.read_text(encoding="utf-8"))
+    ours = _prefill_points(results)
+    theirs = {float(share): speedup for share, speedup in authors["speedup_by_tokens_skipped"].items()}
+    rows = [
+        {
+            "tokens skipped": f"{share:.0%}",
+            "speed-up": _number(ours.get(share)),
+            "net saved": _share(results.get(f"packed_{share:.0%}_net".replace("%", ""))),
+            "felt share": _felt(ours.get(share), results.get(f"packed_{share:.0%}_net".replace("%", ""))),
+            "GateSkip's authors": _number(theirs.get(share)),
+        }
+        for share in sorted({*ours, *theirs})
+    ]
+    return f"""## Prefill
+
+{_table(rows)}
+
+The dense wrapper takes {results["dense_over_plain"]:.2f} times as long as the plain model. The authors' figures:
+{authors["what"][0].lower()}{authors["what"][1:]} ({authors["setting"]}; {authors["source"]}). {authors["remark"]}
+Ours count against plain Hugging Face, so that what the wrapper costs is inside.
+
+![Speed-up of prefill over tokens skipped]({PICTURES}/prefill.svg)"""
+
+
+def _decode(results: Results) -> str:
+    rows = [
+        {"variant": name}
+        | {f"batch {batch}": _number(results.get(f"decode_b{batch}_{key}")) for batch in _BATCHES}
+        | {f"net {batch}": _share(results.get(f"decode_b{batch}_{key}_net")) for batch in _BATCHES}
+        for key, name in _VARIANTS.items()
+        if any(f"decode_b{batch}_{key}" in results for batch in _BATCHES)
+    ]
+    if not rows:
+        return ""
+    plain = ", ".join(
+        f"{results[f'decode_b{batch}_plain_ms']:.1f} ms at batch {batch}"
+        for batch in _BATCHES
+        if f"decode_b{batch}_plain_ms" in results
+    )
+    return f"""## Decode
+
+Speed-up of one more token per row, and net FLOPs saved over prompt and new tokens.
+
+{_table(rows)}
+
+A step of the plain model takes {plain}."""
+
+
+def _training(results: Results) -> str:
+    if "train_gateskip_over_dense" not in results:
+        return ""
+    return f"""## Training step
+
+A step of GateSkip with vector gates takes {results["train_gateskip_over_dense"]:.3f} times as long as a dense one (with
+scalar gates {results["train_gateskip_scalar_over_dense"]:.3f} times). The vector gates' multiply-accumulates are
+{results["train_gateskip_share"]:.1%} of the dense forward pass; with 5 % on top, up to
+{results["train_gateskip_allowed"]:.3f} would be what the arithmetic explains. In training all methods run every
+branch, so nothing is saved there."""
+
+
+def _evaluation(results: Results) -> str:
+    rows = [
+        {"key": f"`{key}`", "value": _number(value, 3)} for key, value in results.items() if key.startswith("eval_")
+    ]
+    return f"## Evaluation\n\n{_table(rows)}" if rows else ""
+
+
+def _growth(results: Results) -> str:
+    if "growth" not in results:
+        return ""
+    rows = [
+        {"size": _AXES[row["axis"]], "value": f"{row['value']}", "phase": row["phase"]}
+        | {"dense": _number(row["dense_speedup"]), "50 % skipped": _number(row["speedup"])}
+        | {"net saved": _share(row["net"]), "felt share": _number(row["felt"])}
+        for row in results["growth"]
+    ]
+    middle = ", ".join(f"{_AXES[axis]} {value}" for axis, value in results["setups"]["growth"]["middle"].items())
+    return f"""## How it grows
+
+Half of the token-branches skipped at random; one size changes at a time, the others stay at: {middle}.
+
+![Speed-up at 50 % skipped]({PICTURES}/growth_speedup.svg)
+
+![Felt share at 50 % skipped]({PICTURES}/growth_felt.svg)
+
+{_table(rows)}"""
+
+
+def _setups(results: Results) -> str:
+    setups = results.get("setups", {})
+    rows = [
+        {"benchmark": name, "setup": ", ".join(f"{key} {_flat(value)}" for key, value in setup.items())}
+        for name, setup in setups.items()
+    ]
+    return f"## Where it was measured\n\n{_table(rows)}" if rows else ""
+
+
+def _flat(value: Any) -> str:
+    return " ".join(f"{key}={part}" for key, part in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _prefill_points(results: Results) -> dict[float, float]:
+    """Speed-up by share of tokens skipped."""
+    names = [key for key in results if key.startswith("packed_") and key.endswith("_speedup")]
+    points = {int(name.split("_")[1]) / 100: float(results[name]) for name in names}
+    return {0.0: 1 / results["dense_over_plain"], **points}
+
+
+def _prefill_plot(results: Results) -> str:
+    authors = json.loads(REFERENCE.read_text(encoding="utf-8"))["speedup_by_tokens_skipped"]
+    lines = {
+        "ours, over plain": [(100 * share, speedup) for share, speedup in _prefill_points(results).items()],
+        "authors (A40)": [(100 * float(share), speedup) for share, speedup in authors.items()],
+    }
+    return plot.plot("Prefill", "tokens skipped (%)", "speed-up", lines, base=1.0)
+
+
+def _plots(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """One plot for each size."""
+    name, base = ("speed-up", 1.0) if key == "speedup" else ("felt share", 0.0)
+    return [
+        plot.plot(
+            f"{name} by {text}",
+            text,
+            name,
+            {
+                phase: [(row["value"], row[key]) for row in rows if row["axis"] == axis and row["phase"] == phase]
+                for phase in _PHASES
+            },
+            base=base,
+        )
+        for axis, text in _AXES.items()
+    ]
+
+
+def _felt(speedup: float | None, net: float | None) -> str:
+    return "" if speedup is None or not net else _number((1 - 1 / speedup) / net)
+
+
+def _number(value: float | None, places: int = 2) -> str:
+    return "" if value is None else f"{value:.{places}f}" if isinstance(value, float | int) else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    return tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)

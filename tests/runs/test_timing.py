@@ -1,0 +1,106 @@
+"""Timing records: complete, found again, never mixed; and the runs that use them."""
+
+import dataclasses
+import json
+
+import pytest
+
+from adaptive_bench.cli.time import table
+from adaptive_bench.errors import UsageError
+from adaptive_bench.runs import run, timing_records
+from adaptive_bench.runs.backbones import find_backbone
+from adaptive_bench.runs.timing import TimingRequest, time_specs
+from adaptive_bench.spec import parse_specs
+
+SETTING = {"device": "cpu", "device_name": "A", "threads": 1, "precision": "fp32", "batch": 1, "prompt": 8, "new": 4}
+
+
+@pytest.fixture
+def request_of(model_folder, tmp_path):
+    def make(methods="dense,random_skip", **changes):
+        values = {
+            "model": str(model_folder),
+            "batches": (2,),
+            "prompt": 8,
+            "new": 4,
+            "savings": (0.0, 0.5),
+            "rounds": 2,
+            "device": "cpu",
+            "out": tmp_path / "out",
+        }
+        return TimingRequest(tuple(parse_specs(methods)), **values | changes)
+
+    return make
+
+
+def _record(out, *, method="mod", date="1", time=0.3, **setting):
+    point = {"saved": {"tokens": 0.5}, "saved_time": {"total": time}}
+    content = {"method": method, "model_fingerprint": "m", "setting": SETTING | setting, "n": (date, time)}
+    return timing_records.write(out, content, {"date": date, "points": [point]})
+
+
+def test_a_record_says_what_was_timed_and_is_found_again(request_of, tmp_path):
+    records = time_specs(request_of())
+    assert [(record["method"], len(record["points"])) for record in records] == [("dense", 1), ("random_skip", 2)]
+    first = records[0]
+    assert first["setting"]["batch"] == 2 and first["setting"]["device_name"] and first["versions"]["torch"]
+    assert (first["weights"], first["tokens"]) == ("untrained", "random")
+    files = sorted((tmp_path / "out" / "time").iterdir())
+    assert len(files) == 2
+    assert json.loads(files[0].read_text()) in records
+    assert time_specs(request_of()) == records, "what is on disk is not measured again"
+    assert time_specs(request_of("dense", again=True))[0]["date"] >= first["date"]
+    assert max(map(len, table(records).splitlines())) <= 80
+
+
+def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
+    _record(tmp_path, date="1", time=0.1)
+    _record(tmp_path, date="2", time=0.2)
+    _record(tmp_path, date="0", time=0.3)
+    for other in ({"device_name": "B"}, {"threads": 2}, {"batch": 8}, {"precision": "bf16"}, {"new": 5}):
+        _record(tmp_path, time=0.9, **other)
+    curves = timing_records.find_curves(tmp_path, "m")
+    assert len(curves) == 6
+    assert curves["batch 1, 8+4 tokens, 1 thread, A"]["mod"].at(0.5) == 0.2
+    assert timing_records.find_curves(tmp_path, "another model") == {}
+    with pytest.raises(UsageError, match="--timing"):
+        timing_records.matching_setting(curves, ["mod"], "m", tmp_path)
+    assert list(timing_records.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
+    with pytest.raises(UsageError, match="batch 8"):
+        timing_records.choose(curves, "batch 9")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"batches": (0,)}, "--batch"),
+        ({"savings": (1.0,)}, "--savings"),
+        ({"precision": "fp8"}, "--precision"),
+        ({"prompt": 510}, "context of 512"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused(request_of, changes, named):
+    with pytest.raises(UsageError, match=named):
+        time_specs(request_of("dense", **changes))
+
+
+def test_matching_on_time_without_a_timing_names_the_command(config_of):
+    with pytest.raises(UsageError, match="adaptive-bench time --model"):
+        run(config_of(match_on="time"))
+
+
+def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_of, request_of):
+    config = config_of(("dense", "random_skip"), levels=(0.0, 0.1), match_on="time")
+    out, fingerprint = config.out, find_backbone(config.model).fingerprint
+    for method, ends in (("dense", ((0.0, 0.0),)), ("random_skip", ((0.0, -0.1), (0.9, 0.8)))):
+        points = [{"saved": {"tokens": x}, "saved_time": {"total": y}} for x, y in ends]
+        content = {"method": method, "model_fingerprint": fingerprint, "setting": SETTING}
+        timing_records.write(out, content, {"date": "1", "points": points})
+    outcome = run(config)
+    timed = {(row["method"], row["level"]): row for row in outcome.rows if row["axis"] == "time"}
+    assert timed["dense", 0.0]["status"] == "ok"
+    assert timed["random_skip", 0.1]["status"] == "ok"
+    assert timed["random_skip", 0.1]["timing"] == "batch 1, 8+4 tokens, 1 thread, A"
+    assert timed["random_skip", 0.1]["saved_tokens"] == pytest.approx(0.2, abs=0.05)
+    (record,) = time_specs(dataclasses.replace(request_of("random_skip"), run=config))
+    assert record["weights"].startswith("checkpoint ") and "nano_qa_ll" in record["tokens"]

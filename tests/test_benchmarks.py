@@ -1,0 +1,69 @@
+"""The page of the benchmarks is what the generator makes of the results, and every benchmark is found."""
+
+import importlib
+import json
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "benchmarks"
+MODULES = ("measure", "page", "plot", "decode", "growth", "training_step", "prefill")
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """Import a file of `benchmarks/` as the benchmarks themselves do."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def test_the_page_and_its_pictures_are_up_to_date(benchmark):
+    page = benchmark("page")
+    for file, text in page.render(json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))).items():
+        assert (page.PAGE.parent / file).read_text(encoding="utf-8") == text, "run: python benchmarks page"
+
+
+def test_pictures_are_well_formed_and_linked(benchmark):
+    rows = [
+        {"axis": axis, "value": value, "phase": phase, "dense_speedup": 1.0, "speedup": 1.5, "net": 0.4, "felt": felt}
+        for axis in ("layers", "width", "length", "batch")
+        for value, felt in ((2, -0.4), (4, 0.8))
+        for phase in ("prefill", "decode")
+    ]
+    texts = benchmark("page").render({"growth": rows, "setups": {"growth": {"middle": {"layers": 4}}}, "eval_x": 2.0})
+    pictures = re.findall(r"!\[.*\]\((.*)\)", texts["benchmarks.md"])
+    assert sorted(pictures) == sorted(file for file in texts if file.endswith(".svg"))
+    for picture in pictures:
+        ElementTree.fromstring(texts[picture])
+    assert "eval_x" in texts["benchmarks.md"]
+
+
+def test_merging_leaves_the_keys_of_others_alone(benchmark, tmp_path, monkeypatch):
+    measure = benchmark("measure")
+    monkeypatch.setattr(measure, "RESULTS", tmp_path / "results.json")
+    measure.merge("one", {"a": 1.0}, batch=2)
+    measure.merge("two", {"b": 2.0})
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["a"], results["b"]) == (1.0, 2.0)
+    assert results["setups"]["one"]["batch"] == 2
+    assert {"device", "threads", "torch"} <= set(results["setups"]["two"])
+
+
+def test_ratios_are_taken_within_a_round(benchmark):
+    assert benchmark("measure").ratio([1.0, 10.0, 4.0], [1.0, 5.0, 1.0]) == 2.0
+
+
+def test_every_file_that_runs_is_a_benchmark(benchmark, monkeypatch):
+    spec = importlib.util.spec_from_file_location("benchmarks_main", FOLDER / "__main__.py")
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    assert {"decode", "growth", "prefill", "training_step"} <= set(main.benchmarks())
+    assert not {"measure", "page", "plot"} & set(main.benchmarks())
+    with pytest.raises(SystemExit, match="decode"):
+        main.main(["dekode"])
