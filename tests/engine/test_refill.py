@@ -15,7 +15,7 @@ SPECS = [
     "gateskip",
     "mod",
     "calm",
-    "free[kv=recompute]",
+    "free",
     "skiplayer",
     "layerskip",
     "static_depth",
@@ -76,7 +76,7 @@ def test_a_fork_goes_on_and_its_origin_stays(shared_model, random_text):
 
 
 def test_caches_whose_tokens_wait_cannot_be_joined(shared_model, random_text):
-    model = shared_model("free")
+    model = shared_model("free[kv=defer]")
     first, second = (model(random_text(1, 5), use_cache=True).past_key_values for _ in range(2))
     with pytest.raises(UsageError, match="not defer"):
         first.join(second)

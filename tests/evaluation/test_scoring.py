@@ -24,6 +24,7 @@ CAUSAL = [
     "router_tuned_mod",
     "calm",
     "free",
+    "free[kv=defer]",
     "skiplayer",
     "layerskip",
     "static_depth",
