@@ -14,27 +14,19 @@ _ENOUGH_SLOTS = 512
 _SIMILAR = 0.75
 
 
-def batches(
-    items: Sequence[T], limit: int, *, length: Callable[[T], int], weight: Callable[[T], int] | None = None
-) -> Iterator[list[T]]:
-    """Cut items into batches of similar length, longest first: memory runs out early or not at all.
-
-    Args:
-        limit: Rows of a batch. An item that alone stands for more gets a batch of its own.
-        length: Tokens of an item.
-        weight: Rows an item stands for, at least 1; one each by default.
+def batches(items: Sequence[T], limit: int, *, length: Callable[[T], int]) -> Iterator[list[T]]:
+    """Cut items into batches of at most `limit` rows of similar length in tokens, longest first: memory runs out early
+    or not at all.
     """
     batch: list[T] = []
-    rows = longest = 0
+    longest = 0
     for item in sorted(items, key=length, reverse=True):
-        added = 1 if weight is None else weight(item)
         dissimilar = length(item) < _SIMILAR * longest and len(batch) * longest >= _ENOUGH_SLOTS
-        if batch and (rows + added > limit or dissimilar):
+        if len(batch) == limit or dissimilar:
             yield batch
-            batch, rows = [], 0
+            batch = []
         longest = length(item) if not batch else longest
         batch.append(item)
-        rows += added
     if batch:
         yield batch
 

@@ -73,11 +73,6 @@ class Shared:
         """All requests that share the context."""
         return tuple(request for tail in self.tails for request in tail.requests)
 
-    @property
-    def rows(self) -> int:
-        """Rows of the larger of the two passes: the context's and that of its tails."""
-        return max(1, sum(bool(tail.token_ids) for tail in self.tails))
-
 
 def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
     """A pass for each sequence, in an order that depends on nothing but the sequences: shortest continuation first,

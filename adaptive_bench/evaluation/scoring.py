@@ -64,9 +64,7 @@ class Scorer:
                 yield from map(self._score_wholes, fixed_batches(some, self.batch_size))
             return
         contexts, others = shared(requests, limit)
-        for batch in batches(
-            contexts, self.batch_size, length=lambda one: len(one.token_ids), weight=lambda one: one.rows
-        ):
+        for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids)):
             yield self._score_shared(batch)
         for some in alike(wholes(others, limit), lambda one: one.scored):
             yield from map(self._score_wholes, batches(some, self.batch_size, length=lambda one: len(one.token_ids)))
