@@ -93,6 +93,9 @@ def _write(folder: Path, splits: dict[str, list[dict[str, Any]]]) -> None:
     folder.mkdir(parents=True)
     for split, rows in splits.items():
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Without this the loader takes `dev` for another name of `validation`.
+    files = "".join(f"  - split: {split}\n    path: {split}.jsonl\n" for split in splits)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n")
 
 
 def timed(call: Callable[..., Any], clock: Callable[[], float], took: list[float]) -> Callable[..., Any]:
