@@ -34,7 +34,7 @@ class TrainRecipe(_Strict):
     """How every method of a run is trained: the same for all of them.
 
     Attributes:
-        steps: Optimizer steps.
+        steps: Optimizer steps; with 0 every model is evaluated as it is.
         batch_size: Sequences per optimizer step.
         accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
         learning_rate: Peak of the cosine schedule.
@@ -44,7 +44,7 @@ class TrainRecipe(_Strict):
         checkpoint_every: Steps between two checkpoints a run can resume from.
     """
 
-    steps: Positive = 150
+    steps: int = Field(default=150, ge=0)
     batch_size: Positive = 32
     accumulation: Positive = 1
     learning_rate: float = Field(default=1e-3, gt=0)

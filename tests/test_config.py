@@ -49,7 +49,7 @@ def test_the_config_survives_json():
         ({"levels": [0, 5]}, r"'levels.1' is wrong: .*got 5. Write 0.05 for 5 %"),
         ({"levels": [-0.1]}, r"'levels.0'.*got -0.1"),
         ({"match_on": "flops"}, r"'match_on'.*got 'flops'"),
-        ({"train": {"steps": 0}}, r"'train.steps'.*got 0"),
+        ({"train": {"steps": -1}}, r"'train.steps'.*got -1"),
         ({"train": {"batch_size": 32, "accumulation": 5}}, r"divide train.batch_size, got 5 and 32"),
         ({"train": {"learning_rate": float("nan")}}, r"'train.learning_rate'.*finite"),
         ({"methods": "gateskip["}, r"'gateskip\['"),

@@ -58,7 +58,9 @@ def run(
     num_fewshot: Annotated[
         int | None, typer.Option(help="Worked examples before each question.", rich_help_panel=_HOW)
     ] = None,
-    train_steps: Annotated[int | None, typer.Option(help="Optimizer steps per method.", rich_help_panel=_HOW)] = None,
+    train_steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps per method; 0: as it is.", rich_help_panel=_HOW)
+    ] = None,
     train_on: Annotated[
         str | None,
         typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import Cache
 
 from adaptive_bench.engine.kept import Kept
-from adaptive_bench.engine.slots import SlotTable
+from adaptive_bench.engine.slots import Move, SlotTable
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Session
 
@@ -72,6 +72,23 @@ class LayerStore:
         """Keep only the given batch rows."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def join(self, other: LayerStore, mine: Move, theirs: Move) -> None:
+        """Append the rows of another store; the table has done so already and says which slots moved where."""
+        self.keys = self._joined(self.keys, other.keys, mine, theirs)
+        self.values = self._joined(self.values, other.values, mine, theirs)
+
+    def _joined(self, mine: Tensor | None, theirs: Tensor | None, my_move: Move, their_move: Move) -> Tensor | None:
+        like = theirs if mine is None else mine
+        if like is None:
+            return None
+        batch, capacity = self.table.positions.shape
+        joined = like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
+        if mine is not None:
+            joined[: my_move.rows, :, my_move.new] = mine[:, :, my_move.old]
+        if theirs is not None:
+            joined[my_move.rows :, :, their_move.new] = theirs[:, :, their_move.old].to(joined.dtype)
+        return joined
 
     def _grown(self, buffer: Tensor | None, like: Tensor) -> Tensor:
         batch, capacity = self.table.positions.shape
@@ -152,6 +169,40 @@ class AdaptiveCache(Cache):
             table.select_rows(rows, host_rows)
         for store in self.stores.values():
             store.select_rows(rows)
+
+    def fork(self, rows: Tensor) -> AdaptiveCache:
+        """A cache of its own for the given batch rows [R], which may repeat: requests that share a prompt go on from
+        it. This one stays as it is.
+        """
+        other = AdaptiveCache(self.batch, self.device, self.policy, ragged=self.ragged, capacity=self.capacity)
+        other.session, other._shared = self.session.copy(), self._shared.copy()
+        for layer, store in self.stores.items():
+            other.stores[layer] = LayerStore(store.table.copy() if self.leaves_nothing else other._shared)
+            other.stores[layer].keys, other.stores[layer].values = store.keys, store.values
+        other.select_rows(rows)  # copies what was shared until here
+        return other
+
+    def join(self, other: AdaptiveCache) -> None:
+        """Append the rows of another cache of the same model, which is of no use any more: new requests enter a batch
+        that is being generated.
+
+        Raises:
+            UsageError: Another KV policy or executor, or the policy `defer`, where every row waits by itself.
+        """
+        if (self.policy, self.ragged) != (other.policy, other.ragged) or self.policy == "defer":
+            raise UsageError(
+                f"Caches can be joined if they share executor and KV policy and that is not defer, got {self.policy} "
+                f"and {other.policy}. Generate with batches that stay as they are."
+            )
+        layers = sorted({*self.stores, *other.stores})
+        pairs = [(self.store(layer), other.store(layer)) for layer in layers]
+        moves: dict[int, tuple[Move, Move]] = {}
+        for mine, theirs in pairs:
+            if id(mine.table) not in moves:
+                moves[id(mine.table)] = mine.table.join(theirs.table, ragged=self.ragged)
+            mine.join(theirs, *moves[id(mine.table)])
+        self.session.join(other.session)
+        self.batch += other.batch
 
     def rewind(self, session: Session) -> None:
         """Go back to an earlier session: tokens it had not seen are forgotten in every layer, whatever the policy.

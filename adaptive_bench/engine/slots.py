@@ -6,9 +6,22 @@ nothing behind, every layer has its own and rows differ in length.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
+
+# Spare slots after rows were joined, so that the next tokens need no larger buffer at once.
+_SPARE = 32
+
+
+class Move(NamedTuple):
+    """Where the slots of a table's rows went when it was joined with another."""
+
+    rows: int
+    old: slice
+    new: slice
 
 
 class SlotTable:
@@ -64,6 +77,45 @@ class SlotTable:
     def select_rows(self, rows: Tensor, host_rows: np.ndarray) -> None:
         """Keep only the given batch rows."""
         self.positions, self.lengths = self.positions[rows], self.lengths[host_rows]
+
+    def copy(self) -> SlotTable:
+        """The same slots; tensors are shared until one of the two selects rows."""
+        other = SlotTable(0, self.positions.device)
+        other.positions, other.used, other.has_hidden = self.positions, self.used, self.has_hidden
+        other.lengths = self.lengths
+        return other
+
+    def join(self, other: SlotTable, *, ragged: bool) -> tuple[Move, Move]:
+        """Append the rows of another table. Leading slots that no row shows are dropped.
+
+        Args:
+            ragged: Rows end where they end (`append_ragged`); else all end in the same slot.
+
+        Returns:
+            What became of this table's slots and of the other's.
+        """
+        starts = (0, 0) if ragged else (self._hidden_start(), other._hidden_start())
+        widths = (self.used - starts[0], other.used - starts[1])
+        used = max(widths)
+        moves = []
+        for table, start, width in zip((self, other), starts, widths, strict=True):
+            new = slice(0, width) if ragged else slice(used - width, used)
+            moves.append(Move(len(table.lengths), slice(start, table.used), new))
+        mine, theirs = moves
+        positions = self.positions.new_full((mine.rows + theirs.rows, used + _SPARE), -1)
+        positions[: mine.rows, mine.new] = self.positions[:, mine.old]
+        positions[mine.rows :, theirs.new] = other.positions[:, theirs.old]
+        self.positions, self.used = positions, used
+        self.lengths = np.concatenate([self.lengths, other.lengths])
+        if not ragged:
+            self.lengths = np.full_like(self.lengths, used)
+        self.has_hidden = bool((self.visible() < 0).any())
+        return mine, theirs
+
+    def _hidden_start(self) -> int:
+        """Leading slots in use that no row shows."""
+        shown = (self.visible() >= 0).any(dim=0).nonzero()
+        return int(shown[0]) if shown.numel() else self.used
 
     def crop(self, length: int) -> None:
         """Forget the slots after the last one that shows a token before position `length`; for one row."""

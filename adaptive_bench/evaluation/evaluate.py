@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from numbers import Real
 from pathlib import Path
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
+# What `lm_eval.simple_evaluate` seeds NumPy, torch and the draw of worked examples with unless told otherwise, and
+# Python. They are no seeds of a training: every training is asked the same questions.
+FEWSHOT_SEED = 1234
+_PYTHON_SEED = 0
+
+
 def evaluate(
     model: AdaptiveModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -34,7 +41,7 @@ def evaluate(
     limit: int | None = None,
     num_fewshot: int | None = None,
     batch_size: int = 64,
-    seed: int = 0,
+    seed: int = FEWSHOT_SEED,
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
@@ -50,7 +57,7 @@ def evaluate(
         limit: Only the first documents.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         batch_size: Sequences evaluated together.
-        seed: For worked examples and for tasks that sample.
+        seed: For worked examples and for tasks that sample. By default worked examples are those of lm-eval itself.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
@@ -91,8 +98,9 @@ def _evaluate_once(
     reporter: Reporter,
 ) -> tuple[Evaluation, list[Sample]]:
     model.reset_ledger()
+    set_seed(seed)  # some tasks shuffle with a global generator, when they are loaded or asked
+    random.seed(_PYTHON_SEED)
     harness_task = load_task(task, data_dir, num_fewshot)
-    set_seed(seed)
     harness_task.set_fewshot_seed(seed)
     dial = model.method.dial
     at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
@@ -129,6 +137,7 @@ def _evaluate_once(
         generated_tokens=lm.generated_tokens,
         batch_size=batch_size,
         num_fewshot=harness_task.config.num_fewshot,
+        fewshot_seed=seed,
     )
     return evaluation, samples
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # lm-eval's own default for tasks that do not say.
 DEFAULT_NEW_TOKENS = 256
+_BROKEN = "\N{REPLACEMENT CHARACTER}"  # what bytes that are no whole character are decoded to
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,18 @@ def stop_after(until: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Call
     # A token spells at least one byte, so a stop string that ends with the newest token lies within as many tokens as
     # it has bytes; two more keep it away from the start, where some decoders drop a space.
     window = max(len(text.encode()) for text in until) + 2
+    last_characters = {text[-1] for text in until}
+    may_end: dict[int, bool] = {}
 
     def stop(token_ids: Sequence[int]) -> bool:
+        newest = token_ids[-1]
+        if newest not in may_end:
+            # Most tokens do not spell the last character of a stop string: only the others need the text before them.
+            # Twice, since some decoders drop a space at the start; a broken character may be completed by others.
+            spelled = tokenizer.decode([newest, newest])
+            may_end[newest] = _BROKEN in spelled or not last_characters.isdisjoint(spelled)
+        if not may_end[newest]:
+            return False
         tail = tokenizer.decode(list(token_ids[-window:]))
         return any(text in tail for text in until)
 

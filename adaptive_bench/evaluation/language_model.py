@@ -1,4 +1,4 @@
-"""lm-eval's view of an adaptive model: scores continuations and writes text, in left-padded batches.
+"""lm-eval's view of an adaptive model: scores continuations and writes text.
 
 Every request is encoded before the model runs, so a prompt that does not fit is reported before any time is spent.
 Requests are sorted by length, longest first: memory runs out early or not at all.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -19,10 +18,14 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import has_bos_prefix
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-from torch import Tensor
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.batches import fixed_batches
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
+from adaptive_bench.evaluation.requests import Scored
+from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.model.generation import generate_queue
+from adaptive_bench.model.padding import padded
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 
 if TYPE_CHECKING:
@@ -38,11 +41,11 @@ class OutOfMemory(EnvironmentProblem):
     """One batch does not fit into memory. `evaluate` halves the batch and starts again."""
 
 
-class _Pass(NamedTuple):
-    """One sequence for one forward pass; requests that need the same one share it."""
+class _Prompt(NamedTuple):
+    """A prompt to write after, and its place among the requests."""
 
-    token_ids: tuple[int, ...]
-    scored: int  # the last `scored` positions predict the continuation
+    place: int
+    token_ids: list[int]
 
 
 class AdaptiveLM(TemplateLM):
@@ -125,7 +128,7 @@ class AdaptiveLM(TemplateLM):
         Raises:
             UsageError: A continuation alone is longer than the context, or has no tokens.
         """
-        passes: dict[_Pass, list[int]] = defaultdict(list)
+        scored: list[Scored] = []
         too_long = 0
         for index, (texts, prompt, continuation) in enumerate(requests):
             if not 1 <= len(continuation) <= self.context_length:
@@ -135,24 +138,20 @@ class AdaptiveLM(TemplateLM):
                     f"Choose another model or task."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1
-            # The last token is only predicted, never read.
-            sequence = (prompt + continuation)[-(self.context_length + 1) : -1]
-            passes[_Pass(tuple(sequence), len(continuation))].append(index)
+            scored.append(Scored(index, tuple(prompt), tuple(continuation)))
         if too_long:
             self.reporter.line(
                 f"{self.label}: {too_long} of {len(requests)} prompts are longer than the context of "
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        ordered = sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids))
+        scorer = Scorer(self.model, self.batch_size, self._timed)
         with self.reporter.task(self.label, total=len(requests)) as meter:
-            # One length of continuation in a batch: the head then works on the same positions at any batch size.
-            for _, members in groupby(ordered, key=lambda one: one.scored):
-                for batch in self._batches(list(members)):
-                    for one, logits in zip(batch, self._score(batch), strict=True):
-                        for index in passes[one]:
-                            answers[index] = _judge(logits, requests[index][2])
-                        meter.advance(len(passes[one]))
+            for batch in scorer.score(scored):
+                for index, score, greedy in batch:
+                    answers[index] = score, greedy
+                meter.advance(len(batch))
+        self.prompt_tokens += scorer.tokens
         return answers
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
@@ -184,7 +183,8 @@ class AdaptiveLM(TemplateLM):
         Raises:
             UsageError: A prompt leaves no room in the context, or the task wants beam search.
         """
-        groups: dict[GenerationSettings, list[tuple[int, list[int]]]] = defaultdict(list)
+        refills = causal(self.model) and self.model.method.kv_policy != "defer"
+        groups: dict[GenerationSettings, list[_Prompt]] = defaultdict(list)
         for index, request in enumerate(requests):
             settings = GenerationSettings.read(request.args[1])
             prompt = self.tok_encode(request.args[0]) or [self.prefix_token_id]
@@ -195,65 +195,72 @@ class AdaptiveLM(TemplateLM):
                     f"document {request.doc_id} of {request.task_name} has {len(prompt)}. Lower --num-fewshot or "
                     f"choose a model with a longer context."
                 )
-            groups[settings.within(room)].append((index, prompt))
+            fixed = settings.do_sample or not refills
+            groups[settings.within(room) if fixed else settings].append(_Prompt(index, prompt))
         texts = [""] * len(requests)
         with self.reporter.task(self.label, total=len(requests)) as meter:
             for settings, members in groups.items():
-                self._write(settings, sorted(members, key=lambda member: -len(member[1])), texts, meter)
+                members.sort(key=lambda member: -len(member.token_ids))
+                if settings.do_sample or not refills:
+                    written = self._write_fixed(settings, members, meter)
+                else:
+                    written = self._write_refilled(settings, members, meter)
+                for member, tokens in zip(members, written, strict=True):
+                    texts[member.place] = self._text(settings, tokens)
         return texts
 
-    def _write(
-        self, settings: GenerationSettings, members: list[tuple[int, list[int]]], texts: list[str], meter: Meter
-    ) -> None:
-        ends = self._end_tokens()
-        for number, batch in enumerate(self._batches(members)):
-            input_ids, attention_mask = self._left_padded([prompt for _, prompt in batch])
+    def _write_refilled(
+        self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
+    ) -> list[list[int]]:
+        """New tokens of each prompt, in one batch that new prompts join as texts end."""
+        write = partial(
+            generate_queue,
+            self.model,
+            [member.token_ids for member in members],
+            rows=self.batch_size,
+            max_new_tokens=settings.max_new_tokens,
+            eos_token_ids=self._end_tokens(),
+            stop=stop_after(settings.until, self.tokenizer),
+            ended=meter.advance,
+        )
+        written: list[list[int]] = self._timed(write)
+        self._count(members, written)
+        return written
+
+    def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
+        """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
+        decisions depend on who is in the batch.
+        """
+        everything: list[list[int]] = []
+        for number, batch in enumerate(fixed_batches(members, self.batch_size)):
+            input_ids, attention_mask = padded([member.token_ids for member in batch], self._device, left=True)
             write = partial(
                 self.model.generate,
                 input_ids,
                 attention_mask,
                 max_new_tokens=settings.max_new_tokens,
-                eos_token_ids=ends,
+                eos_token_ids=self._end_tokens(),
                 stop=stop_after(settings.until, self.tokenizer),
                 do_sample=settings.do_sample,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 seed=self.seed + number,
             )
-            rows = self._timed(write)
-            self.prompt_tokens += int(attention_mask.sum())
-            for (index, _), row in zip(batch, rows, strict=True):
-                self.generated_tokens += len(row)
-                kept = row[: next((place for place, token in enumerate(row) if token in ends), len(row))]
-                texts[index] = cut_at(settings.until, str(self.tokenizer.decode(kept, skip_special_tokens=True)))
+            written = self._timed(write)
+            self._count(batch, written)
+            everything += written
             meter.advance(len(batch))
+        return everything
 
-    def _score(self, batch: list[_Pass]) -> Tensor:
-        """Logits [B, scored, V] of the positions that predict the continuations."""
-        input_ids, attention_mask = self._left_padded([one.token_ids for one in batch])
-        scored = batch[0].scored
-        continuation_mask = torch.zeros_like(input_ids, dtype=torch.bool)
-        continuation_mask[:, input_ids.shape[1] - scored + 1 :] = True
-        score = partial(
-            self.model,
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            continuation_mask=continuation_mask,
-            logits_to_keep=scored,
-        )
-        logits: Tensor = self._timed(score).logits
-        self.prompt_tokens += int(attention_mask.sum())
-        return logits
+    def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:
+        self.prompt_tokens += sum(len(member.token_ids) for member in members)
+        self.generated_tokens += sum(map(len, written))
 
-    def _left_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Token ids and attention mask [B, S]. The padding value is never looked at, so any valid id will do."""
-        length = max(map(len, rows))
-        input_ids = torch.tensor([[0] * (length - len(row)) + list(row) for row in rows])
-        attention_mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
-        return input_ids.to(self._device), attention_mask.to(self._device)
-
-    def _batches(self, items: Sequence[T]) -> Iterator[list[T]]:
-        return (list(items[start : start + self.batch_size]) for start in range(0, len(items), self.batch_size))
+    def _text(self, settings: GenerationSettings, tokens: list[int]) -> str:
+        """What was written, without the end token and whatever follows a stop string."""
+        ends = self._end_tokens()
+        kept = tokens[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
+        return cut_at(settings.until, str(self.tokenizer.decode(kept, skip_special_tokens=True)))
 
     def _end_tokens(self) -> tuple[int, ...]:
         """The tokenizer's end token and those of the model's config (chat models have several)."""
@@ -284,10 +291,3 @@ class AdaptiveLM(TemplateLM):
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter()
-
-
-def _judge(logits: Tensor, continuation: list[int]) -> tuple[float, bool]:
-    """Score one continuation with logits [len(continuation), V]."""
-    wanted = torch.tensor(continuation, device=logits.device)[:, None]
-    scores = logits.float().log_softmax(dim=-1).gather(1, wanted)
-    return float(scores.sum()), bool((logits.argmax(dim=-1, keepdim=True) == wanted).all())

@@ -26,6 +26,7 @@ class Evaluation:
         generated_tokens: Tokens the model wrote.
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
+        fewshot_seed: Seed they were drawn with.
     """
 
     task: str
@@ -39,6 +40,7 @@ class Evaluation:
     generated_tokens: int
     batch_size: int
     num_fewshot: int
+    fewshot_seed: int
 
     @property
     def time_per_token_s(self) -> float:

@@ -1,14 +1,24 @@
-"""Generation with a cache in which finished rows leave the batch, so that nobody computes or counts them any more."""
+"""Generation with a cache. Finished rows leave the batch, so that nobody computes or counts them any more; new prompts
+may take their place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.padding import padded
+
+Choose = Callable[[Tensor], Tensor]
+
+# A batch is refilled when this share of it is free: reading prompts one by one would cost a call each.
+_REFILL_SHARE = 0.25
 
 
 @torch.no_grad()
@@ -42,46 +52,161 @@ def generate(
     Raises:
         UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
     """
-    if model.training:
-        raise UsageError("generate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
-    if attention_mask is not None and not bool(attention_mask[:, -1].all()):
+    if attention_mask is None:
+        prompts = input_ids.tolist()
+    elif bool(attention_mask[:, -1].all()):
+        real = attention_mask.bool().tolist()
+        prompts = [
+            [token for token, is_real in zip(*row, strict=True) if is_real]
+            for row in zip(input_ids.tolist(), real, strict=True)
+        ]
+    else:
         raise UsageError(
             "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
         )
-    context = model.backbone.context_length
-    lengths = [input_ids.shape[1]] * input_ids.shape[0] if attention_mask is None else attention_mask.sum(1).tolist()
-    if max(lengths, default=0) >= context:
+    return generate_queue(
+        model,
+        prompts,
+        rows=max(1, len(prompts)),
+        max_new_tokens=max_new_tokens,
+        eos_token_ids=eos_token_ids,
+        stop=stop,
+        choose=_sampler(temperature, top_p, seed, input_ids.device) if do_sample else _likeliest,
+    )
+
+
+def _likeliest(logits: Tensor) -> Tensor:
+    return logits.argmax(dim=-1)
+
+
+def _sampler(temperature: float, top_p: float, seed: int, device: torch.device) -> Choose:
+    """Draws the next token [B] from logits [B, V]."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+
+    def choose(logits: Tensor) -> Tensor:
+        ordered, tokens = (logits.float() / temperature).softmax(dim=-1).sort(dim=-1, descending=True)
+        ordered = ordered.masked_fill(ordered.cumsum(dim=-1) - ordered > top_p, 0.0)
+        return tokens.gather(1, torch.multinomial(ordered, 1, generator=generator))[:, 0]
+
+    return choose
+
+
+@torch.no_grad()
+def generate_queue(
+    model: ForwardModel,
+    prompts: Sequence[Sequence[int]],
+    *,
+    rows: int,
+    max_new_tokens: int,
+    eos_token_ids: Sequence[int] = (),
+    stop: Callable[[Sequence[int]], bool] | None = None,
+    choose: Choose = _likeliest,
+    ended: Callable[[int], None] | None = None,
+) -> list[list[int]]:
+    """Continue any number of prompts; as texts end, the next prompts join the batch.
+
+    With more prompts than rows, what a text becomes must not depend on the others in its batch: the method has to be
+    of causality class C0 with a KV policy other than `defer`, and `choose` must draw nothing at random.
+
+    Args:
+        prompts: Token ids, in the order they are begun; neighbours of similar length waste least.
+        rows: Most texts at a time.
+        max_new_tokens, eos_token_ids, stop: See `generate`.
+        choose: Next token [B] from logits [B, V].
+        ended: Told how many texts have just ended.
+
+    Returns:
+        New token ids of each prompt.
+
+    Raises:
+        UsageError: The model is in `train()` mode, a prompt is longer than the context, or rows cannot join.
+    """
+    if model.training:
+        raise UsageError("generate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
+    context, longest = model.backbone.context_length, max(map(len, prompts), default=0)
+    if longest >= context:
         raise UsageError(
-            f"A prompt must be shorter than the context of {context} tokens, got {max(lengths)}. "
+            f"A prompt must be shorter than the context of {context} tokens, got {longest}. "
             "Shorten the prompt, use fewer shots, or choose a model with a longer context."
         )
-    room = [min(max_new_tokens, context - length) for length in lengths]  # padding takes none of it
-    generator = torch.Generator(device=input_ids.device).manual_seed(seed)
-    results: list[list[int]] = [[] for _ in range(input_ids.shape[0])]
-    rows = list(range(input_ids.shape[0]))
-    output = model(input_ids, attention_mask, use_cache=True, logits_to_keep=1)
-    for _ in range(max_new_tokens):
-        chosen = _choose(output.logits[:, -1], do_sample, temperature, top_p, generator)
+    texts = [_Text(list(prompt), min(max_new_tokens, context - len(prompt))) for prompt in prompts]
+    batch = _Batch(model, choose, frozenset(eos_token_ids), stop)
+    waiting = [text for text in texts if text.room > 0]
+    while waiting or batch.texts:
+        free = rows - len(batch.texts)
+        if waiting and free >= max(1, int(rows * _REFILL_SHARE)):
+            finished = batch.begin(waiting[:free])
+            waiting = waiting[free:]
+        else:
+            finished = batch.step()
+        if ended is not None and finished:
+            ended(finished)
+    return [text.tokens for text in texts]
+
+
+@dataclass
+class _Text:
+    """What is written after one prompt: at most `room` tokens."""
+
+    prompt: list[int]
+    room: int
+    tokens: list[int] = field(default_factory=list)
+
+
+class _Batch:
+    """Texts that are being written together. Texts come in, every step adds a token to each, and finished ones leave.
+
+    Attributes:
+        texts: Those in the batch, one for each row of the cache.
+    """
+
+    def __init__(
+        self,
+        model: ForwardModel,
+        choose: Choose,
+        ends: frozenset[int],
+        stop: Callable[[Sequence[int]], bool] | None,
+    ) -> None:
+        self._model, self._choose, self._ends, self._stop = model, choose, ends, stop
+        self._device = next(model.parameters()).device
+        self.texts: list[_Text] = []
+        self._cache: AdaptiveCache | None = None
+        self._newest: Tensor | None = None
+
+    def begin(self, texts: Sequence[_Text]) -> int:
+        """Read the prompts of more texts and write the first token of each; returns how many ended with it."""
+        input_ids, attention_mask = padded([text.prompt for text in texts], self._device, left=True)
+        output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1)
+        remaining, cache, newest = self._write(texts, output.past_key_values, output.logits)
+        if self._cache is None or self._newest is None or not self.texts:
+            self._cache, self._newest = cache, newest
+        elif remaining:
+            self._cache.join(cache)
+            self._newest = torch.cat([self._newest, newest])
+        self.texts = self.texts + remaining
+        return len(texts) - len(remaining)
+
+    def step(self) -> int:
+        """Write one more token of every text; returns how many ended with it."""
+        assert self._newest is not None, "there is a text to go on with"
+        output = self._model(self._newest[:, None], past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        before = len(self.texts)
+        self.texts, self._cache, self._newest = self._write(self.texts, output.past_key_values, output.logits)
+        return before - len(self.texts)
+
+    def _write(
+        self, texts: Sequence[_Text], cache: AdaptiveCache, logits: Tensor
+    ) -> tuple[list[_Text], AdaptiveCache, Tensor]:
+        """Choose a token for every text; gives those that go on, with their rows of the cache and their tokens."""
+        chosen = self._choose(logits[:, -1])
         alive = []
-        for index, (row, token) in enumerate(zip(rows, chosen.tolist(), strict=True)):
-            results[row].append(token)
-            ended = token in eos_token_ids or (stop is not None and stop(results[row]))
-            if not ended and len(results[row]) < room[row]:
-                alive.append(index)
-        if not alive:
-            break
-        if len(alive) < len(rows):
-            kept = torch.tensor(alive, device=input_ids.device)
-            output.past_key_values.select_rows(kept)
-            chosen, rows = chosen[kept], [rows[index] for index in alive]
-        output = model(chosen[:, None], past_key_values=output.past_key_values, use_cache=True, logits_to_keep=1)
-    return results
-
-
-def _choose(logits: Tensor, do_sample: bool, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
-    """Next token [B] from logits [B, V]."""
-    if not do_sample:
-        return logits.argmax(dim=-1)
-    ordered, tokens = (logits.float() / temperature).softmax(dim=-1).sort(dim=-1, descending=True)
-    ordered = ordered.masked_fill(ordered.cumsum(dim=-1) - ordered > top_p, 0.0)
-    return tokens.gather(1, torch.multinomial(ordered, 1, generator=generator))[:, 0]
+        for row, (text, token) in enumerate(zip(texts, chosen.tolist(), strict=True)):
+            text.tokens.append(token)
+            stops = token in self._ends or (self._stop is not None and self._stop(text.tokens))
+            if not stops and len(text.tokens) < text.room:
+                alive.append(row)
+        if 0 < len(alive) < len(texts):
+            rows = torch.tensor(alive, device=chosen.device)
+            cache.select_rows(rows)
+            chosen = chosen[rows]
+        return [texts[row] for row in alive], cache, chosen

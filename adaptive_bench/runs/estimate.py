@@ -90,10 +90,14 @@ def describe(plan: Plan) -> list[dict[str, str]]:
     lines = []
     for work, count, unit, estimate in left:
         again = ", failed before" if work.record.state == "failed" else ""
-        state = f"{count} {unit} left{again}" if count else "on disk"
+        state = f"{count} {unit} left{again}" if count else "nothing to train" if _untrained(work) else "on disk"
         lines.append({"work": str(work), "state": state, "time": str(estimate) if count else ""})
     total = sum((estimate for *_, estimate in left), Estimate(0.0))
     return [*lines, {"work": "together, one after the other", "state": "", "time": str(total)}]
+
+
+def _untrained(work: Cell | Sweep) -> bool:
+    return isinstance(work, Cell) and not work.content["recipe"]["steps"]
 
 
 def _read(path: Path) -> dict[str, Any]:

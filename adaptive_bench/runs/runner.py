@@ -121,6 +121,11 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             curve = sweeps[0].matched_curve
             warnings += dial_warnings(spec, name, metrics[0], finished, whole.config.match_on, curve)
             warnings += [text for sweep in sweeps for text in _calibration_warnings(sweep)]
+    if rows and not whole.config.train.steps:
+        warnings.append(
+            "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
+            "parameters a method adds."
+        )
     return rows, list(dict.fromkeys([*warnings, *_twin_warnings(whole)]))
 
 

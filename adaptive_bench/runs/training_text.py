@@ -17,14 +17,15 @@ Split = Literal["train", "calibration"]
 
 
 def training_tasks(config: RunConfig) -> list[Task]:
-    """The tasks of `train_on`, or every selected task that has training text.
+    """The tasks of `train_on`, or every selected task that has training text; none need have any where there are no
+    steps to train.
 
     Raises:
         UsageError: A task of `train_on` has none, or nothing would be left to train on.
     """
     tasks = [find_task(name) for name in config.train_on or config.tasks]
     without = [task.name for task in tasks if task.training is None]
-    if without and (config.train_on or len(without) == len(tasks)):
+    if without and (config.train_on or (config.train.steps and len(without) == len(tasks))):
         raise UsageError(
             f"Training needs tasks with training text, but {', '.join(without)} has none. Name one that has with "
             f"--train-on, for example --train-on nano_math."
@@ -35,12 +36,15 @@ def training_tasks(config: RunConfig) -> list[Task]:
 def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Example]:
     """Training text, as many examples as the training will see, the same number from every task.
 
-    A task with less text repeats it, said aloud. The tasks are not mixed yet: the seeded order of training does that.
+    No steps need none. A task with less text repeats it, said aloud. The tasks are not mixed yet: the seeded order of
+    training does that.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     wanted = config.train.steps * config.train.batch_size
+    if not wanted:
+        return []
     examples: list[Example] = []
     for task, found, share in _draw(config, "train", wanted, seed):
         if len(found) < share:
@@ -50,7 +54,7 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
 
 
 def draw_calibration(config: RunConfig, seed: int) -> list[Example]:
-    """Held-out training text for thresholds; never seen in training, never tested on.
+    """Held-out training text for thresholds; never seen in training, never tested on. Empty if no task has any.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
@@ -61,7 +65,7 @@ def draw_calibration(config: RunConfig, seed: int) -> list[Example]:
 
 def _draw(config: RunConfig, split: Split, wanted: int, seed: int) -> Iterator[tuple[Task, list[Example], int]]:
     tasks = training_tasks(config)
-    share = math.ceil(wanted / len(tasks))
+    share = math.ceil(wanted / max(1, len(tasks)))
     for task in tasks:
         assert task.training is not None
         found = task.training(ExampleRequest(split, share, seed, config.data_dir))[:share]

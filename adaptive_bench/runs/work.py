@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.model import AdaptiveModel
@@ -80,7 +80,8 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
     trained.calibrate(sweep.first_savings(model.method), reporter)
-    atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
+    if trained.has_text:
+        atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
 
     def measure(saving: float) -> Evaluation:
         nonlocal left
@@ -99,7 +100,6 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
             limit=recipe.limit,
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
-            seed=sweep.cell.seed,
             progress=reporter,
         )
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
@@ -140,6 +140,11 @@ class _Trained:
         text = draw_calibration(self.config, self.cell.seed)
         return encode_examples(text, self.tokenizer, max_length, SilentReporter())
 
+    @property
+    def has_text(self) -> bool:
+        """Whether there is held-out training text; runs that train nothing may have none."""
+        return bool(self._calibration_text)
+
     @cached_property
     def behaviour(self) -> str:
         """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
@@ -154,6 +159,11 @@ class _Trained:
         missing = [saving for saving in savings if saving not in self._calibrated]
         if not missing:
             return
+        if not self.has_text:
+            raise UsageError(
+                f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
+                f"Name a task that has with --train-on, for example --train-on nano_math."
+            )
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
             for saving in missing:
                 while (found := self._calibrate(saving)) is None:

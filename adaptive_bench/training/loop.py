@@ -49,7 +49,8 @@ def train(
 
     Writes `data.json` (what is trained on, with the digest of the order), `train.jsonl` (one line a step, the same
     bytes for the same seed), `timing.json`, resumable state in `resume/`, and at the end `checkpoint/`, which exists
-    only when the training is complete. On a CPU a resumed training ends in the same bytes as an uninterrupted one.
+    only when the training is complete. On a CPU a resumed training ends in the same bytes as an uninterrupted one. A
+    recipe of no steps writes the model as it is.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.

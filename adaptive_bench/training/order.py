@@ -21,7 +21,7 @@ class DataOrder:
     """
 
     def __init__(self, count: int, batch_size: int, steps: int, seed: int) -> None:
-        if count < 1:
+        if count < 1 and steps:
             raise EnvironmentProblem("Training needs at least one example, got none. Check the data of train_on.")
         self.count, self.batch_size, self.steps, self.seed = count, batch_size, steps, seed
         self._epoch = lru_cache(maxsize=2)(self._permutation)

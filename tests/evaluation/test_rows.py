@@ -17,7 +17,7 @@ KEYS = "method semantics task metric axis level score low high seeds saved_token
 
 def _evaluation(dial: float, score: float, tokens: float, metric: str = METRIC) -> Evaluation:
     savings = {"tokens": tokens, "core": tokens / 2, "net": tokens / 2 - 0.1, "executed": tokens / 2 - 0.1}
-    return Evaluation("nano_math", dial, {metric: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0)
+    return Evaluation("nano_math", dial, {metric: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0, 1234)
 
 
 def _rows(evaluations: dict[int, list[Evaluation]], levels: tuple[float, ...], axis: str = "tokens") -> list[Row]:

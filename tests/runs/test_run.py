@@ -1,13 +1,16 @@
 """Whole runs on a tiny model: what is written, what is never done twice, what happens when something goes wrong."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 import yaml
+from transformers import AutoModelForCausalLM
 
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
@@ -269,3 +272,35 @@ def test_what_starts_from_a_failed_training_is_left_out(config_of, monkeypatch, 
     assert {row["method"] for row in outcome.rows} == {"gateskip"}
     assert [failure.work for failure in outcome.failures] == ["train dense, seed 1", "train router_tuned_mod, seed 1"]
     assert "which failed" in outcome.failures[1].reason
+
+
+def test_no_steps_evaluate_the_model_as_it_is(config_of, model_folder, lines):
+    """A method's own parameters keep their initial values, and that is said; a text to calibrate on is still needed."""
+    config = config_of(("dense", "random_skip", "gateskip"), train={"steps": 0})
+    assert {entry["state"] for entry in describe(plan(config))[:2]} == {"nothing to train"}
+    outcome = run(config, lines)
+    assert outcome.exit_code == 0
+    assert any("Nothing was trained" in warning for warning in outcome.warnings)
+    (cell, *_) = plan(config).cells
+    trained = AdaptiveModel.from_pretrained(cell.checkpoint).backbone_model.state_dict()
+    original = AutoModelForCausalLM.from_pretrained(model_folder).state_dict()
+    assert all(torch.equal(value, original[name]) for name, value in trained.items())
+    assert describe(plan(config))[0]["state"] == "nothing to train"
+    run(config, lines)  # everything is on disk
+
+
+def test_no_steps_need_no_training_text(config_of, monkeypatch):
+    without = replace(find_task("nano_qa_ll"), training=None)
+    monkeypatch.setattr("adaptive_bench.runs.training_text.find_task", lambda name: without)
+    assert run(config_of(("dense", "random_skip"), train={"steps": 0})).exit_code == 0
+    outcome = run(config_of("gateskip", train={"steps": 0}))
+    assert outcome.exit_code == 1
+    assert "needs held-out training text, but nano_qa_ll has none" in str(outcome.failures[0])
+
+
+def test_worked_examples_do_not_depend_on_the_seed_of_the_training(config_of):
+    config = config_of("random_skip", seeds=(1, 2), train={"steps": 0}, evaluation={"num_fewshot": 2, "grid": (0.0,)})
+    run(config)
+    first, second = (next(iter(sweep.finished().values())) for sweep in plan(config).sweeps)
+    assert first.fewshot_seed == second.fewshot_seed == 1234
+    assert first.prompt_tokens == second.prompt_tokens and first.scores == second.scores

@@ -1,0 +1,144 @@
+"""Log-likelihoods of continuations, with as few tokens computed as the method allows.
+
+Where decisions depend on earlier text alone (causality class C0), requests that share a context run it once: the
+context first, then all continuations from its cache. Every other method sees each request as a sequence of its own,
+in batches that depend on the requests alone. Either way the ledger charges every request for all its tokens, the
+dense model and the method alike: sharing is a property of the harness and saves nothing in a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adaptive_bench.evaluation.batches import alike, batches, fixed_batches
+from adaptive_bench.evaluation.requests import Scored, Shared, Whole, shared, wholes
+from adaptive_bench.model.padding import padded
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
+
+# Values of the vocabulary that are normalised at once: enough to be fast, little beside the logits themselves.
+_VALUES_AT_ONCE = 1 << 22
+
+Answer = tuple[int, float, bool]
+Clock = Callable[[Callable[[], Any]], Any]
+
+
+def causal(model: AdaptiveModel) -> bool:
+    """Whether decisions of the model depend on earlier text alone, so that a text may be computed in parts."""
+    return model.method.semantics == "bench" or model.method.paper_class == "C0"
+
+
+class Scorer:
+    """Scores continuations.
+
+    Args:
+        model: Evaluated as it stands.
+        batch_size: Rows in one forward pass.
+        clock: Runs a model call.
+
+    Attributes:
+        tokens: Tokens fed to the model so far, padding not counted.
+    """
+
+    def __init__(self, model: AdaptiveModel, batch_size: int, clock: Clock) -> None:
+        self.model = model
+        self.batch_size = batch_size
+        self.tokens = 0
+        self._clock = clock
+        self._device = next(model.parameters()).device
+
+    def score(self, requests: Sequence[Scored]) -> Iterator[list[Answer]]:
+        """For each request its place, its log-likelihood and whether it is what greedy decoding would write; in any
+        order, as batches are done.
+        """
+        limit = self.model.backbone.context_length
+        if not causal(self.model):
+            # One length of continuation in a batch: the head then works on the same positions at any batch size.
+            for some in alike(wholes(requests, limit), lambda one: one.scored):
+                yield from map(self._score_wholes, fixed_batches(some, self.batch_size))
+            return
+        contexts, others = shared(requests, limit)
+        for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids)):
+            yield self._score_shared(batch)
+        for some in alike(wholes(others, limit), lambda one: one.scored):
+            yield from map(self._score_wholes, batches(some, self.batch_size, length=lambda one: len(one.token_ids)))
+
+    def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
+        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=True)
+        scored = batch[0].scored
+        continuation_mask = torch.zeros_like(input_ids, dtype=torch.bool)
+        continuation_mask[:, input_ids.shape[1] - scored + 1 :] = True
+        logits = self._run(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            continuation_mask=continuation_mask,
+            logits_to_keep=scored,
+            requests=[len(one.requests) for one in batch],
+        )
+        return self._judge(logits, [(row, one) for row, whole in enumerate(batch) for one in whole.requests])
+
+    def _score_shared(self, batch: list[Shared]) -> list[Answer]:
+        """Contexts first, then what follows them, from their cache."""
+        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=True)
+        tails = [(row, tail) for row, one in enumerate(batch) for tail in one.tails if tail.token_ids]
+        longest = max((len(tail.token_ids) for _, tail in tails), default=0)
+        cache = self.model.new_cache(len(batch), input_ids.shape[1] + longest) if tails else None
+        logits = self._run(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=cache,
+            logits_to_keep=1,
+            requests=[len(one.requests) for one in batch],
+        )
+        members = [(row, request) for row, one in enumerate(batch) for request in one.requests]
+        first = [(row, request._replace(continuation=request.continuation[:1])) for row, request in members]
+        answers = {place: (score, greedy) for place, score, greedy in self._judge(logits, first)}
+        del logits
+        for some in batches(tails, self.batch_size, length=lambda one: len(one[1].token_ids)):
+            assert cache is not None
+            input_ids, attention_mask = padded([tail.token_ids for _, tail in some], self._device, left=False)
+            rows = torch.tensor([row for row, _ in some], device=self._device)
+            logits = self._run(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                past_key_values=cache.fork(rows),
+                continuation_mask=attention_mask,
+                phase="prefill",
+                requests=[len(tail.requests) for _, tail in some],
+            )
+            rest = [
+                (row, request._replace(continuation=request.continuation[1:]))
+                for row, (_, tail) in enumerate(some)
+                for request in tail.requests
+            ]
+            for place, score, greedy in self._judge(logits, rest):
+                answers[place] = answers[place][0] + score, answers[place][1] and greedy
+        return [(place, *answer) for place, answer in answers.items()]
+
+    def _run(self, attention_mask: Tensor, **given: Any) -> Tensor:
+        """Logits of one call of the model."""
+        self.tokens += int(attention_mask.sum())
+        logits: Tensor = self._clock(partial(self.model, attention_mask=attention_mask, **given)).logits
+        return logits
+
+    def _judge(self, logits: Tensor, members: list[tuple[int, Scored]]) -> list[Answer]:
+        """Answers of requests that belong to rows of logits [B, S, V]; a shorter continuation uses the first positions
+        of its row.
+        """
+        some = max(1, _VALUES_AT_ONCE // logits[0].numel())
+        answers: list[Answer] = []
+        for start in range(0, len(members), some):
+            rows, requests = zip(*members[start : start + some], strict=True)
+            wanted, real = padded([one.continuation for one in requests], self._device, left=False)
+            chosen = logits[torch.tensor(rows, device=self._device), : wanted.shape[1]].float()
+            scores = chosen.log_softmax(dim=-1).gather(2, wanted[..., None])[..., 0]
+            greedy = ((chosen.argmax(dim=-1) == wanted) | ~real.bool()).all(dim=1)
+            totals = (scores * real).sum(dim=1)
+            answers += zip((one.place for one in requests), totals.tolist(), greedy.tolist(), strict=True)
+        return answers
