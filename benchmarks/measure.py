@@ -40,13 +40,18 @@ def llama(*, hidden: int, layers: int, inner: int, vocabulary: int, heads: int, 
 
 
 def drives(
-    plain: LlamaForCausalLM, variants: Mapping[str, tuple[str, float]], *, calibrate_on: tuple[int, int] = (16, 128)
+    plain: LlamaForCausalLM,
+    variants: Mapping[str, tuple[str, float]],
+    *,
+    calibrate_on: tuple[int, int] = (16, 128),
+    packed: bool = False,
 ) -> dict[str, Drive]:
     """The plain model and some methods on it.
 
     Args:
         variants: By key, a method spec and the share of saved tokens its dial is set for.
         calibrate_on: Random sequences and tokens of each, for methods that need it; their second half counts as new.
+        packed: Copy the methods' weights into the CPU library's own layout; never the plain model's.
     """
     found = {"plain": drive_plain(plain)}
     for key, (spec, saving) in variants.items():
@@ -56,6 +61,8 @@ def drives(
             later = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).expand_as(ids)
             batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}
             model.calibrate([batch], [saving])
+        if packed:
+            model.pack_weights()
         found[key] = drive_adaptive(model, model.method.dial_for(saving) if saving else model.method.dial.skip_nothing)
     return found
 

@@ -47,7 +47,7 @@ def drive_plain(model: PreTrainedModel) -> Drive:
 
 def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
     """A method at one dial value; several dial values of the same model may be driven in turn."""
-    ledger = Ledger(model.backbone.num_layers)
+    ledger = Ledger(model.backbone.costs)
 
     def forward(ids: Tensor, cache: Any) -> object:
         model.dial, model.ledger = dial, ledger
