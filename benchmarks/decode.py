@@ -4,8 +4,9 @@ Model: Llama of 4 layers, H 768, 12 heads with 4 key/value heads, MLP 2048, voca
 Prompt 128 tokens, one thread. All variants take a step in turn and read the same given tokens.
 
 Keys, for batches B of 1, 8 and 32: `decode_bB_V` median over steps of plain time over the variant's, V being `dense`,
-`25` and `50` (percent of token-branches skipped at random), `gateskip_scalar_50`, `packed_dense` or `packed_50`; `decode_bB_V_net` net FLOPs saved
-over prompt and new tokens; `decode_bB_plain_ms` a step of the plain model.
+`25` and `50` (percent of token-branches skipped at random), `gateskip_scalar_50`, and with weights packed once
+`packed_dense` and `packed_50`; `decode_bB_V_net` net FLOPs saved over prompt and new tokens; `decode_bB_plain_ms` a
+step of the plain model.
 """
 
 from __future__ import annotations
