@@ -140,7 +140,14 @@ class Backbone:
 
     def head(self, hidden: Tensor) -> Tensor:
         """Normalised hidden states to logits, soft-capped where the family does so."""
-        logits = self.model.lm_head(hidden)
+        return self._capped(self.model.lm_head(hidden))
+
+    def step_head(self, hidden: Tensor) -> Tensor:
+        """Final norm and head of one token per row: hidden states [B, 1, H] to logits [B, 1, V]."""
+        states = self.step.norm(self.decoder.norm, hidden[:, 0])
+        return self._capped(self.step.linear(self.model.lm_head, states)[:, None])
+
+    def _capped(self, logits: Tensor) -> Tensor:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

@@ -75,7 +75,7 @@ class ForwardModel(nn.Module):
         Raises:
             UsageError: The weights are not fp32 on a CPU.
         """
-        self.backbone.step.pack(module for layer in self.backbone.layers for module in layer.modules())
+        self.backbone.step.pack(self.backbone_model.modules())
 
     def train(self, mode: bool = True) -> Self:
         """Training changes weights, so packed copies of them are dropped."""
@@ -215,10 +215,9 @@ class ForwardModel(nn.Module):
         needed = call.host_valid[:, chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen]
         if not call.answers:
             self._book_head(call, needed, np.ones_like(needed))
-            final_norm = self.backbone.decoder.norm
-            return self.backbone.head(
-                call.backbone.step.norm(final_norm, states) if call.decodes else final_norm(states)
-            )
+            if call.decodes and states.shape[1] == 1:
+                return self.backbone.step_head(states)
+            return self.backbone.head(self.backbone.final_norm(states))
         everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
         answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
         tokens = torch.cat([tokens for tokens, _ in call.answers])
