@@ -14,9 +14,9 @@ takes the closest student layer strictly below the one before (section 3.2); exi
 exceeds the threshold (section 3.3).
 
 Deviations: decoder-only; prompts run at full depth, and distillation is over the tokens that write the answer (theirs
-is over the decoder's tokens, which are these; a prompt is the encoder's there). `confidence=state` (cosine of neighbouring states) is not in the
-paper, which other comparisons call FREE all the same. The threshold is the dial; `beta_mixture_threshold` gives the
-paper's adaptive one.
+is over the decoder's tokens, which are these; the prompt is the encoder's there). `confidence=state` (cosine of
+neighbouring states) is not in the paper, which other comparisons call FREE all the same. The threshold is the dial;
+`beta_mixture_threshold` gives the paper's adaptive one.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.engine.meter import Reading
 from adaptive_bench.method import Phase
 
 
@@ -128,12 +129,16 @@ class Tally:
             for name in ("attention", "mlp"):
                 self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
 
-    def book_decision(self, layer: int, macs: int) -> None:
-        """Book a method's linear maps, run for every slot of the call: padding is waste."""
-        if macs:
-            slots = self.rows() * self.valid.shape[1]
-            self.ledger.book(self.phase, layer, "overhead.decision", macs * self._eligible / self.valid.size)
-            self.ledger.book(self.phase, layer, "waste.dense", macs * (slots - self._eligible) / self.valid.size)
+    def book_decision(self, layer: int, reading: Reading) -> None:
+        """Book one of the method's linear maps. Where it ran for every slot of the call, padding is waste."""
+        if not reading.macs:
+            return
+        macs = reading.macs * self.rows() / len(self.valid)  # of all requests behind the rows
+        slots = self.rows() * self.valid.shape[1]
+        needed = self._eligible / slots if reading.inputs == self.valid.size else 1.0
+        self.ledger.book(self.phase, layer, "overhead.decision", macs * needed)
+        self.ledger.book(self.phase, layer, "waste.dense", macs * (1.0 - needed))
+        self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
         """Book one run of the head for each token at flat indices [N], as a decision."""
@@ -148,6 +153,8 @@ class Tally:
             reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
         """
         head, macs = self.ledger.num_layers, self.backbone.head_macs
+        head_bytes = self.backbone.head_bytes
+        self.ledger.read_weights(self.phase, head_bytes * bool(computed), dense=head_bytes * bool(computed + reused))
         self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
@@ -181,6 +188,7 @@ class Tally:
             if self.requests is not None:
                 count = int(self.requests[tokens.cpu().numpy() // self.valid.shape[1]].sum())
             self.ledger.book(self.phase, layer, "overhead.decision", count * self.backbone.head_macs)
+            self.ledger.read_weights(self.phase, self.backbone.head_bytes * bool(count))
         self._probes.clear()
 
     def _on_host(self, name: str) -> dict[int, np.ndarray]:
@@ -197,8 +205,9 @@ class Tally:
     def _book_mlp(self, layers: np.ndarray, kept: np.ndarray, slots: np.ndarray) -> None:
         """All MLP branches of the call at once; arrays [branches]."""
         layers = layers.astype(int)
-        cost = self.backbone.costs.mlp[layers]
-        self.ledger.count(self.phase, layers, "mlp", self._eligible, kept, self.backbone.costs.mlp_bytes[layers])
+        cost, size = self.backbone.costs.mlp[layers], self.backbone.costs.mlp_bytes[layers]
+        self.ledger.count(self.phase, layers, "mlp", self._eligible, kept)
+        self.ledger.read_weights(self.phase, float(size[kept > 0].sum()), dense=float(size.sum()))
         self.ledger.book(self.phase, layers, "core.mlp", kept * cost)
         self.ledger.book(self.phase, layers, "waste.dense", (slots - kept) * cost)
 
@@ -216,7 +225,10 @@ class Tally:
         q_o, kv, pair = costs.attn_q_o[layers], costs.attn_kv[layers], costs.pair[layers]
         projected = slots + repaired if self.packed else slots  # masked execution repairs within its slots
         waste = (slots - kept) * q_o + (projected - kept - repaired) * kv + (pairs - seen) * pair
-        self.ledger.count(self.phase, layers, "attention", self._eligible, kept, costs.attention_bytes[layers])
+        self.ledger.count(self.phase, layers, "attention", self._eligible, kept)
+        kv_bytes, all_bytes = costs.attn_kv_bytes[layers], costs.attention_bytes[layers]
+        read = np.where(kept > 0, all_bytes, np.where(repaired > 0, kv_bytes, 0))  # nobody attends: K,V alone
+        self.ledger.read_weights(self.phase, float(read.sum()), dense=float(all_bytes.sum()))
         self.ledger.book(self.phase, layers, "core.attn_q_o", kept * q_o)
         self.ledger.book(self.phase, layers, "core.attn_kv", kept * kv)
         self.ledger.book(self.phase, layers, "core.attn_mix", seen * pair)

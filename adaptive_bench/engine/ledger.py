@@ -6,6 +6,9 @@ Buckets (per layer, per phase):
 * `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens);
 * `waste.dense` work executed although nothing needed it: padding, keys behind the causal mask, masked execution.
 
+Weights count as read once per call by every map that runs for any token: branches, gates, routers, probes, the head,
+and the k and v projections where nobody attends but K,V are repaired. That is what decoding a few rows is bound by.
+
 `core + overhead + waste` is what the hardware really did, so it must equal a dispatcher-level FLOP count (two FLOPs
 a MAC). Saved shares are taken against the dense model on the same tokens; they may be negative.
 """
@@ -66,23 +69,16 @@ class Ledger:
         """Add what the dense model needs for the same tokens."""
         self.dense_macs[phase][layer] += macs
 
-    def count(
-        self,
-        phase: Phase,
-        layers: np.ndarray,
-        branch: str,
-        eligible: int,
-        executed: np.ndarray,
-        weight_bytes: np.ndarray,
-    ) -> None:
-        """Count the token-branches of different layers: real tokens that could execute and that did. Weights are read
-        unless none did.
-        """
+    def count(self, phase: Phase, layers: np.ndarray, branch: str, eligible: int, executed: np.ndarray) -> None:
+        """Count the token-branches of different layers: real tokens that could execute and that did."""
         column = BRANCHES.index(branch)
         self.eligible[phase][layers, column] += eligible
         self.executed[phase][layers, column] += executed
-        self.dense_weight_bytes[phase] += float(weight_bytes.sum())
-        self.weight_bytes[phase] += float(weight_bytes[executed > 0].sum())
+
+    def read_weights(self, phase: Phase, read_bytes: float, dense: float = 0.0) -> None:
+        """Add bytes of weights that a call reads, and what the dense model reads instead."""
+        self.weight_bytes[phase] += read_bytes
+        self.dense_weight_bytes[phase] += dense
 
     def counts(self) -> dict[str, Any]:
         """Raw sums, ready for JSON. `add` takes them back."""

@@ -119,7 +119,11 @@ def test_what_the_gate_reads(make_model, random_text):
 def test_budget_one(shared_model, random_text):
     """T-GS3, golden: nothing skips at budget 1, one token or many; to the letter of Algorithm 3 one per branch does."""
     for length in (1, 7):
-        for spec, saved in (("gateskip", 0.0), ("gateskip@paper", 0.0), ("gateskip[threshold=literal]@paper", 1 / length)):
+        for spec, saved in (
+            ("gateskip", 0.0),
+            ("gateskip@paper", 0.0),
+            ("gateskip[threshold=literal]@paper", 1 / length),
+        ):
             model = shared_model(spec)
             model(random_text(1, length))
             assert model.compute_report()["saved"]["tokens"] == pytest.approx(saved)

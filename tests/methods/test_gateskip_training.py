@@ -19,7 +19,9 @@ def test_budget_schedule(trainee):
     model = trainee("gateskip")
     found = budgets(model, 11, 15)
     assert found[0] == 1.0
-    assert found[:8] == pytest.approx([1 - 0.2 * step / 7 for step in range(8)]) and found[7:] == pytest.approx([0.8] * 8)
+    assert found[:8] == pytest.approx([1 - 0.2 * step / 7 for step in range(8)]) and found[7:] == pytest.approx(
+        [0.8] * 8
+    )
     assert budgets(trainee("gateskip[budget_start=0.9,budget_end=0.5]"), 11, 8)[::7] == pytest.approx([0.9, 0.5])
     assert budgets(model, 1, 1) == [1.0]
 

@@ -133,7 +133,13 @@ def test_what_is_trained(make_backbone):
     """A predictor is trained where something reads it, in one training for all specs that do."""
     trained = {
         text: str(training_spec(MethodSpec.parse(text)))
-        for text in ("mod", "mod[route_by=router]", "mod@paper", "mod[route_by=predictor]", "mod[route_by=router]@paper")
+        for text in (
+            "mod",
+            "mod[route_by=router]",
+            "mod@paper",
+            "mod[route_by=predictor]",
+            "mod[route_by=router]@paper",
+        )
     }
     assert set(trained.values()) == {"mod", "mod[route_by=predictor]"}
     assert [text for text, spec in trained.items() if spec != "mod"] == ["mod@paper", "mod[route_by=predictor]"]
