@@ -317,7 +317,7 @@ def test_it_is_caught_by_its_check_alone(failures, method, check):
     [
         (LiteralQuantileInDecoding, "identity", "cached decoding must skip nothing"),
         (FixedPredictorInDecoding, "identity", "cached decoding must skip nothing"),
-        (ServesThePromptAlone, "phases", "what writing saves"),
+        (ServesThePromptAlone, "phases", "what writing saves goes"),
     ],
 )
 def test_a_rule_of_its_own_for_decoding_is_caught(failures, method, check, found):

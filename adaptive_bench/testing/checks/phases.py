@@ -28,8 +28,8 @@ def phases(subject: Subject) -> Facts:
         nothing, most = (saved[phase] for saved in found)
         demand(
             most - nothing >= MOVED * model.method.max_saved_tokens,
-            f"A dial must move both phases, but from {subject.all_dials[0]:g} to {subject.all_dials[-1]:g} what {phase} "
-            f"saves of the token-branches goes from {nothing:.1%} to {most:.1%} "
+            f"A dial must move scoring and cached decoding, but from {subject.all_dials[0]:g} to {model.dial:g} what "
+            f"{phase} saves goes from {nothing:.1%} to {most:.1%} of the token-branches "
             f"({_listed(found[0])}, then {_listed(found[1])}). Let decide() read self.value (or skip_share) for tokens "
             "that are written one by one as well.",
         )
