@@ -43,7 +43,7 @@ class Method(nn.Module):
     Args:
         config: The method's parameters.
         backbone: The model it decides for.
-        semantics: `bench` (causal, batch-free) or `paper` (the equations literally).
+        semantics: `bench` (causal, batch-free) or `paper` (what its authors would run).
         seed: For whatever the method draws at random.
 
     Attributes:

@@ -237,9 +237,9 @@ class ServesThePromptAlone(Sound):
         return super().share(view) if view.call.phase == "prefill" else 0.1 * (super().share(view) > 0)
 
 
-class SkipsHalfOfWhatItClaims(Sound):
+class SkipsAThirdOfWhatItClaims(Sound):
     def share(self, view):
-        return super().share(view) / 2
+        return super().share(view) / 3
 
 
 class LiteralQuantileInDecoding(Sound):
@@ -284,7 +284,7 @@ WRONG = {
     TurnsBack: "monotone",
     SkipsNothing: "effect",
     IgnoresTheDial: "effect",
-    SkipsHalfOfWhatItClaims: "claims",
+    SkipsAThirdOfWhatItClaims: "claims",
     CountsWrong: "ledger",
     LosesStateOnSave: "saving",
     LosesStateOnResume: "resuming",
