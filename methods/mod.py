@@ -138,7 +138,7 @@ class MixtureOfDepths(Method):
         states = view.normed.float()
         score = self.routers[name](states)
         if call.training or (self.semantics == "paper" and call.phase == "prefill"):
-            keep: Tensor | None = top_k_per_row(score[..., 0].detach(), call.valid, 1.0 - self.skip_share)
+            keep = top_k_per_row(score[..., 0].detach(), call.valid, 1.0 - self.skip_share)
             if call.training and self.predictors:
                 view.record(member=keep, prediction=self._prediction(name, states))
             return Decision(keep, score)
