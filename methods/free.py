@@ -13,9 +13,10 @@ states, the deep side detached, matched dynamically: from the deepest of evenly 
 takes the closest student layer strictly below the one before (section 3.2); exit where top-1 minus top-2 probability
 exceeds the threshold (section 3.3).
 
-Deviations: decoder-only; prompts run at full depth. `confidence=state` (cosine of neighbouring states) is not in the
-paper, which other comparisons call FREE all the same. The threshold is the dial; `beta_mixture_threshold` gives the
-paper's adaptive one.
+Deviations: decoder-only; prompts run at full depth, and distillation is over the tokens that write the answer (theirs
+is over the decoder's tokens, which are these; the prompt is the encoder's there). `confidence=state` (cosine of
+neighbouring states) is not in the paper, which other comparisons call FREE all the same. The threshold is the dial;
+`beta_mixture_threshold` gives the paper's adaptive one.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class FREE(Method):
         return self.backbone_size[0] / (self.shallow + self.backbone_size[0])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Cross entropy of the shallow model, and distillation of the deep one into it."""
+        """Cross entropy of the shallow model, and distillation of the deep one into it where the answer is written."""
         assert call.layer_states is not None
         normed = [call.backbone.final_norm(state) for state in call.layer_states]
         layers = self.backbone_size[0]
@@ -135,7 +136,7 @@ class FREE(Method):
             ),
             "distillation": (
                 self.config.distillation_weight,
-                dynamic_distillation(normed[: self.shallow], [normed[i] for i in self.teachers()], call.valid),
+                dynamic_distillation(normed[: self.shallow], [normed[i] for i in self.teachers()], call.writes),
             ),
         }
 
@@ -150,10 +151,14 @@ class FREE(Method):
         return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in ("kv", "confidence")))
 
 
-def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor], valid: Tensor) -> Tensor:
-    """Mean squared error of matched layers (`align`), states [B, S, H], shallow to deep; teachers get no gradient."""
+def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor], chosen: Tensor) -> Tensor:
+    """Mean squared error of matched layers (`align`) over chosen tokens [B, S]; teachers get no gradient.
+
+    Args:
+        students, teachers: States [B, S, H], shallow to deep.
+    """
     errors = [
-        torch.stack([functional.mse_loss(student[valid], teacher.detach()[valid]) for student in students])
+        torch.stack([functional.mse_loss(student[chosen], teacher.detach()[chosen]) for student in students])
         for teacher in teachers
     ]
     pairs = align([row.tolist() for row in errors])

@@ -2,28 +2,32 @@
 
 Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend
 only among themselves, the others bypass it on the residual stream. The router's score multiplies the block's update,
-which is what gives the router a gradient. Top-k looks at the whole sequence, so a small predictor learns to tell
-membership causally for sampling.
+which is what gives the router a gradient. Top-k looks at the whole sequence; while writing, membership has to be told
+from the token alone.
 
 Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models",
     https://arxiv.org/abs/2404.02258.
 Equations: x' = x + r f(x~) for selected tokens, x otherwise, r = w x (eq. 1); k = max(1, floor(capacity S));
-predictor trained with binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing tokens do not
-exist in that block (`evict`).
+predictor of membership trained with binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing
+tokens do not exist in that block (`evict`).
 
-Deviations, all because a pretrained model is fine-tuned instead of trained from scratch:
-* capacity anneals linearly from 1 to `capacity` over training (the paper trains at 12.5 % from the start); the
-  default 0.6 on half of the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
+`paper` routes a prompt by top-k and generated tokens by the predictor. Theirs cuts the predictor at 0.5, which is the
+one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text.
+
+Deviations, all but the first because a pretrained model is fine-tuned instead of trained from scratch:
+* `bench` semantics compare the router's own score with thresholds calibrated to the capacity, for every token, prompt
+  included: it reads one token, so that is causal and batch-free, and nothing is paid for a predictor
+  (`route_by=predictor` has one; its gradient enters the norm that is clipped, so the two are trained apart);
+* capacity anneals linearly from 1 to `capacity`, reached after 70 % of training (the paper trains at 12.5 % from the
+  start); the default 0.6 on half of the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
 * the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the
-  model is unchanged at the start;
-* `bench` semantics route every token, prompt included, by the predictor with thresholds calibrated to the capacity
-  (causal, batch-free); `paper` routes prompts by top-k and generated tokens by predictor > 0.5.
+  model is unchanged at the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -62,8 +66,11 @@ class MixtureOfDepthsConfig(MethodConfig):
         1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact"
     )
     every: int = Field(2, ge=1, examples=[1], description="route every n-th block (paper: every second)")
+    route_by: Literal["router", "predictor"] | None = Field(
+        None, description="whose score picks tokens without top-k; default: router in bench, predictor in paper"
+    )
     predictor_weight: float = Field(
-        1.0, ge=0, description="weight of the predictor's loss; it never reaches the backbone"
+        1.0, ge=0, description="weight of the predictor's loss, if there is one; it never reaches the backbone"
     )
 
 
@@ -74,6 +81,7 @@ class MixtureOfDepths(Method):
     unit = "layer"
     paper_class = "C1"  # top-k over the prompt
     config: MixtureOfDepthsConfig
+    thresholds: Thresholds
 
     def __init__(self, config: MixtureOfDepthsConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
@@ -86,14 +94,14 @@ class MixtureOfDepths(Method):
         self.routers = nn.ModuleDict(
             {str(layer): initialised_linear(hidden, 1, std=ROUTER_STD, bias=ROUTER_BIAS) for layer in self.routed}
         )
+        predicted = self.routed if _route_by(config, semantics) == "predictor" else []
         self.predictors = nn.ModuleDict(
             {
                 str(layer): nn.Sequential(nn.Linear(hidden, hidden // 2), nn.SiLU(), nn.Linear(hidden // 2, 1))
-                for layer in self.routed
+                for layer in predicted
             }
         )
-        if semantics == "bench":
-            self.thresholds = Thresholds(Site(layer, "layer").number for layer in self.routed)
+        self.thresholds = Thresholds(Site(layer, "layer").number for layer in self.routed)
 
     @property
     def dial(self) -> DialSpec:
@@ -115,7 +123,7 @@ class MixtureOfDepths(Method):
         """1 - capacity; while training the capacity anneals."""
         config = self.config
         if self.training:
-            return 1.0 - (config.capacity_start - (config.capacity_start - config.capacity) * self.progress)
+            return 1.0 - self.annealed(config.capacity_start, config.capacity)
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
@@ -123,24 +131,29 @@ class MixtureOfDepths(Method):
         return max(self.dial.minimum, 1.0 - saved_tokens * self.backbone_size[0] / len(self.routed))
 
     def decide(self, view: SiteView) -> Decision:
-        """Router scores [B, S, 1] scale the block; who passes is chosen by top-k or by the predictor."""
-        name = str(view.site.layer)
+        """Router scores [B, S, 1] scale the block; top-k or thresholds pick who passes."""
+        name, call = str(view.site.layer), view.call
         if name not in self.routers:
             return EXECUTE_ALL
         states = view.normed.float()
         score = self.routers[name](states)
-        if view.call.training:
-            keep = top_k_per_row(score[..., 0].detach(), view.call.valid, 1.0 - self.skip_share)
-            view.record(member=keep, prediction=self.predictors[name](states.detach())[..., 0])
+        if call.training or (self.semantics == "paper" and call.phase == "prefill"):
+            keep = top_k_per_row(score[..., 0].detach(), call.valid, 1.0 - self.skip_share)
+            if call.training and self.predictors:
+                view.record(member=keep, prediction=self._prediction(name, states))
             return Decision(keep, score)
-        if self.thresholds is not None:
-            return Decision(self.thresholds.keep(view, self.predictors[name](states)[..., 0], self.skip_share), score)
-        if view.call.phase == "prefill":
-            return Decision(top_k_per_row(score[..., 0], view.call.valid, 1.0 - self.skip_share), score)
-        return Decision(self.predictors[name](states)[..., 0] > 0.0, score)
+        ranks = self._prediction(name, states) if self.predictors else score[..., 0]
+        return Decision(self.thresholds.keep(view, ranks, self.skip_share), score)
+
+    def _prediction(self, layer: str, states: Tensor) -> Tensor:
+        """The predictor's logits [B, S]; no gradient flows into the states."""
+        logits: Tensor = self.predictors[layer](states.detach())[..., 0]
+        return logits
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Binary cross entropy of the predictors against top-k membership, over routed blocks and real tokens."""
+        if not self.predictors:
+            return {}
         per_block = [
             functional.binary_cross_entropy_with_logits(prediction[call.valid], member[call.valid].float())
             for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
@@ -149,5 +162,13 @@ class MixtureOfDepths(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics train alike."""
-        return MethodSpec(spec.name, spec.params)
+        """Both semantics train alike, with a predictor or without."""
+        assert isinstance(config, MixtureOfDepthsConfig)
+        others = {key: value for key, value in spec.params if key != "route_by"}
+        if _route_by(config, spec.semantics) == "predictor":
+            others["route_by"] = "predictor"
+        return MethodSpec(spec.name, tuple(sorted(others.items())))
+
+
+def _route_by(config: MixtureOfDepthsConfig, semantics: Semantics) -> str:
+    return config.route_by or ("predictor" if semantics == "paper" else "router")

@@ -65,7 +65,7 @@ class RandomSkip(Method):
         """The dial; while training the schedule, or nothing if untrained."""
         if not self.training:
             return self.value
-        return self.config.share_end * self.progress if self.config.trained else 0.0
+        return self.annealed(0.0, self.config.share_end) if self.config.trained else 0.0
 
     def dial_for(self, saved_tokens: float) -> float:
         """The share is the probability."""

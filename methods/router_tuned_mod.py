@@ -98,10 +98,8 @@ class RouterTunedMoD(Method):
         states = view.normed.float()
         if self.semantics == "paper" and view.call.phase == "prefill":
             weights = view.call.valid[..., None].to(states)
-            states = ((states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)).expand_as(
-                states
-            )
-        score = torch.sigmoid(self.routers[name](states))
+            states = (states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)
+        score = torch.sigmoid(self.routers[name](states)).expand(*view.call.valid.shape, 1)
         if not view.call.training:
             return Decision(keep=score[..., 0] >= self.value)
         mask = (score >= 0.5).to(score) + (score - score.detach())  # exactly 0 or 1

@@ -81,7 +81,7 @@ class SkipLayer(Method):
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared distance of each layer's executed share to the target density, summed over layers."""
-        target = 1.0 - (1.0 - self.config.density) * self.progress
+        target = self.annealed(1.0, self.config.density)
         shares = [executed[call.valid].mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 

@@ -34,6 +34,7 @@ class LayerCosts:
     attn_kv: np.ndarray
     pair: np.ndarray
     mlp: np.ndarray
+    attn_kv_bytes: np.ndarray
     attention_bytes: np.ndarray
     mlp_bytes: np.ndarray
 
@@ -74,7 +75,8 @@ class Backbone:
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
         self._rotary_tables: tuple[Tensor, Tensor] | None = None
         self.costs = LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
-        self.head_macs = self.hidden_size * model.get_output_embeddings().weight.shape[0]
+        head = model.get_output_embeddings().weight
+        self.head_macs, self.head_bytes = head.numel(), head.numel() * head.element_size()
         self.windows = [self._window(layer) for layer in range(self.num_layers)]
 
     @property
@@ -168,6 +170,7 @@ def _costs(layer: Any) -> tuple[int, ...]:
         parts["k"].numel() + parts["v"].numel(),
         2 * parts["q"].shape[0],  # scores and weighted sum, over all query heads
         sum(weight.numel() for weight in linears),
+        size * (parts["k"].numel() + parts["v"].numel()),
         size * sum(weight.numel() for weight in parts.values()),
         size * sum(weight.numel() for weight in linears),
     )

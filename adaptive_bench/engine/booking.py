@@ -15,6 +15,7 @@ from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.ledger import Ledger, Work
+from adaptive_bench.engine.meter import Reading
 from adaptive_bench.method import Phase
 
 
@@ -128,12 +129,16 @@ class Tally:
             for name in ("attention", "mlp"):
                 self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
 
-    def book_decision(self, layer: int, macs: int) -> None:
-        """Book a method's linear maps, run for every slot of the call: padding is waste."""
-        if macs:
-            slots = self.rows() * self.valid.shape[1]
-            self.ledger.book(self.phase, layer, "overhead.decision", macs * self._eligible / self.valid.size)
-            self.ledger.book(self.phase, layer, "waste.dense", macs * (slots - self._eligible) / self.valid.size)
+    def book_decision(self, layer: int, reading: Reading) -> None:
+        """Book one of the method's linear maps. Where it ran for every slot of the call, padding is waste."""
+        if not reading.macs:
+            return
+        macs = reading.macs * self.rows() / len(self.valid)  # of all requests behind the rows
+        slots = self.rows() * self.valid.shape[1]
+        needed = self._eligible / slots if reading.inputs == self.valid.size else 1.0
+        self.ledger.book(self.phase, layer, "overhead.decision", macs * needed)
+        self.ledger.book(self.phase, layer, "waste.dense", macs * (1.0 - needed))
+        self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
         """Book one run of the head for each token at flat indices [N], as a decision."""
@@ -148,6 +153,8 @@ class Tally:
             reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
         """
         head, macs = self.ledger.num_layers, self.backbone.head_macs
+        head_bytes = self.backbone.head_bytes
+        self.ledger.read_weights(self.phase, head_bytes * bool(computed), dense=head_bytes * bool(computed + reused))
         self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
@@ -174,6 +181,7 @@ class Tally:
                 row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
             row[Work.PAIRS] = branch.pairs
             repaired = self._tokens - kept if branch.repairs else 0
+            row[Work.KV_READS] = repaired > 0 and not kept  # nobody attends: K,V alone
             row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
             row[Work.PROJECTED] = branch.slots + repaired if self.packed else branch.slots
         self.ledger.work[self.phase] += work
@@ -183,6 +191,7 @@ class Tally:
             if self.requests is not None:
                 count = int(self.requests[tokens.cpu().numpy() // self.valid.shape[1]].sum())
             self.ledger.book(self.phase, layer, "overhead.decision", count * self.backbone.head_macs)
+            self.ledger.read_weights(self.phase, self.backbone.head_bytes * bool(count))
         self._probes.clear()
 
     def _on_host(self, name: str) -> dict[int, np.ndarray]:

@@ -6,6 +6,9 @@ Buckets (per layer, per phase):
 * `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens);
 * `waste.dense` work executed although nothing needed it: padding, keys behind the causal mask, masked execution.
 
+Weights count as read once per call by every map that runs for any token: branches, gates, routers, probes, the head,
+and the k and v projections where nobody attends but K,V are repaired. That is what decoding a few rows is bound by.
+
 `core + overhead + waste` is what the hardware really did, so it must equal a dispatcher-level FLOP count (two FLOPs
 a MAC). Saved shares are taken against the dense model on the same tokens; they may be negative.
 """
@@ -41,15 +44,16 @@ class Work:
     """Columns of the ledger's counts: what was run of one layer. Tokens and pairs, not MACs.
 
     `*_eligible` tokens that could execute the branch, `*_kept` that did, `*_slots` that went through its linear maps
-    (of attention: q and o), `*_reads` calls in which somebody did; `projected` slots of the k and v maps, `repaired`
+    (of attention: q and o), `*_reads` calls in which somebody did (`kv_reads`: in which K,V were projected and nobody
+    attended); `projected` slots of the k and v maps, `repaired`
     tokens that skipped and left K,V all the same, `seen` (query, key) pairs the semantics need, `pairs` those that were
     executed; `dense_*` what the dense model needs.
     """
 
-    COLUMNS = 14
+    COLUMNS = 15
     ATTENTION_ELIGIBLE, ATTENTION_KEPT, ATTENTION_SLOTS, ATTENTION_READS = range(4)
     MLP_ELIGIBLE, MLP_KEPT, MLP_SLOTS, MLP_READS = range(4, 8)
-    PROJECTED, REPAIRED, SEEN, PAIRS, DENSE_TOKENS, DENSE_PAIRS = range(8, 14)
+    PROJECTED, REPAIRED, SEEN, PAIRS, DENSE_TOKENS, DENSE_PAIRS, KV_READS = range(8, 15)
 
 
 class Ledger:
@@ -85,6 +89,11 @@ class Ledger:
     def book_dense_head(self, phase: Phase, macs: float) -> None:
         """Add what the dense model's head needs for the same tokens."""
         self._dense_macs[phase][-1] += macs
+
+    def read_weights(self, phase: Phase, read_bytes: float, dense: float = 0.0) -> None:
+        """Add bytes of weights beside the branches' that a call reads, and what the dense model reads instead."""
+        self._weight_bytes[phase] += read_bytes
+        self._dense_weight_bytes[phase] += dense
 
     def macs(self, phase: Phase) -> np.ndarray:
         """[L + 1, buckets] executed MACs."""
@@ -122,9 +131,10 @@ class Ledger:
         return self._executed[phase] + self.work[phase][:, [Work.ATTENTION_KEPT, Work.MLP_KEPT]]
 
     def weight_bytes(self, phase: Phase) -> float:
-        """Bytes of weights read: a branch's, once per call, unless nobody executes it."""
+        """Bytes of weights read."""
         work, costs = self.work[phase].T, self.costs
         read = work[Work.ATTENTION_READS] * costs.attention_bytes + work[Work.MLP_READS] * costs.mlp_bytes
+        read = read + work[Work.KV_READS] * costs.attn_kv_bytes
         return self._weight_bytes[phase] + float(read.sum())
 
     def dense_weight_bytes(self, phase: Phase) -> float:

@@ -60,7 +60,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     Raises:
         UsageError: It scales the input of a whole layer, which has none of its own.
     """
-    before = call.meter.macs
+    call.meter.take()  # whatever ran since does not count as deciding here
     device = view.hidden.device.type
     if torch.is_autocast_enabled(device):  # decisions hinge on 1e-3: never in bf16
         with torch.autocast(device, enabled=False):
@@ -68,7 +68,8 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     else:
         decision = method.decide(view)
     if call.tally is not None:
-        call.tally.book_decision(view.site.layer, call.meter.macs - before)
+        for reading in call.meter.take():
+            call.tally.book_decision(view.site.layer, reading)
     for listen in method.listeners:
         listen(view, decision)
     if decision.input_scale is not None:

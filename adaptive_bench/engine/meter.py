@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
 
+class Reading(NamedTuple):
+    """One linear map run once.
+
+    Attributes:
+        inputs: Vectors it was run for: tokens, or rows if a row decides as a whole.
+        macs: Multiply-accumulates for all of them.
+        weight_bytes: Of its weight matrix, which is read once.
+    """
+
+    inputs: int
+    macs: int
+    weight_bytes: int
+
+
 class DecisionMeter:
-    """Counts the MACs of every `nn.Linear` inside a method."""
+    """Reads every `nn.Linear` inside a method."""
 
     def __init__(self, method: nn.Module) -> None:
-        self.macs = 0
+        self._readings: list[Reading] = []
         for module in method.modules():
             if isinstance(module, nn.Linear):
-                module.register_forward_hook(self._count)
+                module.register_forward_hook(self._read)
 
-    def _count(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self.macs += inputs[0].numel() * cast(nn.Linear, module).out_features
+    def take(self) -> list[Reading]:
+        """What was run since the last call of this."""
+        taken, self._readings = self._readings, []
+        return taken
+
+    def _read(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        weight = cast(nn.Linear, module).weight
+        vectors = inputs[0].numel() // weight.shape[1]
+        self._readings.append(Reading(vectors, vectors * weight.numel(), weight.numel() * weight.element_size()))

@@ -23,6 +23,7 @@ from adaptive_bench.method.decisions import (
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
 from adaptive_bench.method.randomness import draw_key, uniform_from, uniforms_from
+from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.session import Session
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
@@ -49,6 +50,7 @@ __all__ = [
     "SiteView",
     "Thresholds",
     "UsageError",
+    "annealed",
     "draw_key",
     "drop_lowest",
     "drop_lowest_by_phase",

@@ -14,6 +14,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
@@ -27,9 +28,12 @@ class MethodConfig(BaseModel):
 
     Attributes:
         companions: For a value that a small model can have only together with another one: `{"a=x": "b=y"}`.
+        unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
+            suite: `adaptive-bench check` leaves them out unless they are named.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
+    unsound: ClassVar[frozenset[str]] = frozenset()
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -39,7 +43,7 @@ class Method(nn.Module):
     Args:
         config: The method's parameters.
         backbone: The model it decides for.
-        semantics: `bench` (causal, batch-free) or `paper` (the equations literally).
+        semantics: `bench` (causal, batch-free) or `paper` (what its authors would run).
         seed: For whatever the method draws at random.
 
     Attributes:
@@ -148,10 +152,9 @@ class Method(nn.Module):
         """Called before each optimizer step, `step` in 1 .. total_steps: schedules read these."""
         self.step, self.total_steps = step, total_steps
 
-    @property
-    def progress(self) -> float:
-        """0 at the first optimizer step, 1 at the last: (t - 1) / (T - 1)."""
-        return min(1.0, (self.step - 1) / max(1, self.total_steps - 1))
+    def annealed(self, start: float, end: float) -> float:
+        """A training target at the current step, on the schedule all methods share (`method.schedule`)."""
+        return annealed(start, end, self.step, self.total_steps)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -75,11 +75,16 @@ class ForwardCall:
         known = self.session.state.get(PROMPT_LENGTH)
         return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
 
+    @cached_property
+    def writes(self) -> Tensor:
+        """[B, S] tokens of a training call from which a label is predicted: the next token is one."""
+        assert self.labels is not None
+        return functional.pad(self.labels[:, 1:] != -100, (0, 1))
+
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
         assert self.labels is not None
-        targets = self.labels[:, 1:]
-        chosen = targets != -100
+        targets, chosen = self.labels[:, 1:], self.writes[:, :-1]
         logits = self.backbone.head(self.backbone.final_norm(hidden[:, :-1][chosen]))
         return functional.cross_entropy(logits.float(), targets[chosen])
 

@@ -69,7 +69,8 @@ class AdaptiveModel(ForwardModel):
         (`adaptive_bench.model.dial_solving`); a method that needs neither needs no call.
 
         Args:
-            batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+            batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask what
+                is never fed when text is written: its last token.
             savings: Shares of token-branches to skip.
 
         Returns:

@@ -3,7 +3,8 @@
 This is what makes a score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores
 shift once earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly
 the wanted share at each site, and the quantiles of all scores seen become the thresholds; a second pass applies them
-and measures what they skip. Prompt tokens and continuation tokens have thresholds of their own.
+and measures what they skip. Prompt tokens and continuation tokens have thresholds of their own. The text counts as
+being written (phase `decode`), since some methods have another rule for prompts.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 continue
             thresholds.collect()
             for batch in batches:
-                model(**batch, logits_to_keep=1)
+                model(**batch, logits_to_keep=1, phase="decode")
             thresholds.finish(share)
             points.append(_verify(model, batches, dial, share))
     finally:
@@ -60,7 +61,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
 def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:
     model.reset_ledger()
     for batch in batches:
-        model(**batch, logits_to_keep=1)
+        model(**batch, logits_to_keep=1, phase="decode")
     assert model.method.thresholds is not None
     whole_layer = model.method.unit == "layer"
     sites = model.ledger.report()["sites"]

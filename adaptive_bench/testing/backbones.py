@@ -87,6 +87,12 @@ class Text:
             "continuation_mask": self.continuation_mask,
         }
 
+    @property
+    def as_read(self) -> Text:
+        """The text without the last token of each row, which no training and no generation feeds; padded right."""
+        last = self.valid & (self.attention_mask.cumsum(dim=1) == self.attention_mask.sum(dim=1, keepdim=True))
+        return Text(self.input_ids, self.attention_mask * ~last, self.continuation_mask & ~last)
+
     def rows(self, chosen: slice | Sequence[int]) -> Text:
         """Some of the rows, in that order."""
         return Text(self.input_ids[chosen], self.attention_mask[chosen], self.continuation_mask[chosen])

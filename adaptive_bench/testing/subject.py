@@ -15,7 +15,8 @@ from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
 SEED = 1
 SPREAD = 0.3
 SHARES = (0.4, 0.8)  # of the largest saving the dial can reach
-CALIBRATION_TEXT = random_text((24,) * 6, seed=99, prompt=10)
+CALIBRATION_PROMPT = 10
+CALIBRATION_TEXT = random_text((24,) * 6, seed=99, prompt=CALIBRATION_PROMPT)
 
 
 class Subject:

@@ -37,7 +37,7 @@ class ShortTraining:
         labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
         self.model.begin_step(step, self.total_steps)
         self.optimizer.zero_grad()
-        loss = self.model(**text.arguments, labels=labels).loss
+        loss = self.model(**text.as_read.arguments, labels=labels).loss
         loss.backward()
         return float(loss.detach())
 

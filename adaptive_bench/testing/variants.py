@@ -2,7 +2,7 @@
 
 Alternatives are read off the method's `Config`: each other value of a `Literal`, the opposite of a `bool`, and the
 `examples` a field of any other type gives (`Field(1, examples=[2])`). Parameters vary one at a time, in `bench`
-semantics, unless one needs another (`Config.companions`).
+semantics, unless one needs another (`Config.companions`); values known to be unsound (`Config.unsound`) are left out.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def variants(name: str) -> list[MethodSpec]:
         f"{parameter}={_text(value)}"
         for parameter, field in config.model_fields.items()
         for value in _alternatives(field)
+        if f"{parameter}={_text(value)}" not in config.unsound
     ]
     together = [",".join(filter(None, (setting, config.companions.get(setting)))) for setting in settings]
     return [MethodSpec.parse(f"{name}[{setting}]") for setting in together]

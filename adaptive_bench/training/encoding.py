@@ -1,6 +1,8 @@
 """Turns examples into token ids: the prompt is masked in the loss, the end-of-sequence token is learned.
 
-The prompt's tokens are those the model sees at evaluation; the completion continues them.
+The prompt's tokens are those the model sees at evaluation; the completion continues them. The last token of a text is
+a label and no more: nothing comes after it, so generation and scoring never feed it. It is masked like padding, and
+thereby stays out of whatever a method shares out among tokens (budgets, capacities, thresholds, penalties).
 """
 
 from __future__ import annotations
@@ -108,16 +110,22 @@ def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
 def training_batch(
     examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """A `calibration_batch` with `labels` [B, S]; the loss ignores prompt and padding."""
+    """A `calibration_batch` with `labels` [B, S]: the completion with its end, not prompt and padding."""
     batch = calibration_batch(examples, pad_id, device)
-    batch["labels"] = batch["input_ids"].masked_fill(~batch["continuation_mask"], IGNORED_LABEL)
+    batch["labels"] = torch.full_like(batch["input_ids"], IGNORED_LABEL)
+    for row, example in enumerate(examples):
+        learned = slice(example.prompt_length, len(example.token_ids))
+        batch["labels"][row, learned] = batch["input_ids"][row, learned]
     return batch
 
 
 def calibration_batch(
     examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask` (the completion), each [B, S]."""
+    """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask`, each [B, S].
+
+    Both masks leave out the last token of each text (see above); `continuation_mask` holds the rest of the completion.
+    """
     length = max(len(example.token_ids) for example in examples)
     input_ids = torch.full((len(examples), length), pad_id)
     attention_mask = torch.zeros_like(input_ids)
@@ -125,8 +133,8 @@ def calibration_batch(
     for row, example in enumerate(examples):
         end = len(example.token_ids)
         input_ids[row, :end] = torch.tensor(example.token_ids)
-        attention_mask[row, :end] = 1
-        continuation_mask[row, example.prompt_length : end] = True
+        attention_mask[row, : end - 1] = 1
+        continuation_mask[row, example.prompt_length : end - 1] = True
     batch = {"input_ids": input_ids, "attention_mask": attention_mask, "continuation_mask": continuation_mask}
     return {name: tensor.to(device) for name, tensor in batch.items()}
 

@@ -89,10 +89,11 @@ def test_gate_macs_are_exact(spec, per_token, executor, shared_model, random_tex
 
 @torch.no_grad()
 def test_router_and_predictor_macs(shared_model, random_text):
-    """X8: MoD pays H for the router and H H/2 + H/2 for the predictor, in routed blocks only."""
-    model = shared_model("mod")
-    model(random_text(2, 6))
-    assert model.compute_report()["macs"]["overhead.decision"] == 12 * 2 * (32 + 32 * 16 + 16)
+    """X8: MoD pays H for the router, and H H/2 + H/2 for a predictor where it is asked, in routed blocks only."""
+    for spec, predictor in (("mod", 0), ("mod[route_by=predictor]", 32 * 16 + 16)):
+        model = shared_model(spec)
+        model(random_text(2, 6))
+        assert model.compute_report()["macs"]["overhead.decision"] == 12 * 2 * (32 + predictor)
 
 
 @pytest.mark.parametrize("spec", ["random_skip", "gateskip", "gateskip@paper", "mod", "random_skip[kv=copy_below]"])
@@ -148,7 +149,48 @@ def test_weights_are_read_unless_every_token_skips(shared_backbone, make_pattern
     pattern.keep[0, 5] = False  # one row skips the MLP of layer 2
     model = run_pattern(shared_backbone("llama"), pattern)
     model(random_text(2, 4))
-    assert model.compute_report()["saved"]["weight_bytes"] == pytest.approx(MLP / (LAYERS * (Q_O + K_V + MLP)))
+    assert model.compute_report()["saved"]["weight_bytes"] == pytest.approx(MLP / (LAYERS * (Q_O + K_V + MLP) + HEAD))
+
+
+@pytest.mark.parametrize(("kv", "read"), [("recompute", K_V), ("evict", 0)])
+def test_weights_read_to_repair_keys_and_values(kv, read, shared_backbone, make_pattern, run_pattern, random_text):
+    """Methods.md 2.2, 2.4: where nobody attends, repairing K,V still reads the k and v projections."""
+    pattern = make_pattern(2, 4, LAYERS, kv=kv, share=1.0, scaled=False)
+    pattern.keep[:, 2] = False  # nobody runs the attention of layer 1
+    for executor in ("packed", "masked"):
+        model = run_pattern(shared_backbone("llama"), pattern)
+        model.executor = executor
+        model(random_text(2, 4))
+        saved = model.compute_report()["saved"]["weight_bytes"]
+        assert saved == pytest.approx((Q_O + K_V - read) / (LAYERS * (Q_O + K_V + MLP) + HEAD))
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [("gateskip", 2 * LAYERS * GATE), ("mod@paper", 2 * (32 + 32 * 16 + 16)), ("skiplayer", LAYERS * 64)],
+)
+def test_a_methods_own_weights_are_read(spec, own, shared_model, random_text):
+    """Methods.md 2.2: gates, routers and predictors are read once per decoding call, at skip-nothing as well."""
+    model, ids = shared_model(spec), random_text(3, 7)
+    output = model(ids[:, :6], use_cache=True)
+    model.reset_ledger()
+    model(ids[:, 6:], past_key_values=output.past_key_values)
+    counts = model.compute_report()["counts"]["decode"]
+    assert counts["dense_weight_bytes"] == 4 * (LAYERS * (Q_O + K_V + MLP) + HEAD)
+    assert counts["weight_bytes"] == counts["dense_weight_bytes"] + 4 * own
+
+
+@pytest.mark.parametrize(("dial", "heads", "layers"), [(0.0, 1, 1), (1.0, LAYERS, LAYERS)])
+def test_a_probe_reads_the_head(dial, heads, layers, shared_model, random_text):
+    """CALM: the head is read at every exit that is probed; a probe that lets all tokens go is the final reading."""
+    model, ids = shared_model("calm"), random_text(3, 7)
+    output = model(ids[:, :6], use_cache=True)
+    model.dial = dial
+    model.reset_ledger()
+    model(ids[:, 6:], past_key_values=output.past_key_values)
+    repair = (LAYERS - layers) * K_V
+    read = heads * HEAD + layers * (Q_O + K_V + MLP) + repair
+    assert model.compute_report()["counts"]["decode"]["weight_bytes"] == 4 * read
 
 
 def test_training_is_not_booked(make_model, make_backbone, random_text):

@@ -41,16 +41,20 @@ def test_loss_weights(make_model, make_backbone, truncated, random_text):
     assert loss == pytest.approx(0.2 * shallow + 0.8 * deep + 0.5 * terms["distillation"], rel=1e-5)
 
 
-def test_distillation_compares_normed_states(make_model, make_backbone):
-    """Section 3.2: students and teachers are states after the shared final norm."""
+def test_distillation_compares_normed_states_where_the_answer_is_written(make_model, make_backbone):
+    """Sections 3.2, 8.3: states after the shared final norm, of the decoder's tokens there: here of those whose next
+    token is in the answer, the prompt's last one included and the text's last one not.
+    """
     backbone = make_backbone("llama", num_hidden_layers=4)
     model = make_model("free", backbone=backbone).train()
     ids = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        model(ids, labels=ids)
+        labels = ids.clone()
+        labels[:, :4] = -100
+        model(ids, labels=labels)
         *states, last = backbone(ids, output_hidden_states=True).hidden_states[1:]
-        normed = [*map(backbone.model.norm, states), last]
-        expected = dynamic_distillation(normed[:2], [normed[1], normed[3]], torch.ones_like(ids, dtype=torch.bool))
+        normed = [state[:, 3:8] for state in (*map(backbone.model.norm, states), last)]
+        expected = dynamic_distillation(normed[:2], [normed[1], normed[3]], torch.ones(2, 5, dtype=torch.bool))
     assert model.method.teachers() == [1, 3]
     assert model.loss_terms["distillation"] == pytest.approx(float(expected), rel=1e-5)
 

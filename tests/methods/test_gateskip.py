@@ -117,24 +117,47 @@ def test_what_the_gate_reads(make_model, random_text):
 
 @torch.no_grad()
 def test_budget_one(shared_model, random_text):
-    """T-GS3, golden: `bench` skips nothing at budget 1, for one token, many, or ties; `paper` skips one per branch."""
+    """T-GS3, golden: nothing skips at budget 1, one token or many; to the letter of Algorithm 3 one per branch does."""
     for length in (1, 7):
-        bench = shared_model("gateskip")
-        bench(random_text(1, length))
-        assert bench.compute_report()["saved"]["tokens"] == 0.0
-        paper = shared_model("gateskip@paper")
-        paper(random_text(1, length))
-        assert paper.compute_report()["saved"]["tokens"] == pytest.approx(1 / length)
+        for spec, saved in (
+            ("gateskip", 0.0),
+            ("gateskip@paper", 0.0),
+            ("gateskip[threshold=literal]@paper", 1 / length),
+        ):
+            model = shared_model(spec)
+            model(random_text(1, length))
+            assert model.compute_report()["saved"]["tokens"] == pytest.approx(saved)
 
 
 @torch.no_grad()
 def test_equal_scores(make_model, random_text):
-    """T-GS3, G5: with equal scores everywhere `paper` skips everything at any budget, `bench` nothing at budget 1."""
-    for spec, saved in (("gateskip@paper", 1.0), ("gateskip", 0.0)):
+    """T-GS3, G5: equal scores skip nothing at budget 1 and an exact share below it; to the letter everything skips."""
+    for spec, budget, saved in (
+        *(("gateskip", 1.0, 0.0), ("gateskip@paper", 1.0, 0.0), ("gateskip@paper", 0.7, 3 / 12)),
+        *(("gateskip[threshold=literal]@paper", budget, 1.0) for budget in (1.0, 0.7)),
+    ):
         model = make_model(spec)
         fill_gates(model, 0.0, 5.0)
+        model.dial = budget
         model(random_text(2, 6))
         assert model.compute_report()["saved"]["tokens"] == saved
+
+
+@pytest.mark.parametrize(("rows", "skipped"), [(1, 0), (2, 0), (3, 1), (10, 4), (16, 6)])
+@torch.no_grad()
+def test_decoding_skips_a_share_of_the_unfinished_rows(rows, skipped, shared_model, random_text):
+    """G3, G6, golden: at budget 0.6 exactly floor(0.4 n) of the n rows of a decoding call skip a branch; of 1, none."""
+    model, ids = shared_model("gateskip@paper"), random_text(rows, 9)
+    output = model(ids[:, :8], use_cache=True)
+    model.dial = 0.6
+    model.reset_ledger()
+    model(ids[:, 8:], past_key_values=output.past_key_values)
+    assert model.compute_report()["decode"]["tokens"] == pytest.approx(skipped / rows)
+
+
+def test_the_letter_belongs_to_the_paper(shared_backbone):
+    with pytest.raises(UsageError, match="@paper"):
+        AdaptiveModel.build(shared_backbone("llama"), "gateskip[threshold=literal]")
 
 
 @torch.no_grad()

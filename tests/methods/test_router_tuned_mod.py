@@ -136,6 +136,18 @@ def test_granularity(shared_model, random_text, watch):
 
 
 @torch.no_grad()
+def test_a_sequence_is_routed_once(shared_model, random_text):
+    """Sections 6.3, 6.7: `paper` evaluates a router once per prompt and once per written token, not once per token of
+    the prompt; padding wastes nothing.
+    """
+    model, ids, hidden = shared_model("router_tuned_mod@paper"), random_text(3, 9), 32
+    output = model(ids, torch.arange(9).expand(3, 9) >= torch.tensor([[0], [4], [7]]), use_cache=True)
+    assert model.compute_report()["macs"]["overhead.decision"] == len(ROUTED) * 3 * hidden
+    model(ids[:, :1], past_key_values=output.past_key_values)
+    assert model.compute_report()["macs"]["overhead.decision"] == len(ROUTED) * (3 + 3) * hidden
+
+
+@torch.no_grad()
 def test_sequence_granularity_averages_real_tokens(shared_model, random_text):
     """T-RT6: padding does not enter the mean."""
     model, ids = shared_model("router_tuned_mod@paper"), random_text(1, 10)

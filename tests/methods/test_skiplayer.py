@@ -41,7 +41,7 @@ def test_density_loss_by_hand():
 
 def test_density_loss_of_a_call(trainee, training_batch, watch):
     """T-SL3: executed shares of real tokens against a target that falls from 1 to the density."""
-    model = trainee("skiplayer[density=0.6,density_weight=0.1]", step=6, total_steps=11)
+    model = trainee("skiplayer[density=0.6,density_weight=0.1]", step=8, total_steps=21)
     ids, mask, labels = training_batch
     with torch.no_grad(), watch(model) as watched:
         loss = float(model(ids, mask, labels=labels).loss)

@@ -130,7 +130,7 @@ def test_training_specs():
         "gateskip[kv=evict,shape=scalar]": "gateskip[shape=scalar]",
         "gateskip[shape=vector,sparsity_weight=0.10]": "gateskip",
         "router_tuned_mod@paper": "router_tuned_mod@paper",
-        "mod[capacity=0.5]@paper": "mod[capacity=0.5]",
+        "mod[capacity=0.5]@paper": "mod[capacity=0.5,route_by=predictor]",
     }
     for spec, wanted in trained.items():
         assert str(training_spec(MethodSpec.parse(spec))) == wanted

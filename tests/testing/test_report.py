@@ -20,7 +20,7 @@ def test_the_report_of_a_sound_method(dense_report):
     assert dense_report.failures == [] and dense_report.warnings == ()
     assert len(dense_report.results) == 2 * len(CHECKS)
     row = dense_report.table().splitlines()[-1].split()
-    assert row[0] == "dense" and row.count(".") == len(CHECKS) - 2 and row.count("-") == 2
+    assert row[0] == "dense" and row.count(".") == len(CHECKS) - 4 and row.count("-") == 4
 
 
 def test_json_holds_everything(dense_report):
@@ -49,6 +49,7 @@ def test_the_matrix_is_what_the_checks_found(dense_report):
         "left_padding": "yes",
         "likelihood_effect": "-",
         "generation_effect": "-",
+        "decoding_effect": "-",
         "ledger": "yes",
         "saving": "yes",
         "frozen_backbone": "no",

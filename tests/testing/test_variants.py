@@ -11,7 +11,8 @@ from adaptive_bench.testing.variants import method_specs, variants
 
 class ManyKinds(MethodConfig):
     companions: ClassVar[Mapping[str, str]] = {"shape=round": "every=3"}
-    shape: Literal["flat", "round", "square"] = "flat"
+    unsound: ClassVar[frozenset[str]] = frozenset({"shape=bent"})
+    shape: Literal["flat", "round", "square", "bent"] = "flat"
     open_: Literal["a", "b"] | None = None
     gated: bool = True
     every: int = Field(2, examples=[2, 4])

@@ -7,9 +7,22 @@ import pytest
 import torch
 from torch import nn
 
-from adaptive_bench.method import Decision, DialSpec, Method, SiteView, draw_key, initialised_linear, uniform_from
+from adaptive_bench.method import (
+    Decision,
+    DialSpec,
+    Method,
+    SiteView,
+    draw_key,
+    drop_lowest,
+    initialised_linear,
+    paper_quantile_keep,
+    top_k_per_row,
+    uniform_from,
+)
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.checks.identity import identity
 from adaptive_bench.testing.suite import Suite
+from adaptive_bench.testing.variants import variants
 
 
 class Sound(Method):
@@ -212,6 +225,46 @@ class AveragesInPaper(BatchMean):
     paper_class: ClassVar[str] = "C2"
 
 
+class ServesThePromptAlone(Sound):
+    """Decoding has a rule of its own, which knows one dial value besides skip-nothing."""
+
+    paper_class: ClassVar[str] = "C1"
+
+    def words(self, view):
+        return LeaksTheFuture.words(self, view) if view.call.phase == "prefill" else super().words(view)
+
+    def share(self, view):
+        return super().share(view) if view.call.phase == "prefill" else 0.1 * (super().share(view) > 0)
+
+
+class SkipsAThirdOfWhatItClaims(Sound):
+    def share(self, view):
+        return super().share(view) / 3
+
+
+class LiteralQuantileInDecoding(Sound):
+    """GateSkip's Algorithm 3 where rows are written: threshold of equal scores is their value, skip where <= it."""
+
+    paper_class: ClassVar[str] = "C2"
+
+    def decide(self, view):
+        scores, share = self.scores(view), self.share(view)
+        keep = drop_lowest if view.call.phase == "prefill" else paper_quantile_keep
+        return Decision(keep(scores, view.call.valid, share), 2 * torch.sigmoid(self.gate(view.normed)))
+
+
+class FixedPredictorInDecoding(Sound):
+    """Mixture-of-Depths with top-k in the prompt and a predictor cut at one half while writing, whatever the dial."""
+
+    paper_class: ClassVar[str] = "C1"
+
+    def decide(self, view):
+        scores, scale = self.scores(view), 2 * torch.sigmoid(self.gate(view.normed))
+        if view.call.phase == "prefill":
+            return Decision(top_k_per_row(scores, view.call.valid, 1 - self.share(view)), scale)
+        return Decision(scores > 0.5, scale)
+
+
 WRONG = {
     DialInTheMiddle: "builds",
     NoDialForNothing: "builds",
@@ -231,6 +284,7 @@ WRONG = {
     TurnsBack: "monotone",
     SkipsNothing: "effect",
     IgnoresTheDial: "effect",
+    SkipsAThirdOfWhatItClaims: "claims",
     CountsWrong: "ledger",
     LosesStateOnSave: "saving",
     LosesStateOnResume: "resuming",
@@ -256,6 +310,28 @@ def failures(register_method):
 @pytest.mark.parametrize(("method", "check"), WRONG.items())
 def test_it_is_caught_by_its_check_alone(failures, method, check):
     assert list(failures(method)) == [check]
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "found"),
+    [
+        (LiteralQuantileInDecoding, "identity", "cached decoding must skip nothing"),
+        (FixedPredictorInDecoding, "identity", "cached decoding must skip nothing"),
+        (ServesThePromptAlone, "phases", "what writing saves goes"),
+    ],
+)
+def test_a_rule_of_its_own_for_decoding_is_caught(failures, method, check, found):
+    """In `paper` semantics the cache may change decisions; what the dial promises has to hold there all the same."""
+    messages = failures(method, "paper")
+    assert list(messages) == [check]
+    assert found in messages[check]
+
+
+def test_the_letter_of_gateskip_is_caught():
+    """Section 3.7, G3 to G5: it skips at budget 1. It can be asked for, and `check --all` leaves it out."""
+    suite = Suite(MethodSpec.parse("gateskip[threshold=literal]@paper"), "llama")
+    assert suite.result(identity).status == "failed"
+    assert not any("threshold" in str(spec) for spec in variants("gateskip"))
 
 
 def test_a_sound_method_passes(failures):

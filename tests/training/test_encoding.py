@@ -33,6 +33,17 @@ def test_the_completion_is_learned_with_an_end_and_the_prompt_is_not(tokenizer):
     assert encoded[0].loss_tokens == 3
 
 
+def test_the_last_token_is_a_label_and_never_read(tokenizer):
+    """In decoding nothing follows the end token either; what a method shares out among tokens leaves it out."""
+    encoded = encode(tokenizer, Example("1+1=", " 2"), Example("1=", "1"))
+    batch = training_batch(encoded, pad_id=7)
+    ends = [len(example.token_ids) for example in encoded]
+    for row, end in enumerate(ends):
+        assert batch["labels"][row, end - 1] == 1 and batch["input_ids"][row, end - 1] == 1
+        assert batch["attention_mask"][row].tolist() == [1] * (end - 1) + [0] * (max(ends) - end + 1)
+        assert not batch["continuation_mask"][row, end - 1 :].any()
+
+
 def test_a_start_token_is_added_once_when_the_tokenizer_adds_it(tokenizer_of):
     tokenizer = tokenizer_of(bos=True)
     (encoded,) = encode(tokenizer, Example("a", "b"))
@@ -43,7 +54,7 @@ def test_a_start_token_is_added_once_when_the_tokenizer_adds_it(tokenizer_of):
 def test_short_rows_are_padded_on_the_right_and_masked(tokenizer):
     batch = training_batch(encode(tokenizer, Example("a", "b"), Example("aaaa", "bb")), pad_id=7)
     assert batch["input_ids"].shape == (2, 7)
-    assert batch["attention_mask"].sum(1).tolist() == [3, 7]
+    assert batch["attention_mask"].sum(1).tolist() == [2, 6]
     assert (batch["input_ids"][0, 3:] == 7).all() and (batch["labels"][0, 3:] == -100).all()
 
 
@@ -67,7 +78,7 @@ def test_calibration_batches_mark_the_completion(tokenizer):
     for batch in batches:
         assert batch["continuation_mask"].dtype == torch.bool
         assert not (batch["continuation_mask"] & (batch["attention_mask"] == 0)).any()
-    assert sum(int(batch["continuation_mask"].sum()) for batch in batches) == 3 + 2 + 2
+    assert sum(int(batch["continuation_mask"].sum()) for batch in batches) == 2 + 1 + 1
 
 
 def test_without_a_pad_token_the_end_token_pads(tokenizer_of):

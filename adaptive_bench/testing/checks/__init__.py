@@ -9,6 +9,7 @@ from adaptive_bench.testing.checks.dial import effect, monotone
 from adaptive_bench.testing.checks.execution import cached, packed
 from adaptive_bench.testing.checks.identity import identity
 from adaptive_bench.testing.checks.persistence import resuming, saving
+from adaptive_bench.testing.checks.phases import claims, phases
 from adaptive_bench.testing.checks.training import finite, gradients
 
 CHECKS: tuple[Check, ...] = (
@@ -22,6 +23,8 @@ CHECKS: tuple[Check, ...] = (
     cached,
     monotone,
     effect,
+    phases,
+    claims,
     ledger,
     saving,
     gradients,

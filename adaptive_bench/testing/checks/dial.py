@@ -18,7 +18,7 @@ VISIBLE = 1e-2  # nats
 @check("monotone", needs=("determinism",))
 def monotone(subject: Subject) -> Facts:
     """The further the dial moves from skip-nothing, the more token-branches are saved on the same text."""
-    model, text = _with_dial(subject), subject.text(24, 24, 24, 24, seed=7, prompt=4)
+    model, text = with_dial(subject), subject.text(24, 24, 24, 24, seed=7, prompt=4)
     saved = [_saved_tokens(model, text, dial) for dial in subject.all_dials]
     for index in range(1, len(saved)):
         demand(
@@ -33,7 +33,7 @@ def monotone(subject: Subject) -> Facts:
 @check("effect", needs=("determinism",))
 def effect(subject: Subject) -> Facts:
     """Different dials give different log-likelihoods and different generations."""
-    model, text, prompts = _with_dial(subject), subject.text(16, 16, 16, 16, prompt=6), subject.text(9, 9, 9, 9, seed=5)
+    model, text, prompts = with_dial(subject), subject.text(16, 16, 16, 16, prompt=6), subject.text(9, 9, 9, 9, seed=5)
     dials = [subject.all_dials[0], subject.dials[0], subject.dials[-1]]
     likelihoods, generations = [], []
     for model.dial in dials:
@@ -52,7 +52,8 @@ def effect(subject: Subject) -> Facts:
     return {"likelihood_effect": moves_likelihoods, "generation_effect": moves_generations}
 
 
-def _with_dial(subject: Subject) -> AdaptiveModel:
+def with_dial(subject: Subject) -> AdaptiveModel:
+    """The subject's model, if its dial has more than one value and `dial_for` finds some."""
     model = subject.model()
     if model.method.dial.minimum == model.method.dial.maximum:
         raise NotApplicable("the dial has one value only")

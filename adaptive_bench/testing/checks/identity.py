@@ -7,17 +7,16 @@ import torch
 from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.testing.check import Facts, NotApplicable, check
+from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
+from adaptive_bench.testing.checks.writing import saved_by_phase
 from adaptive_bench.testing.replay import replayed_logits
 from adaptive_bench.testing.subject import Subject
-
-PAPER_SLACK = 0.1  # GateSkip's rule "skip where score <= quantile" always skips one token
 
 
 @check("identity", needs=("builds", "determinism"))
 def identity(subject: Subject) -> Facts:
-    """At skip-nothing every token executes everything and the logits are the backbone's own, bit for bit.
+    """At skip-nothing every token executes everything, read or written, and logits are the backbone's, bit for bit.
 
     A method whose decisions carry a scale (a gate, a router) scales branches even then. Its logits must be those of the
     plain Hugging Face model with exactly these scales applied by hooks.
@@ -27,14 +26,19 @@ def identity(subject: Subject) -> Facts:
     with torch.no_grad(), recorded_decisions(model.method) as decisions:
         logits = model(**text.arguments).logits
     skipped = [site for site, decision in decisions if decision.keep is not None and not bool(decision.keep.all())]
-    saved = model.compute_report()["saved"]["tokens"]
-    if skipped and subject.spec.semantics == "paper" and saved <= PAPER_SLACK:
-        raise NotApplicable(f"the paper's rule skips {saved:.1%} where it should skip nothing", identity="no")
     demand(
         not skipped,
         f"At dial {model.dial:g} (skip_nothing) no token may skip, but some do at {_named(skipped)}. Return "
         "EXECUTE_ALL there.",
     )
+    for name, rows in {"three rows": [0, 1, 2], "rows of the same tokens": [0, 0, 0], "one row": [0]}.items():
+        saved = saved_by_phase(model, text.rows(rows), 6)
+        demand(
+            max(saved.values()) == 0.0,
+            f"At dial {model.dial:g} (skip_nothing) cached decoding must skip nothing either, but with {name} the "
+            f"prompt saves {saved['prompt']:.1%} and writing saves {saved['writing']:.1%} of the token-branches. A "
+            "rule that ranks the tokens of a call has to hold for calls of one token, and for equal scores.",
+        )
     if any(decision.scale is not None or decision.input_scale is not None for _, decision in decisions):
         with torch.no_grad():
             worst = difference(logits, replayed_logits(backbone, text.input_ids, decisions))
