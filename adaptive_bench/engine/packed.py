@@ -2,14 +2,15 @@
 
 Hugging Face modules run unchanged on the gathered tokens: attention gets their hidden states, their own rotary rows
 and an explicit mask; the cache merges their K,V with what the KV policy says about the skipped ones. Padding is
-never computed in packed branches. When every token is kept the branch is the dense one, bit for bit. One token per row
-has an executor of its own, `decode`.
+never computed in packed branches, unless leaving it in spares attention its mask. When every token is kept the branch
+is the dense one, bit for bit. One token per row has an executor of its own, `decode`.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from adaptive_bench.backbone import Site
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import Write
@@ -20,11 +21,20 @@ from adaptive_bench.method import Decision, SiteView
 def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
     site, kept = view.site, call.kept(decision.keep)
+    if kept is not None and site.branch == "attention" and decision.keep is None and _padding_is_harmless(call, site):
+        update = dense_attention(call, view, None)  # causality hides the padding: the kernel needs no mask
+        return add_update(call, site, view.hidden, update, decision.scale, None)
     if kept is None:
         update = dense_attention(call, view, None) if site.branch == "attention" else dense_mlp(call, view, None)
         return add_update(call, site, view.hidden, update, decision.scale, None)
     packed = _packed_attention(call, view, kept) if site.branch == "attention" else packed_mlp(call, view, kept)
     return view.hidden if packed is None else add_packed(call, view, packed, decision.scale, kept)
+
+
+def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
+    """Nobody skips, padding stands on the right alone and no earlier token is cached."""
+    first = call.cache is not None and not call.cache.leaves_nothing and call.cache.get_seq_length() == 0
+    return first and call.pads_right_only and call.dense_mask(site.layer, call.own_keys) is None
 
 
 def add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor | None, kept: Kept) -> Tensor:

@@ -85,7 +85,8 @@ class Scorer:
 
     def _score_shared(self, batch: list[Shared]) -> list[Answer]:
         """Contexts first, then what follows them, from their cache."""
-        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=True)
+        # Padding on the right: causality hides it, so that a context nobody skips in needs no mask.
+        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=False)
         tails = [(row, tail) for row, one in enumerate(batch) for tail in one.tails if tail.token_ids]
         longest = max((len(tail.token_ids) for _, tail in tails), default=0)
         cache = self.model.new_cache(len(batch), input_ids.shape[1] + longest) if tails else None
@@ -93,7 +94,7 @@ class Scorer:
             input_ids=input_ids,
             attention_mask=attention_mask,
             past_key_values=cache,
-            logits_to_keep=1,
+            logits_to_keep=attention_mask.sum(dim=1, keepdim=True) - 1,
             requests=[len(one.requests) for one in batch],
         )
         members = [(row, request) for row, one in enumerate(batch) for request in one.requests]

@@ -110,7 +110,7 @@ class ForwardModel(nn.Module):
             past_key_values: Cache of earlier calls.
             use_cache: Return a cache.
             continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
-            logits_to_keep: 0 for all positions, n for the last n, or indices [K] into S.
+            logits_to_keep: 0 for all positions, n for the last n, indices [K] into S, or [B, K] of each row's own.
             phase: What the call counts as; by default `decode` where the cache holds tokens already.
             requests: [B] requests each row stands for, where several share it; the ledger charges each of them.
             return_logits: In training with labels, `False` runs the head where there is a loss and nowhere else.
@@ -128,11 +128,7 @@ class ForwardModel(nn.Module):
 
         if self.training and labels is not None and not return_logits:
             return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden)))
-        chosen: Any = (
-            slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
-        )
-        chosen = logits_to_keep if isinstance(logits_to_keep, Tensor) else chosen
-        logits = self._logits(call, hidden, chosen)
+        logits = self._logits(call, hidden, _positions_to_keep(logits_to_keep))
         loss = None
         if labels is not None:
             size = self.backbone.vocab_size
@@ -209,16 +205,17 @@ class ForwardModel(nn.Module):
             return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
         return self.backbone.rotary_at(positions, last)
 
-    def _logits(self, call: EngineCall, hidden: Tensor, chosen: Any) -> Tensor:
+    def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
-        states = hidden[:, chosen]
-        needed = call.host_valid[:, chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen]
+        states = hidden[chosen]
+        on_host = tuple(part.cpu().numpy() if isinstance(part, Tensor) else part for part in chosen)
+        needed = call.host_valid[on_host]
         if not call.answers:
             self._book_head(call, needed, np.ones_like(needed))
             if call.decodes and states.shape[1] == 1:
                 return self.backbone.step_head(states)
             return self.backbone.head(self.backbone.final_norm(states))
-        everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[:, chosen]
+        everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[chosen]
         answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
         tokens = torch.cat([tokens for tokens, _ in call.answers])
         answered[tokens] = torch.arange(tokens.numel(), device=hidden.device)
@@ -247,3 +244,12 @@ class ForwardModel(nn.Module):
                 loss = loss + weight * value
         self.loss_terms = {name: float(value) for name, value in terms.items()}
         return loss
+
+
+def _positions_to_keep(wanted: int | Tensor) -> tuple[Any, Any]:
+    """An index into [B, S]: everything (0), the last n, positions [K] of all rows, or [B, K] of each row."""
+    if isinstance(wanted, int):
+        return slice(None), slice(-wanted, None) if wanted else slice(None)
+    if wanted.dim() == 1:
+        return slice(None), wanted
+    return torch.arange(len(wanted), device=wanted.device)[:, None], wanted
