@@ -133,11 +133,10 @@ class Tally:
         """Book one of the method's linear maps. Where it ran for every slot of the call, padding is waste."""
         if not reading.macs:
             return
-        macs = reading.macs * self.rows() / len(self.valid)  # of all requests behind the rows
-        slots = self.rows() * self.valid.shape[1]
-        needed = self._eligible / slots if reading.inputs == self.valid.size else 1.0
-        self.ledger.book(self.phase, layer, "overhead.decision", macs * needed)
-        self.ledger.book(self.phase, layer, "waste.dense", macs * (1.0 - needed))
+        slots = self.rows() * self.valid.shape[1]  # of all requests behind the rows
+        needed = self._eligible if reading.inputs == self.valid.size else slots
+        self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
+        self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:

@@ -130,7 +130,7 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
         (["--seeds", "x"], "--seeds takes"),
         (["--levels", "a,b"], "--levels takes"),
         (["--levels", "5,10"], "Write 0.05 for 5 %"),
-        (["--match-on", "time"], "'match_on'"),
+        (["--match-on", "watts"], "'match_on'"),
         (["--limit", "0"], "'evaluation.limit'"),
         (["--methods", "gateskip@papr"], "Semantics must be one of"),
         (["--method", "mod"], "--methods"),

@@ -95,9 +95,9 @@ def test_the_batch_quantile_depends_on_the_batch(shared_model, random_text):
 
 
 @torch.no_grad()
-def test_one_decoded_token_always_skips_in_the_paper(shared_model, random_text):
-    """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing in `paper`."""
-    model = shared_model("gateskip@paper")
+def test_one_decoded_token_always_skips_by_the_literal_rule(shared_model, random_text):
+    """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing to the letter."""
+    model = shared_model("gateskip[threshold=literal]@paper")
     set_dial(model, 0.1)
     model.generate(random_text(1, 12), max_new_tokens=4)
     report = model.compute_report()

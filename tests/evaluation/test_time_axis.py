@@ -15,7 +15,7 @@ CURVE = TimeCurve.of([(0.5, 0.4), (0.0, -0.1), (0.25, 0.1)])
 
 def _evaluation(score, tokens):
     savings = {"tokens": tokens, "core": tokens, "net": tokens, "executed": tokens}
-    return Evaluation("nano_math", tokens, {METRIC: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0)
+    return Evaluation("nano_math", tokens, {METRIC: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0, 1234)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_training_specs():
         "random_skip[kv=evict,trained=true]@paper": "random_skip[trained=true]",
         "gateskip@paper": "gateskip",
         "gateskip[kv=evict,shape=scalar]": "gateskip[shape=scalar]",
-        "gateskip[shape=vector,sparsity_weight=0.10]": "gateskip",
+        "gateskip[shape=vector,budget_end=0.80]": "gateskip",
         "router_tuned_mod@paper": "router_tuned_mod@paper",
         "mod[capacity=0.5]@paper": "mod[capacity=0.5,route_by=predictor]",
     }

@@ -80,7 +80,7 @@ def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backb
     if other.method.thresholds is not None:  # measured under the other spec, so not taken over
         other.dial = other.method.dial_for(0.1)
         with pytest.raises(UsageError, match="calibrate"):
-            other(random_text(1, 4))
+            other.generate(random_text(1, 4), max_new_tokens=2)
 
 
 @pytest.mark.parametrize(

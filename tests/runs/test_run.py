@@ -19,7 +19,7 @@ from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.records import Record
 
 ROW_KEYS = ["method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "seeds"]
-ROW_KEYS += ["saved_tokens", "saved_core", "saved_net", "status"]
+ROW_KEYS += ["saved_tokens", "saved_core", "saved_net", "status", "timing"]
 
 
 class Broken(Dense):

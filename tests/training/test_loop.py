@@ -49,7 +49,7 @@ def test_losses_of_the_method_are_logged_beside_the_cross_entropy(model_of, exam
     train(model_of("gateskip"), examples, tokenizer, recipe, seed=1, folder=tmp_path)
     for entry in log_of(tmp_path):
         assert entry["terms"].keys() == {"ce", "sparsity"}
-        assert entry["loss"] == pytest.approx(entry["terms"]["ce"] + 0.1 * entry["terms"]["sparsity"], abs=1e-5)
+        assert entry["loss"] == pytest.approx(entry["terms"]["ce"] + 1.0 * entry["terms"]["sparsity"], abs=1e-5)
 
 
 def test_a_method_may_have_a_learning_rate_of_its_own(model_of, examples, tokenizer, recipe, tmp_path):
