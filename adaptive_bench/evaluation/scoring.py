@@ -70,15 +70,18 @@ class Scorer:
             yield from map(self._score_wholes, batches(some, self.batch_size, length=lambda one: len(one.token_ids)))
 
     def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
-        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=True)
-        scored = batch[0].scored
-        continuation_mask = torch.zeros_like(input_ids, dtype=torch.bool)
-        continuation_mask[:, input_ids.shape[1] - scored + 1 :] = True
+        """Whole sequences. Where they do not depend on each other padding goes to the right: causality hides it, and
+        no mask is needed where nobody skips.
+        """
+        left = not causal(self.model)
+        input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=left)
+        scored, places = batch[0].scored, torch.arange(input_ids.shape[1], device=self._device)
+        ends = torch.full_like(attention_mask[:, :1], len(places)) if left else attention_mask.sum(dim=1, keepdim=True)
         logits = self._run(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            continuation_mask=continuation_mask,
-            logits_to_keep=scored,
+            continuation_mask=(places > ends - scored) & (places < ends),
+            logits_to_keep=ends - scored + places[:scored],
             requests=[len(one.requests) for one in batch],
         )
         return self._judge(logits, [(row, one) for row, whole in enumerate(batch) for one in whole.requests])

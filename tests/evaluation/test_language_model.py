@@ -131,12 +131,13 @@ def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_onc
     lm = AdaptiveLM(dense, tokenizer, batch_size=8)
     requests: list[Any] = [(None, [5, 6, 7], [8]), (None, [5, 6, 7], [9]), (None, [5], [8, 9, 10])]
     lm._loglikelihood_tokens(requests)
+    given = ("input_ids", "attention_mask", "continuation_mask", "logits_to_keep")
     marked = {
-        tuple(ids[mask.bool()].tolist()): (ids[marks].tolist(), call["logits_to_keep"])
+        tuple(ids[mask.bool()].tolist()): (ids[marks].tolist(), kept.tolist())
         for call in calls
-        for ids, mask, marks in zip(call["input_ids"], call["attention_mask"], call["continuation_mask"], strict=True)
+        for ids, mask, marks, kept in zip(*(call[name] for name in given), strict=True)
     }
-    assert marked == {(5, 6, 7): ([], 1), (5, 8, 9): ([8, 9], 3)}
+    assert marked == {(5, 6, 7): ([], [2]), (5, 8, 9): ([8, 9], [0, 1, 2])}
     assert lm.prompt_tokens == 6
 
 
