@@ -17,7 +17,7 @@ from .splits import stream
 from .stories import Story, make_statements, make_story, make_summary, make_sums
 
 # Share of sequences per source.
-_SHARES = {"story": 0.25, "statements": 0.25, "sums": 0.3, "summary": 0.2}
+_SHARES = {"story": 0.2, "statements": 0.28, "sums": 0.32, "summary": 0.2}
 
 
 def pretraining_texts(seed: int) -> Iterator[Story]:

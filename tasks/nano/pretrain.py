@@ -31,7 +31,7 @@ _SEQUENCES_PER_STEP = 16
 _STEPS_PER_CHUNK = 16
 _PEAK_LEARNING_RATE = 5e-3
 _WARM_UP_STEPS = 50
-_FALLING_SHARE, _FINAL_SHARE = 0.35, 0.02
+_FALLING_SHARE, _FINAL_SHARE = 0.3, 0.02
 _WEIGHT_DECAY = 0.01
 _MAX_GRADIENT_NORM = 1.0
 # What a story draws at random cannot be learnt away, and would drown what can.
@@ -153,7 +153,7 @@ def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--score-test", action="store_true", help="score the test split too: for final weights only")
