@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.masked import add_update, seen
@@ -96,7 +95,7 @@ def _mask(call: EngineCall, layer: int) -> Tensor | None:
     if not table.has_hidden and (window is None or (table.used < window and not sparse)):
         return None
     if sparse:
-        return additive(visible_keys(call.positions, table.visible(), window), call.rotary[0].dtype)
+        return call.mask(layer, call.positions, table.visible())
     return call.shared_mask(window, table.visible())
 
 

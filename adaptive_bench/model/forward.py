@@ -200,10 +200,9 @@ class ForwardModel(nn.Module):
 
     def _rotary(self, positions: Tensor, session: Session) -> tuple[Tensor, Tensor]:
         """Rotary tables (cos, sin) [B, S, head size]."""
-        last = int(session.host_lengths.max(initial=0)) + positions.shape[1]
         if positions.shape[1] > 1 or self.training:
             return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
-        return self.backbone.rotary_at(positions, last)
+        return self.backbone.rotary_at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
