@@ -82,8 +82,8 @@ def run(
 ) -> None:
     """Compare methods at the same saved compute.
 
-    Without options: dense, random_skip, gateskip and mod on the embedded nano model and its two tasks. Finished work is
-    found again: the same command continues after a stop, and computes nothing when all of it is done.
+    Without options: dense, random_skip, gateskip and mod on the embedded nano model and two of its tasks. Finished
+    work is found again: the same command continues after a stop, and computes nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config import DEFAULT_PRESET, load_config

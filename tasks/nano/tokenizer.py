@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-VOCABULARY_SIZE = 1024
+# At most: learning ends earlier when every word of the world is one token.
+VOCABULARY_SIZE = 3072
 CONTEXT = 512
 BOS, EOS, PAD = "<|bos|>", "<|eos|>", "<|pad|>"
 _PIECES = r" ?\d| ?\p{L}+| ?[^\s\p{L}\d]+|\s"
