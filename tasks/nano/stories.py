@@ -90,8 +90,11 @@ def make_story(source: random.Random) -> Story:
     known = world()
     person = subject = source.choice(PEOPLE)
     pieces = [(_scene(source, person), False)]
+    said: set[tuple[str, str]] = set()
     for _ in range(source.choice(_FACTS)):
-        relation = source.choice(SIGHTS if subject in TOWNS else ACQUAINTANCES + TRAITS)
+        relations = SIGHTS if subject in TOWNS else ACQUAINTANCES + TRAITS
+        relation = source.choice([one for one in relations if (subject, one) not in said])
+        said.add((subject, relation))
         value = known.facts[subject, relation]
         otherwise = source.random() < _SAID_OTHERWISE
         pieces += _fact(_SAID[relation].format(subject=subject, value=value) if otherwise
