@@ -17,7 +17,7 @@ from .splits import stream
 from .stories import Story, make_statements, make_story, make_summary, make_sums
 
 # Share of sequences per source.
-_SHARES = {"story": 0.22, "statements": 0.3, "sums": 0.23, "summary": 0.25}
+_SHARES = {"story": 0.2, "statements": 0.22, "sums": 0.28, "summary": 0.3}
 
 
 def pretraining_texts(seed: int) -> Iterator[Story]:

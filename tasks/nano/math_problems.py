@@ -1,8 +1,8 @@
-"""Generates `nano_math`: word problems of two or three steps whose every number stays below 50.
+"""Generates `nano_math`: word problems of two or three steps whose every number stays below 40.
 
 Three families: a chain of changes to one pile, equal groups followed by changes, and a comparison of two people. The
 events are the ones that the world's stories tell; a story says the result after each of them, a problem only asks. A
-step of the reasoning names the day or the person of its event, so that it can be found in the problem.
+step of the reasoning names the day or the person of its event; in the problem, the number stands right behind it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ THINGS = words(
 )
 _BOXES = ("boxes", "bags", "packs", "baskets")
 _DAYS = words("Monday Tuesday Wednesday")
-_GAINS = (
-    "{who} buys {n} more.",
-    "{who} finds {n} more.",
-    "{who} gets {n} more from {other}.",
-    "{other} brings {n} more.",
-)
-_LOSSES = ("{who} loses {n}.", "{who} sells {n}.", "{who} gives {n} to {other}.", "{other} takes {n} away.")
-_TIMES = {2: "doubles", 3: "triples"}
+_GAINS = ("{n} arrive.", "{n} appear.", "{n} turn up.", "{n} come from {other}.")
+_LOSSES = ("{n} break.", "{n} vanish.", "{n} get lost.", "{n} go to {other}.")
+_TIMES = {2: "they double.", 3: "they triple."}
 _TIMES_AS_MANY = {2: "twice", 3: "three times"}
-# One digit: then the arithmetic is a table that a small model can know.
-_LARGEST_CHANGE = 9
-_LARGEST_PILE, _LARGEST_COMPARED_PILE = 39, 12
+# So small that the arithmetic is a table that a small model can know.
+_CHANGE = (2, 9)
+_LARGEST_PILE, _LARGEST_COMPARED_PILE = 30, 9
 _STEPS = (2, 3)
 
 
@@ -95,35 +90,37 @@ class Tale:
 
     def groups(self) -> None:
         """A pile of equal groups."""
-        self.value, size = self.source.randint(2, 6), self.source.randint(2, 6)
+        self.value, size = self.source.randint(2, 5), self.source.randint(2, 6)
         boxes = self.source.choice(_BOXES)
         self.tell(f"{self.who} has {self.value} {boxes} with {size} {self.things} in each.", "*", size)
 
     def change(self) -> None:
         """One gain, loss or multiplication, on the next day."""
-        gain, loss = min(_LARGEST_CHANGE, self.most - self.value), min(_LARGEST_CHANGE, self.value - 1)
+        gains, losses = self._amounts(self.most - self.value), self._amounts(self.value - 1)
         factors = [factor for factor in _TIMES if self.value * factor <= self.most]
-        sign = self.source.choice("++" * (gain > 0) + "--" * (loss > 0) + "*" * bool(factors))
-        if sign == "*":
-            n = self.source.choice(factors)
-            event = f"{{who}} {_TIMES[n]} them."
-        else:
-            n = self.source.randint(1, gain if sign == "+" else loss)
-            event = self.source.choice(_GAINS if sign == "+" else _LOSSES)
+        sign = self.source.choice("++" * bool(gains) + "--" * bool(losses) + "*" * bool(factors))
+        n = self.source.choice({"+": gains, "-": losses, "*": factors}[sign])
+        event = _TIMES[n] if sign == "*" else self.source.choice(_GAINS if sign == "+" else _LOSSES)
         day = _DAYS[self.days]
         self.days += 1
-        self.tell(f"On {day} {event.format(who=self.who, n=n, other=self.other)}", sign, n, f"{day} ")
+        self.tell(f"On {day} {event.format(n=n, other=self.other)}", sign, n, f"{day} ")
 
     def compare(self) -> None:
         """The pile of the other one, told as more, fewer or so many times the value, which it becomes."""
-        sign = self.source.choice("+" + "-" * (self.value > 1) + "*" * (self.value <= _LARGEST_COMPARED_PILE))
-        if sign == "*":
-            n = self.source.choice(tuple(_TIMES_AS_MANY))
-            compared = f"{_TIMES_AS_MANY[n]} as many as"
-        else:
-            n = self.source.randint(1, _LARGEST_CHANGE if sign == "+" else min(_LARGEST_CHANGE, self.value - 1))
-            compared = f"{n} {'more' if sign == '+' else 'fewer'} than"
+        amounts = {
+            "+": self._amounts(_CHANGE[1]),
+            "-": self._amounts(self.value - 1),
+            "*": list(_TIMES_AS_MANY) if self.value <= _LARGEST_COMPARED_PILE else [],
+        }
+        sign = self.source.choice([sign for sign, open_to in amounts.items() if open_to])
+        n = self.source.choice(amounts[sign])
+        compared = {"+": "{n} more than", "-": "{n} fewer than", "*": "{times} as many as"}[sign]
+        compared = compared.format(n=n, times=_TIMES_AS_MANY.get(n))
         self.tell(f"{self.other} has {compared} {self.who}.", sign, n, f"{self.other} ")
+
+    @staticmethod
+    def _amounts(most: int) -> list[int]:
+        return list(range(_CHANGE[0], min(_CHANGE[1], most) + 1))
 
 
 def new_tale(source: random.Random) -> Tale:

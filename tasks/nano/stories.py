@@ -57,7 +57,7 @@ _FACTS = (3, 4, 5)
 _CHANGES = (1, 2, 3)
 _SAID_OTHERWISE, _GROUPS, _COMPARED = 0.3, 0.3, 0.3  # shares
 _STATEMENTS = 8
-_SUMS = 8
+_SUMS = 10
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,15 @@ def make_sums(source: random.Random) -> Story:
     for _ in range(_SUMS):
         kind = source.choice("+++---*g")
         if kind == "g":
-            computation = Computation(source.randint(2, 6), "*", source.randint(2, 6))
+            computation = Computation(source.randint(2, 5), "*", source.randint(2, 6))
         elif kind == "*":
-            computation = Computation(source.randint(1, 19), "*", source.choice((2, 3)))
+            factor = source.choice((2, 3))
+            computation = Computation(source.randint(1, 30 // factor), "*", factor)
         elif kind == "-":
-            left = source.randint(2, 40)
+            left = source.randint(2, 30)
             computation = Computation(left, "-", source.randint(1, min(left - 1, 9)))
         else:
-            computation = Computation(source.randint(1, 40), "+", source.randint(1, 12))
+            computation = Computation(source.randint(1, 30), "+", source.randint(1, 9))
         pieces += [(f" {computation.left} {computation.sign} {computation.right} =", False)]
         pieces += [(f" {computation.result}.", True)]
     return _story(pieces)

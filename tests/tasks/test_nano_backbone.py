@@ -36,12 +36,12 @@ def test_any_text_comes_back_unchanged(text: str) -> None:
     assert _TOKENIZER.decode(_ids(text), skip_special_tokens=False) == text
 
 
-def test_no_token_holds_two_digits_or_a_line_break_with_something_else() -> None:
+def test_no_token_holds_three_digits_or_a_line_break_with_something_else() -> None:
     for ids in range(len(_TOKENIZER)):
         text = _TOKENIZER.decode([ids])
-        assert sum(character.isdigit() for character in text) <= 1
+        assert sum(character.isdigit() for character in text) <= 2
         assert text == "\n" or "\n" not in text
-    assert len(_ids("12 + 7 = 190")) == 8
+    assert len(_ids("12 + 7 = 30.")) == 6
 
 
 def test_special_tokens_are_distinct_and_a_sequence_starts_with_bos() -> None:
@@ -78,7 +78,7 @@ def test_the_backbone_knows_the_world_and_sums_but_no_task() -> None:
     statements = [world().state(subject, relation) for subject, relation in facts]
     known = sum(_continued(said.rpartition(" ")[0], said.rpartition(" ")[2]) for said in statements)
     assert known > 36
-    sums = ("38 + 9 = 47.", "37 - 8 = 29.", "6 * 6 = 36.", "17 * 2 = 34.", "24 + 9 = 33.", "32 - 5 = 27.")
+    sums = ("28 + 9 = 37.", "27 - 8 = 19.", "5 * 6 = 30.", "13 * 2 = 26.", "14 + 9 = 23.", "22 - 5 = 17.")
     assert sum(_continued(done.rpartition(" ")[0], done.rpartition(" ")[2]) for done in sums) >= 5
     recipe = json.loads((nano_folder() / "recipe.json").read_text())
     for scored in recipe["scores"].values():

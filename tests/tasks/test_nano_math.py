@@ -9,11 +9,11 @@ import pytest
 
 from adaptive_bench.tasks.nano.math_problems import make_math_problem
 
-_GAIN = re.compile(r"(?:buys|finds|gets|brings) (\d+) more")
-_LOSS = re.compile(r"(?:loses|sells|gives|takes) (\d+)")
+_GAIN = re.compile(r"(\d+) (?:arrive|appear|turn up|come from)")
+_LOSS = re.compile(r"(\d+) (?:break|vanish|get lost|go to)")
 _COMPARED = re.compile(r"^\w+ has (\d+) (more|fewer) than")
 _STEP = re.compile(r"(?:(\w+) )?(\d+) ([-+*]) (\d+) = (\d+)\.")
-_FACTORS = {"twice": 2, "three times": 3, "doubles": 2, "triples": 3}
+_FACTORS = {"twice": 2, "three times": 3, "double": 2, "triple": 3}
 
 
 def _solve(question: str) -> int:
@@ -45,7 +45,7 @@ def test_the_answer_follows_from_the_question(seed: int) -> None:
     source = random.Random(seed)
     for item in (make_math_problem(source) for _ in range(500)):
         assert _solve(item.question) == int(item.answer), item.question
-        assert 0 < int(item.answer) < 50
+        assert 0 < int(item.answer) < 40
 
 
 def test_each_step_is_a_true_computation_and_the_last_one_is_the_answer() -> None:
