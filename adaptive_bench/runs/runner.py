@@ -21,7 +21,8 @@ from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.plan import Plan, Sweep, plan
+from adaptive_bench.runs.cells import Sweep
+from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.spec import MethodSpec
 
 
