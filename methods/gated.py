@@ -8,9 +8,9 @@ Deviations: as `gateskip`.
 
 from __future__ import annotations
 
-from adaptive_bench.method import DialSpec, MethodConfig, MethodSpec
+from adaptive_bench.method import DialSpec, MethodConfig
 
-from .gateskip import GateSkip, GateSkipConfig
+from .gateskip import GateSkip
 
 
 class Gated(GateSkip):

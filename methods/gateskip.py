@@ -81,7 +81,10 @@ class GateSkipConfig(MethodConfig):
     )
     budget_start: float = Field(1.0, gt=0, le=1, description="kept share at the first step (section 4.1)")
     budget_end: float | None = Field(
-        None, gt=0, le=1, description="kept share at the end; default: what the run's target saving asks for (paper: 0.8)"
+        None,
+        gt=0,
+        le=1,
+        description="kept share at the end; default: what the target saving asks for (paper: 0.8)",
     )
     skip_unit: Literal["module", "layer"] = Field(
         "module", description="decide per branch, or per layer by attention's gate"

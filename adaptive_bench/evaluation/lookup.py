@@ -51,9 +51,7 @@ def find_task(name: str) -> Task:
     raise UsageError(f"No task is called {name!r}. {hint}")
 
 
-def load_task(
-    task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test"
-) -> HarnessTask:
+def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
     A stock task reads its data set from the hub, unless `data_dir` holds a folder with the last part of the data set's

@@ -57,4 +57,3 @@ def default_target(levels: Iterable[Sequence[float]]) -> float:
     """
     saving = [[level for level in sorted(one) if level > 0] for one in levels]
     return min((one[-2] if len(one) > 1 else one[-1] for one in saving if one), default=DEFAULT_TARGET)
-

@@ -1,4 +1,4 @@
-"""The pieces a run consists of: trainings (cells) and sweeps of a method's dial over a task, each with its place on disk."""
+"""The pieces a run consists of: trainings (cells) and sweeps of a method's dial over a task, each with its place."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ class Plan:
     sweeps: tuple[Sweep, ...]
 
 
-def plan(
-    config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None
-) -> Plan:
+def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None) -> Plan:
     """Work out the plan of a run. Nothing is loaded but text, nothing is written.
 
     Args:

@@ -19,6 +19,7 @@ from adaptive_bench.method import training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Failure
+from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.spec import MethodSpec
@@ -70,6 +71,14 @@ class RateChoice:
             if trial.method not in best or trial.score > best[trial.method].score:
                 best[trial.method] = trial
         return {method: trial.rate for method, trial in best.items()}
+
+    def to_json(self, config: RunConfig) -> dict[str, Any]:
+        """Everything a reader needs to do it again: recipe, trials and choice."""
+        kept = ("model", "tasks", "seeds", "match_on", "levels", "train", "evaluation")
+        plain = config.model_dump(mode="json", include=set(kept))
+        plain["train"].pop("method_learning_rates")
+        trials = [trial.to_json() for trial in self.trials]
+        return {"schema": SCHEMA, "documents": "validation", "recipe": plain, "trials": trials, "chosen": self.chosen}
 
 
 def choose_rates(

@@ -18,10 +18,10 @@ from adaptive_bench.evaluation.rows import Row, dial_warnings, table_rows
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_device
+from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.spec import MethodSpec
 

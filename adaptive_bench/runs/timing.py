@@ -26,8 +26,8 @@ from adaptive_bench.model.timing import describe_device, time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.backbones import find_backbone, find_device
-from adaptive_bench.runs.keys import SCHEMA, code_digest
 from adaptive_bench.runs.cells import Cell
+from adaptive_bench.runs.keys import SCHEMA, code_digest
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.runs.records import environment
 from adaptive_bench.runs.training_text import draw_calibration

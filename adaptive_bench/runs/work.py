@@ -5,32 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
-from adaptive_bench.runs.training_text import draw_calibration, draw_pricing, draw_training
 from adaptive_bench.runs.trained import Trained
+from adaptive_bench.runs.training_text import draw_pricing, draw_training
 from adaptive_bench.training import calibration_batches, encode_examples, price, train
-from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.training.encoding import padding_id
 
 _PRICING_BATCH = 16  # sequences
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-
-from adaptive_bench.training.encoding import EncodedExample
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,17 @@ class TrainingCost:
     parameters_added: int
 
 
-def training_cost(
-    method: nn.Module,
-    steps: Sequence[Sequence[EncodedExample]],
-    first_step: Callable[[Sequence[EncodedExample]], object],
-) -> TrainingCost:
-    """Count a training.
+@contextmanager
+def counted_flops(count: bool) -> Iterator[Callable[[], int]]:
+    """Count what runs inside, if wanted; gives a function that says how many FLOPs it was."""
+    if not count:
+        yield lambda: 0
+        return
+    with FlopCounterMode(display=False) as counter:
+        yield counter.get_total_flops
 
-    Args:
-        steps: The examples of each optimizer step.
-        first_step: Runs forward and backward passes of one step; its gradients are left to the caller.
-    """
-    tokens = [sum(len(example.token_ids) for example in step) for step in steps]
-    flops = 0.0
-    if steps:
-        with FlopCounterMode(display=False) as counter:
-            first_step(steps[0])
-        flops = counter.get_total_flops() * sum(tokens) / tokens[0]
+
+def training_cost(method: nn.Module, tokens: Sequence[int], first_step_flops: int) -> TrainingCost:
+    """Cost of a training that reads so many tokens in each step."""
+    flops = first_step_flops * sum(tokens) / tokens[0] if tokens else 0.0
     return TrainingCost(sum(tokens), flops, sum(parameter.numel() for parameter in method.parameters()))

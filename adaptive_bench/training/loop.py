@@ -23,7 +23,7 @@ from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
-from adaptive_bench.training.cost import TrainingCost, training_cost
+from adaptive_bench.training.cost import counted_flops, training_cost
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
@@ -50,10 +50,10 @@ def train(
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
-    Writes `data.json` (what is trained on, with the digest of the order), `cost.json` (its tokens and FLOPs, parameters
-    added), `train.jsonl` (one line a step, the same bytes for the same seed), `timing.json`, resumable state in `resume/`, and at the end `checkpoint/`, which exists
-    only when the training is complete. On a CPU a resumed training ends in the same bytes as an uninterrupted one. A
-    recipe of no steps writes the model as it is.
+    Writes `data.json` (what is trained on, with the digest of the order), `cost.json` (`TrainingCost`),
+    `train.jsonl` (one line a step, the same bytes for the same seed), `timing.json`, resumable state in `resume/`, and
+    at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
+    same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
 
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
@@ -117,7 +117,8 @@ class _Training:
         """Every step that is not done yet, then the final checkpoint."""
         done, total = self._resume(), len(self.order)
         self.model.train()
-        atomic.write_json(self.folder / "cost.json", asdict(self._cost()))
+        if not total:
+            self._write_cost(0)
         start_s = time.perf_counter()
         with (
             self.log_path.open("a", encoding="utf-8") as log,
@@ -134,14 +135,6 @@ class _Training:
                 meter.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s)
 
-    def _cost(self) -> TrainingCost:
-        """What the whole training takes."""
-        steps = [[self.encoded[index] for index in self.order[step]] for step in range(len(self.order))]
-        self.model.begin_step(1, max(1, len(steps)))
-        cost = training_cost(self.model.method, steps, lambda first: self._loss(first, 0))
-        self.optimizer.zero_grad()
-        return cost
-
     def _step(self, step: int) -> dict[str, Any]:
         """One optimizer step and its line of the log."""
         factor = learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
@@ -150,7 +143,10 @@ class _Training:
         rate = self.recipe.learning_rate * factor
         self.model.begin_step(step + 1, len(self.order))
         self.optimizer.zero_grad()
-        loss = self._loss([self.encoded[index] for index in self.order[step]], step)
+        with counted_flops(step == 0) as flops:
+            loss = self._loss([self.encoded[index] for index in self.order[step]], step)
+        if step == 0:
+            self._write_cost(flops())
         self._check_finite("loss", loss.loss, step, rate)
         norm = float(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm))
         self._check_finite("gradient norm", norm, step, rate)
@@ -184,6 +180,12 @@ class _Training:
                 f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
                 f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
+
+    def _write_cost(self, first_step_flops: int) -> None:
+        tokens = [
+            sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
+        ]
+        atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
 
     def _resume(self) -> int:
         """Steps already done according to the newest checkpoint; the log is cut back to them."""
