@@ -20,10 +20,10 @@ from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
-from adaptive_bench.runs.trained import Trained
 from adaptive_bench.runs.training_text import draw_pricing, draw_training
 from adaptive_bench.training import calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
@@ -79,7 +79,7 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
     Args:
         overall: Advanced by one for each point of `Sweep.points_left`.
     """
-    trained = Trained(sweeps[0])
+    trained = Calibrated(sweeps[0])
     for sweep in sweeps:
         trained.turn_to(sweep)
         with _alone(sweep.folder, str(sweep), reporter):
@@ -89,7 +89,7 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
                     _measure(sweep, trained, said, overall)
 
 
-def _measure(sweep: Sweep, trained: Trained, reporter: Reporter, overall: Meter) -> None:
+def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Meter) -> None:
     model, record, left = trained.model, sweep.record, sweep.points_left()
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}

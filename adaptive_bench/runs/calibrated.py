@@ -25,7 +25,7 @@ from adaptive_bench.training.written import written
 _TWIN_TEXTS = 8  # held-out examples on which specs are compared
 
 
-class Trained:
+class Calibrated:
     """A trained cell under one method spec, calibrated for one task at a time; loaded when it is first needed."""
 
     def __init__(self, sweep: Sweep) -> None:
