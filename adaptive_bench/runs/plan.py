@@ -9,7 +9,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.matching import Point, saving_name
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.evaluation.time_axis import TimeCurve, TimeCurves
@@ -19,6 +19,7 @@ from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.records import Record, SweepRecord
+from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.training_text import draw_calibration, draw_training, training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
@@ -116,7 +117,8 @@ class Sweep:
             measured[saving] = measure(saving)
             return measured[saving].point(self.metric, self.matched_curve)
 
-        sweep(point, method, self.levels, self.config.match_on, self.config.evaluation)
+        matched = saving_name(self.config.match_on, self.config.match_phase)
+        sweep(point, method, self.levels, matched, self.config.evaluation)
         return measured
 
     def finished(self) -> dict[float, Evaluation] | None:
@@ -155,12 +157,13 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
     """Work out the plan of a run. Nothing is loaded but text, nothing is written.
 
     Raises:
-        UsageError: Unknown method, parameter or task, nothing to train on, or no timing to match on.
+        UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
+    find_shape(config.project_onto)
     backbone = find_backbone(config.model)
     curves = _curves(config, backbone.fingerprint)
     recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every", "method_learning_rates"})

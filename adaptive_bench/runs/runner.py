@@ -22,6 +22,7 @@ from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, Sweep, plan
+from adaptive_bench.runs.projection import projected
 from adaptive_bench.spec import MethodSpec
 
 
@@ -82,6 +83,8 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
         "tasks": config.tasks,
         "model": config.model,
         "seeds": config.seeds,
+        "match_on": config.match_on,
+        "match_phase": config.match_phase,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": time.perf_counter() - start_s,
         "records": [cell.folder.name for cell in whole.cells],
@@ -91,7 +94,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
     if "markdown" in registry.names("leaderboards"):
-        atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(plain))
+        atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(_to_print(plain, config)))
     return RunOutcome(plain, folder, warnings, failures)
 
 
@@ -113,13 +116,17 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             if not measured:
                 continue
             metrics = [metric for metric in find_task(name).metrics if metric in measured[0].scores]
+            finished = projected(spec, finished, whole.config.project_onto)
             found = table_rows(spec, name, metrics, finished, sweeps[0].levels, sweeps[0].curves)
             if not all(finished.values()):
                 # A seed without points was not "outside" a level: it is missing.
                 found = [replace(row, status="partial") for row in found]
             rows += found
             curve = sweeps[0].matched_curve
-            warnings += dial_warnings(spec, name, metrics[0], finished, whole.config.match_on, curve)
+            axis, phase = whole.config.match_on, whole.config.match_phase
+            warnings += dial_warnings(spec, name, metrics[0], finished, axis, curve, phase)
+            if not any(row.phase == phase for row in found):
+                warnings.append(f"{name}: no token was fed one by one, so that there is no table by {phase}.")
             warnings += [text for sweep in sweeps for text in _calibration_warnings(sweep)]
     if rows and not whole.config.train.steps:
         warnings.append(
@@ -127,6 +134,11 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             "parameters a method adds."
         )
     return rows, list(dict.fromkeys([*warnings, *_twin_warnings(whole)]))
+
+
+def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:
+    """Every measured axis in the matched phase; what is only projected is asked for by name."""
+    return [row for row in rows if row["axis"] != "projected" and row["phase"] in (config.match_phase, "all")]
 
 
 def _twin_warnings(whole: Plan) -> list[str]:
