@@ -91,18 +91,19 @@ class Grid:
     def levels(self) -> list[float]:
         return sorted({level for _, level in self.cells})
 
-    def scores(self, style: str, levels: Sequence[float] | None = None, method_width: int | None = None) -> str:
+    def scores(
+        self, style: str, levels: Sequence[float] | None = None, shown: Callable[[str], str] = lambda method: method
+    ) -> str:
         """The scores as a table in one of tabulate's styles.
 
         Args:
             levels: Some of the levels; all by default.
-            method_width: Methods are broken into lines of at most so many characters.
+            shown: How a method's label is written.
         """
         chosen = self.levels if levels is None else levels
         header = ["method", *(f"{100 * level:.4g} %" for level in chosen)]
-        body = [[method, *(self.score(method, level) for level in chosen)] for method in self.methods]
-        widths = None if method_width is None else [method_width, *(None for _ in chosen)]
-        return _table(header, body, style, widths)
+        body = [[shown(method), *(self.score(method, level) for level in chosen)] for method in self.methods]
+        return _table(header, body, style)
 
     def score(self, method: str, level: float) -> str:
         """Score, marks and interval of a cell; empty where there is no such row."""
@@ -188,8 +189,6 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f}"
 
 
-def _table(
-    header: Sequence[str], body: Sequence[Sequence[str]], style: str, widths: Sequence[int | None] | None = None
-) -> str:
+def _table(header: Sequence[str], body: Sequence[Sequence[str]], style: str) -> str:
     align = ("left", *("right" for _ in header[1:]))
-    return tabulate(body, header, tablefmt=style, colalign=align, disable_numparse=True, maxcolwidths=widths)
+    return tabulate(body, header, tablefmt=style, colalign=align, disable_numparse=True)

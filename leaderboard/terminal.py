@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -39,8 +40,9 @@ def _narrow(grid: Grid) -> list[str]:
     notes = list(grid.notes)
     if len(levels) < len(grid.levels):
         notes.append(f"{len(levels)} of {len(grid.levels)} levels; --wide shows all, and what was saved there.")
-    table = grid.scores("simple", levels, method_width=room)
-    return [textwrap.fill(grid.title, WIDTH), table, *(textwrap.fill(note, WIDTH) for note in notes)]
+    table = grid.scores("simple", levels, shown=lambda method: _broken(method, room))
+    parts = [textwrap.fill(grid.title, WIDTH), table, "\n".join(textwrap.fill(note, WIDTH) for note in notes)]
+    return [part for part in parts if part]
 
 
 def _chosen(grid: Grid) -> tuple[list[float], int]:
@@ -62,3 +64,16 @@ def _spread(levels: Sequence[float], count: int) -> list[float]:
     if count == 1:
         return [levels[len(levels) // 2]]
     return [levels[-(-place * (len(levels) - 1) // (count - 1))] for place in range(count)]
+
+
+def _broken(method: str, width: int) -> str:
+    """A method's label in lines of at most `width` characters, broken between parameters where that is enough."""
+    lines = [""]
+    for part in re.split(r"(?<=[\[,])|(?=@)", method):
+        for start in range(0, len(part), width):
+            piece = part[start : start + width]
+            if len(lines[-1]) + len(piece) <= width:
+                lines[-1] += piece
+            else:
+                lines.append(piece)
+    return "\n".join(lines)

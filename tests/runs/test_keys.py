@@ -48,6 +48,8 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
     [
         ({"levels": (0.0, 0.2)}, False, False),
         ({"match_on": "net"}, False, False),
+        ({"match_phase": "decode"}, False, False),
+        ({"project_onto": "gemma-2-2b"}, False, False),
         ({"device": "auto"}, False, False),
         ({"train": {"checkpoint_every": 3}}, False, False),
         ({"evaluation": {"grid": (0.0, 0.4)}}, False, False),
