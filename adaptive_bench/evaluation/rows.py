@@ -194,9 +194,9 @@ def dial_warnings(
     ]
     claimed, skipped = max(claims, key=lambda pair: abs(pair[0] - pair[1]), default=(0.0, 0.0))
     if abs(claimed - skipped) > CLAIM_TOLERANCE:
-        tokens = "token-branches" if phase == "all" else f"token-branches of {phase}"
+        what = "token-branches" if phase == "all" else f"token-branches of {phase}"
         said.append(
-            f"{spec} on {task}: where the dial claims to skip {claimed:.1%} of the {tokens}, {skipped:.1%} were "
+            f"{spec} on {task}: where the dial claims to skip {claimed:.1%} of the {what}, {skipped:.1%} were "
             f"skipped. Tables are matched on what was measured, unless on the axis `claimed`."
         )
     return said
@@ -231,7 +231,7 @@ def _filled(row: Row, matched: list[Matched], documents: int) -> Row:
         status = "partial"
     elif any(seed.status == "inert" for seed in reached):
         status = "inert"
-    saved = {
+    saved: dict[str, Any] = {
         f"saved_{name}": _mean(reached, name)
         for phase in MATCH_PHASES
         for name in (saving_name(axis, phase) for axis in COUNTED)
