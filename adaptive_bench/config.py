@@ -120,7 +120,10 @@ class RunConfig(_Strict):
         seeds: A list of seeds, or a number n for the seeds 1 to n.
         levels: Saved shares at which methods are compared; `None` for each task's own.
         match_on: The axis the levels are on: saved net FLOPs, saved core FLOPs, saved tokens, or saved time as measured
-            by `adaptive-bench time`.
+            by `adaptive-bench time`; or what the dial claims, as papers plot it.
+        match_phase: The phase those savings are of: `all` pools both; `prefill` and `decode` count what is read in one
+            pass and what is written token by token.
+        project_onto: Model shape whose costs the tables' projected net saving is worked out with.
         timing: Only timings of settings whose name contains this text; `None` for all.
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
         out: Folder the records and tables are written to.
@@ -133,13 +136,24 @@ class RunConfig(_Strict):
     data_dir: Path | None = None
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1,)
     levels: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    match_on: Literal["net", "tokens", "core", "time"] = "net"
+    match_on: Literal["net", "tokens", "core", "claimed", "time"] = "net"
+    match_phase: Literal["all", "prefill", "decode"] = "all"
+    project_onto: str = "llama-3.2-1b"
     timing: str | None = None
     train_on: Names | None = None
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+
+    @model_validator(mode="after")
+    def _phases_are_counted(self) -> RunConfig:
+        if self.match_phase != "all" and self.match_on in ("claimed", "time"):
+            raise UsageError(
+                f"match_phase is for savings that are counted by phase (net, core, tokens), got {self.match_phase!r} "
+                f"with match_on {self.match_on!r}. Leave one of the two out."
+            )
+        return self
 
     @field_validator("methods", mode="before")
     @classmethod

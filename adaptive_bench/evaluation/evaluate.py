@@ -143,6 +143,7 @@ def _evaluate_once(
         batch_size=batch_size,
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
+        claimed=model.method.claimed_saving,
     )
     return evaluation, samples
 

@@ -13,7 +13,7 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
@@ -126,6 +126,19 @@ class Method(nn.Module):
                 "Call model.calibrate(batches, savings) with held-out training text first."
             )
         return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
+
+    @property
+    def claimed_saving(self) -> float | None:
+        """Share of all token-branches that the current dial value says it skips, whatever is skipped in the end.
+
+        The saving that `dial_for` answers with this value; of a dial that was solved for, the one measured there on
+        calibration text, and `None` where nothing was measured.
+        """
+        if self.value == self.dial.skip_nothing:
+            return 0.0
+        if self.solves_dial:
+            return self.dial_table.saving_at(self.dial.travel(self.value))
+        return asked_saving(self.dial_for, self.value, self.max_saved_tokens)
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from adaptive_bench.config import FlopAxis, RunConfig
 from adaptive_bench.method import DEFAULT_TARGET, method_class, training_spec
@@ -17,7 +17,8 @@ class Aims:
     """The same for every method of a run.
 
     Attributes:
-        axis: What targets are a share of: the axis that is matched on; net FLOPs where that is time.
+        axis: What targets are a share of: the axis that is matched on; net FLOPs where that is time, saved tokens where
+            it is what a dial claims.
         savings: The targets.
         pricing: By seed, the digest of the text on which targets are turned into schedules.
         rates: Peak rate of added parameters by method spec or name.
@@ -38,7 +39,8 @@ class Aims:
         for text in config.train.method_learning_rates:
             method_class(MethodSpec.parse(text)).parse_config(MethodSpec.parse(text))
         levels = [config.levels] if config.levels else [task.levels for task in tasks]
-        axis: FlopAxis = "net" if config.match_on == "time" else config.match_on
+        priced: dict[str, FlopAxis] = {"time": "net", "claimed": "tokens"}
+        axis = priced.get(config.match_on) or cast(FlopAxis, config.match_on)
         return cls(axis, config.train.target or (default_target(levels),), pricing, config.train.method_learning_rates)
 
     def rate(self, spec: MethodSpec) -> float | None:

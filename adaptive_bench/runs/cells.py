@@ -9,7 +9,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import DocumentSplit
-from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.matching import Point, saving_name
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.evaluation.time_axis import TimeCurve
@@ -126,7 +126,8 @@ class Sweep:
             measured[saving] = measure(saving)
             return measured[saving].point(self.metric, self.matched_curve)
 
-        sweep(point, method, self.levels, self.config.match_on, self.config.evaluation)
+        matched = saving_name(self.config.match_on, self.config.match_phase)
+        sweep(point, method, self.levels, matched, self.config.evaluation)
         return measured
 
     def finished(self) -> dict[float, Evaluation] | None:

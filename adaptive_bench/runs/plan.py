@@ -17,6 +17,7 @@ from adaptive_bench.runs.aims import Aims
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
@@ -39,12 +40,13 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             trained towards several targets, of which the best one for a level is chosen there.
 
     Raises:
-        UsageError: Unknown method, parameter or task, nothing to train on, or no timing to match on.
+        UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
+    find_shape(config.project_onto)
     backbone = find_backbone(config.model)
     pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
     aims = Aims.of(config, tasks, pricing)

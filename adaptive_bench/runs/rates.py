@@ -14,7 +14,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.matching import match
+from adaptive_bench.evaluation.matching import match, saving_name
 from adaptive_bench.method import training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
@@ -127,6 +127,6 @@ def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep]) -> Trial:
     (level,) = {cell.content["target"]["saving"] for cell in cells.values()}
     for sweep in sweeps:
         points = [one.point(sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
-        (matched,) = match(points, [level], sweep.config.match_on)
+        (matched,) = match(points, [level], saving_name(sweep.config.match_on, sweep.config.match_phase))
         scores.setdefault(sweep.task, []).append(matched.score or 0.0)
     return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, tuple(cells))

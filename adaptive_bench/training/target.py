@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from adaptive_bench.config import FlopAxis
 from adaptive_bench.model import AdaptiveModel
 
 TOLERANCE = 0.002  # of the saving
-_MAX_STEPS = 5
+_MAX_POINTS = 7
 _FIRST_STEP = 0.05  # beyond the wanted saving, for the first look
 
 
@@ -29,14 +29,15 @@ class Target:
     Attributes:
         axis: What the saving is a share of.
         saving: Wanted.
-        priced: The saving that was measured at `tokens` before training; less than wanted where the dial ends.
         tokens: Share of token-branches to skip at the end of training.
+        priced: What was saved on each axis where so many were skipped, before training. On `axis` it is less than wanted
+            where the dial ends before.
     """
 
     axis: FlopAxis
     saving: float
-    priced: float
     tokens: float
+    priced: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -54,22 +55,19 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         axis: `tokens`, `core` or `net`.
     """
     end = model.method.max_saved_tokens
-    if axis == "tokens":
-        tokens = min(saving, end)
-        return Target(axis, saving, tokens, tokens)
     was_training = model.training
     model.eval()
     try:
-        asked = min(end, saving + _FIRST_STEP)
-        points = [_measure(model, batches, 0.0, axis), _measure(model, batches, asked, axis)]
-        for _ in range(_MAX_STEPS):
-            tokens, priced = points[-1]
-            if abs(priced - saving) <= TOLERANCE or (asked >= end and priced < saving):
+        asked = min(end, saving if axis == "tokens" else saving + _FIRST_STEP)
+        points = [_measure(model, batches, 0.0), _measure(model, batches, asked)]
+        while len(points) < _MAX_POINTS:
+            priced = points[-1][axis]
+            if axis == "tokens" or abs(priced - saving) <= TOLERANCE or (asked >= end and priced < saving):
                 break
-            asked = min(end, max(0.0, asked + (saving - priced) * _tokens_per_saving(points)))
-            points.append(_measure(model, batches, asked, axis))
-        tokens, priced = min(points, key=lambda point: abs(point[1] - saving))
-        return Target(axis, saving, priced, tokens)
+            asked = min(end, max(0.0, asked + (saving - priced) * _tokens_per_saving(points, axis)))
+            points.append(_measure(model, batches, asked))
+        closest = min(points, key=lambda point: abs(point[axis] - saving))
+        return Target(axis, saving, min(saving, end) if axis == "tokens" else closest["tokens"], closest)
     finally:
         model.dial = model.method.dial.skip_nothing
         model.forget_calibration()
@@ -77,15 +75,13 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         model.train(was_training)
 
 
-def _tokens_per_saving(points: Sequence[tuple[float, float]]) -> float:
-    (tokens, saved), (more_tokens, more_saved) = sorted(points)[0], sorted(points)[-1]
-    return (more_tokens - tokens) / max(more_saved - saved, 1e-3)
+def _tokens_per_saving(points: Sequence[dict[str, float]], axis: FlopAxis) -> float:
+    least, most = (end(points, key=lambda point: point["tokens"]) for end in (min, max))
+    return (most["tokens"] - least["tokens"]) / max(most[axis] - least[axis], 1e-3)
 
 
-def _measure(
-    model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_tokens: float, axis: FlopAxis
-) -> tuple[float, float]:
-    """Skipped token-branches and the saving on the axis, where so many are asked for."""
+def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_tokens: float) -> dict[str, float]:
+    """Saving on each axis where so many token-branches are asked for."""
     if saved_tokens > 0:
         model.calibrate(batches, [saved_tokens])
     model.dial = model.method.dial_for(saved_tokens)
@@ -93,4 +89,4 @@ def _measure(
     for batch in batches:
         model(**batch, logits_to_keep=1, phase="decode")
     saved = model.compute_report()["saved"]
-    return saved["tokens"], saved[axis]
+    return {axis: saved[axis] for axis in get_args(FlopAxis)}

@@ -49,6 +49,8 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
         ({"levels": (0.0, 0.05, 0.1, 0.2)}, False, False),  # the target, the largest level but one, is the same
         ({"levels": (0.0, 0.2)}, True, True),
         ({"match_on": "net"}, True, True),
+        ({"match_phase": "decode"}, False, False),
+        ({"project_onto": "gemma-2-2b"}, False, False),
         ({"train": {"target": 0.1}}, False, False),
         ({"device": "auto"}, False, False),
         ({"train": {"checkpoint_every": 3}}, False, False),

@@ -21,11 +21,11 @@ def batches():
 def test_the_price_is_what_the_ledger_measures(make_model, batches, spec):
     model = make_model(spec).train()
     target = price(model, batches, 0.2, "net")
-    assert target.priced == pytest.approx(0.2, abs=0.01)
+    assert target.priced["net"] == pytest.approx(0.2, abs=0.01)
     assert model.training and model.dial == model.method.dial.skip_nothing
     assert model.compute_report()["saved"]["tokens"] is None  # nothing of it stays in the books
-    tokens, saved = _measure(model.eval(), batches, target.tokens, "net")
-    assert (tokens, saved) == (pytest.approx(target.tokens, abs=0.02), pytest.approx(0.2, abs=0.02))
+    again = _measure(model.eval(), batches, target.tokens)
+    assert (again["tokens"], again["net"]) == (pytest.approx(target.tokens, abs=0.02), pytest.approx(0.2, abs=0.02))
 
 
 def test_a_vector_gate_has_to_skip_more_than_a_scalar_one(make_model, batches):
@@ -39,7 +39,7 @@ def test_tokens_need_no_price(make_model, batches):
 
 def test_a_dial_that_ends_before_the_target_says_so(make_model, batches):
     target = price(make_model("router_tuned_mod[layers=1]"), batches, 0.5, "net")
-    assert target.priced < 0.2 and target.saving == 0.5
+    assert target.priced["net"] < 0.2 and target.saving == 0.5
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "mod[every=1]", "random_skip[trained=true]"])
