@@ -78,8 +78,8 @@ class Row:
             nothing.
         timing: On the axis `time`, the setting it was measured in, device included; else `None`.
         parameters_added, train_tokens, train_flops: See `About`.
-        target: Of several savings the method was trained towards, the one that serves this level: the best on validation
-            documents. `None` where there is no choice.
+        target: Of several savings the method was trained towards, the one that serves this level, by validation
+            documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
     """
 

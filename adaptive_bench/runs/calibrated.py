@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -19,7 +17,7 @@ from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.training_text import draw_calibration
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.training.memory import halving
 from adaptive_bench.training.written import written
 
 _TWIN_TEXTS = 8  # held-out examples on which specs are compared
@@ -58,7 +56,7 @@ class Calibrated:
         key = str(self._sweep.content["calibration_sha256"])
         if key not in self._texts:
             max_length = min(self.config.train.max_length, self.model.backbone.context_length)
-            gold = draw_calibration(self.config, self.cell.seed, find_task(self._sweep.task))
+            gold = draw_calibration(self.config, self.cell.seed, self._sweep.task)
             text = encode_examples(gold, self.tokenizer, max_length, SilentReporter())
             if text and self.config.evaluation.calibration_text == "written":
                 text = written(self.model, text, self.tokenizer, self._batch_size)
@@ -102,19 +100,16 @@ class Calibrated:
             )
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
             for saving in missing:
-                while (found := self._calibrate(saving)) is None:
-                    self._batch_size //= 2
-                    clear_device_cache(garbage_collection=True)
-                    reporter.line(f"calibrate {self.spec}: out of memory; now {self._batch_size} sequence(s) at a time")
-                self._dials[saving] = found
+                self._dials[saving], self._batch_size = halving(
+                    partial(self._calibrate, saving),
+                    self._batch_size,
+                    lambda size: reporter.line(
+                        f"calibrate {self.spec}: out of memory; now {size} sequence(s) at a time"
+                    ),
+                )
                 meter.advance(1)
 
-    def _calibrate(self, saving: float) -> list[dict[str, Any]] | None:
-        """The report of one saving, or `None` if memory ran out and the batch can be made smaller."""
-        batches = calibration_batches(self._text, padding_id(self.tokenizer), self._batch_size, self.device)
-        try:
-            return list(self.model.calibrate(batches, [saving])["dials"])
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out_of_memory(error) or self._batch_size == 1:
-                raise
-        return None
+    def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
+        """The report of one saving."""
+        batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
+        return list(self.model.calibrate(batches, [saving])["dials"])

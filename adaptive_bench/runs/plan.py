@@ -89,7 +89,7 @@ class _Questions:
             for task in tasks
         }
         self.calibration = {
-            (task, seed): examples_fingerprint(draw_calibration(config, seed, task))
+            (task, seed): examples_fingerprint(draw_calibration(config, seed, task.name))
             for task in self.contents
             for seed in config.seeds
         }

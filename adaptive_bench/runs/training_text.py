@@ -54,7 +54,7 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
     return examples
 
 
-def draw_calibration(config: RunConfig, seed: int, task: Task | None = None) -> list[Example]:
+def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
     """Held-out training text for the thresholds a task is evaluated with; never trained on, never tested on.
 
     It is the task's own where a task is given, it has text and the recipe says so; else equal shares of all that have.
@@ -62,7 +62,8 @@ def draw_calibration(config: RunConfig, seed: int, task: Task | None = None) -> 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
-    own = [task] if task and task.training and config.evaluation.calibration == "task" else None
+    task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
+    own = [task] if task and task.training else None
     drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed, own)
     return [example for _, found, _ in drawn for example in found]
 

@@ -25,8 +25,9 @@ from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_pricing, draw_training
-from adaptive_bench.training import calibration_batches, encode_examples, price, train
+from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.memory import halving
 
 _PRICING_BATCH = 16  # sequences
 
@@ -50,7 +51,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             model = AdaptiveModel.build(backbone, cell.spec, seed=cell.seed).to(device)
             tokenizer, recipe = source.load_tokenizer(), config.train
             if cell.target is not None:
-                _aim(model, cell, config, tokenizer)
+                _aim(model, cell, config, tokenizer, said)
             if not cell.steps:
                 recipe = recipe.model_copy(update={"steps": 0})
             text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
@@ -58,13 +59,22 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said)
 
 
-def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any) -> None:
+def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     assert cell.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
     text = encode_examples(draw_pricing(config, cell.seed), tokenizer, max_length, SilentReporter())
-    batches = calibration_batches(text, padding_id(tokenizer), _PRICING_BATCH, model.backbone_model.device)
-    target = price(model, batches, cell.target, cell.content["target"]["axis"])
+    saving, axis = cell.target, cell.content["target"]["axis"]
+
+    def at(batch_size: int) -> Target:
+        batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
+        return price(model, batches, saving, axis)
+
+    target, _ = halving(
+        at,
+        _PRICING_BATCH,
+        lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
+    )
     model.method.target = target.tokens
     atomic.write_json(cell.folder / "target.json", {"schema": SCHEMA, **target.to_json()})
 

@@ -30,7 +30,7 @@ class Target:
         axis: What the saving is a share of.
         saving: Wanted.
         tokens: Share of token-branches to skip at the end of training.
-        priced: What was saved on each axis where so many were skipped, before training. On `axis` it is less than wanted
+        priced: What was saved on each axis where so many were skipped, before training; on `axis` less than wanted
             where the dial ends before.
     """
 
