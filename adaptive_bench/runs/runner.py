@@ -116,7 +116,8 @@ def _table(whole: Plan) -> tuple[list[Row], list[str]]:
             if not measured:
                 continue
             metrics = [metric for metric in find_task(name).metrics if metric in measured[0].scores]
-            finished = projected(spec, finished, whole.config.project_onto)
+            finished, unprojected = projected(spec, finished, whole.config.project_onto)
+            warnings += unprojected
             found = table_rows(spec, name, metrics, finished, sweeps[0].levels, sweeps[0].curves)
             if not all(finished.values()):
                 # A seed without points was not "outside" a level: it is missing.
