@@ -16,7 +16,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
-_AXES = ("net", "core", "tokens", "claimed", "projected", "time")
+_COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
+_AXES = (*_COUNTED, "claimed", "projected", "time")
 _PHASES = ("all", "prefill", "decode")
 
 
@@ -54,11 +55,13 @@ def leaderboard(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: _read(path) for path in chosen})
     matched_on, matched_phase = _matched([path.parent for path in chosen], rows)
-    wanted_axes = {axis or matched_on} if axis or not full else set(_AXES) - {"projected"}
-    wanted_phases = {phase or matched_phase} if phase or not full else set(_PHASES)
-    found = [row for row in rows if row["axis"] in wanted_axes and _phase(row) in wanted_phases]
+    one_axis = axis or matched_on
+    one_phase = phase or (matched_phase if one_axis in _COUNTED else "all")
+    axes = {one_axis} if axis or not full else set(_AXES) - {"projected"}
+    phases = {one_phase} if phase or not full else set(_PHASES)
+    found = [row for row in rows if row["axis"] in axes and _phase(row) in phases]
     if rows and not found:
-        raise EnvironmentProblem(_missing(axis or matched_on, phase or matched_phase, rows))
+        raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
     found = [row for row in found if _in_setting(row, timing)]
     typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
 

@@ -80,13 +80,19 @@ class Projection:
         return {"all": report["saved"]["net"], **{phase: report[phase]["net"] for phase in PHASES}}
 
 
-def projected(spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str) -> dict[int, list[Evaluation]]:
+def projected(
+    spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
+) -> tuple[dict[int, list[Evaluation]], list[str]]:
     """Evaluations of one method, by seed, with their net saving projected onto a shape; older ones, which lack the
     counts, stay as they are.
+
+    A method that cannot be built at the shape's widths costs its projection, not its table: all its evaluations stay
+    as they are, and the second value says why.
 
     Raises:
         UsageError: No shape has that name.
     """
+    config = find_shape(shape)
     projections: dict[int, Projection] = {}
 
     def one(evaluation: Evaluation) -> Evaluation:
@@ -95,10 +101,16 @@ def projected(spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], sha
             return evaluation
         layers = len(counts["prefill"]["work"])
         if layers not in projections:
-            projections[layers] = Projection(spec, layers, find_shape(shape))
+            projections[layers] = Projection(spec, layers, config)
         return replace(evaluation, projected=projections[layers].net(counts), projected_shape=shape)
 
-    return {seed: [one(evaluation) for evaluation in done] for seed, done in evaluations.items()}
+    try:
+        return {seed: [one(evaluation) for evaluation in done] for seed, done in evaluations.items()}, []
+    except Exception as error:  # noqa: BLE001 - a method is built here, and a plugin's may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        return dict(evaluations), [
+            f"{spec}: no projection onto {shape}, for it cannot be built at its widths ({reason})."
+        ]
 
 
 def _with_layers(shape: PretrainedConfig, layers: int) -> PretrainedConfig:

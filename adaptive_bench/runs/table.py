@@ -37,8 +37,8 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
                 measured = _finished(tests)
                 if not any(measured.values()):
                     continue
-                tables[target] = _rows(tests, measured)
-                warnings += _warnings(tests, measured, tables[target])
+                tables[target], unprojected = _rows(tests, measured)
+                warnings += [*unprojected, *_warnings(tests, measured, tables[target])]
             if len(tables) == 1:
                 rows += next(iter(tables.values()))
             elif tables:
@@ -88,18 +88,18 @@ def _finished(sweeps: Sequence[Sweep]) -> dict[int, list[Evaluation]]:
     return {sweep.cell.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
 
 
-def _rows(sweeps: Sequence[Sweep], measured: Evaluations) -> list[Row]:
-    """Rows of one spec, trained towards one target, on one task."""
+def _rows(sweeps: Sequence[Sweep], measured: Evaluations) -> tuple[list[Row], list[str]]:
+    """Rows of one spec, trained towards one target, on one task, and why they have no projection if they have none."""
     first = sweeps[0]
     some = next(one for done in measured.values() for one in done)
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
-    priced = projected(first.spec, measured, first.config.project_onto)
+    priced, unprojected = projected(first.spec, measured, first.config.project_onto)
     about = about_training([sweep.cell for sweep in sweeps])
     found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about)
     if not all(measured.values()):
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]
-    return found
+    return found, unprojected
 
 
 def _best_on_validation(
@@ -110,7 +110,7 @@ def _best_on_validation(
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
         measured = _finished(sweeps)
-        rows = _rows(sweeps, measured) if any(measured.values()) else []
+        rows = _rows(sweeps, measured)[0] if any(measured.values()) else []
         validated[target] = {_place(row): row.score for row in rows if row.score is not None}
     tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
     chosen = []

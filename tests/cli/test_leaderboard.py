@@ -56,6 +56,12 @@ def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):
     assert len(_titles(command("leaderboard", "--full").stdout)) == 4
 
 
+def test_an_axis_that_is_pooled_only_is_shown_whatever_phase_was_matched(command, tmp_path):
+    _write(tmp_path / "runs", *(ROW | about for about in ({"phase": "decode"}, {"axis": "claimed", "phase": "all"})))
+    (tmp_path / "runs" / "run.json").write_text(json.dumps({"match_on": "net", "match_phase": "decode"}))
+    assert _titles(command("leaderboard", "--axis", "claimed").stdout) == ["claimed saving"]
+
+
 def test_a_projection_is_shown_only_when_asked_for(command, tmp_path):
     projected = ROW | {"axis": "projected", "phase": "all", "projected_shape": "llama-3.2-1b"}
     _write(tmp_path / "runs", ROW, projected)

@@ -8,6 +8,7 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.runs.projection import Projection, projected
 from adaptive_bench.runs.shapes import SHAPES, find_shape
 from adaptive_bench.spec import MethodSpec
@@ -115,15 +116,37 @@ def test_deeper_models_have_more_gates_but_as_many_probes():
 def test_records_without_counts_have_no_projection():
     savings = {"tokens": 0.1, "core": 0.1, "net": 0.1, "executed": 0.1}
     old = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, savings, {"saved": savings}, 1.0, 10, 0, 4, 0, 1234)
-    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == {1: [old]}
+    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
 
 
 def test_the_projection_stands_beside_the_measured_savings(shared_model, random_text):
     report = measured(shared_model("gateskip"), random_text)
     before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
-    (after,) = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")[1]
+    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
+    (after,) = found[1]
+    assert problems == []
     assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
     assert replace(after, projected=None, projected_shape=None) == before
+
+
+class Narrow(GateSkip):
+    """Cannot be built for a wide model."""
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        if backbone.hidden_size > 1000:
+            raise RuntimeError("too wide for me")
+
+
+def test_a_method_that_cannot_be_built_there_loses_its_projection_and_nothing_else(
+    monkeypatch, shared_model, random_text
+):
+    monkeypatch.setitem(registry._registered, ("methods", "narrow"), (Narrow, "this test"))
+    report = measured(shared_model("gateskip"), random_text)
+    before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
+    found, (problem,) = projected(MethodSpec("narrow"), {1: [before]}, "llama-3.2-1b")
+    assert found == {1: [before]}
+    assert "narrow" in problem and "too wide for me" in problem
 
 
 def test_an_unknown_shape_gets_a_suggestion():
