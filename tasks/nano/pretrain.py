@@ -153,7 +153,7 @@ def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=2200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--score-test", action="store_true", help="score the test split too: for final weights only")
