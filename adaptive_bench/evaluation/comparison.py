@@ -58,7 +58,9 @@ class TieGroup:
 def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHARE) -> Difference:
     """Difference of two methods with its interval and p-value.
 
-    Seeds count as pairs too: methods of one seed are trained on the same text in the same order.
+    Seeds count as pairs too: methods of one seed are trained on the same text in the same order. p is 5 % where the
+    interval just reaches 0, and falls from there as Student's t with the fewest degrees of freedom does: corrected for
+    being many, p-values have to hold far out in the tail, where the interval's own quantile would be too small.
 
     Args:
         first, second: [S, D], scores of the same seeds on the same documents.
@@ -84,18 +86,19 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
 
 def differences(tables: Floats, bounds: Bounds) -> tuple[Floats, Floats, Floats]:
     """Ends of the intervals and p-values of many tables of differences [N, S, D]."""
+    seeds, documents = tables.shape[1:]
     crossed = Crossed.of(tables)
-    width, answers = bounds[1] - bounds[0], max(tables.shape[1:])
+    width = bounds[1] - bounds[0]
     centre, variance = crossed.mean, crossed.variance
     if math.isfinite(width):
-        answers = tables.shape[2] if tables.shape[2] > 1 else tables.shape[1]
+        answers, repeats = (documents, seeds) if documents > 1 else (seeds, 1)
         shrunk = answers / (answers + _PRIOR_DOCUMENTS)
         centre = centre * shrunk
-        variance = variance * shrunk**2 + (width / (answers + _PRIOR_DOCUMENTS)) ** 2
+        variance = variance * shrunk**2 + (width / (answers + _PRIOR_DOCUMENTS)) ** 2 / repeats
     error = np.sqrt(variance)
     half = crossed.quantile(CONFIDENCE) * error
-    ratio = np.divide(np.abs(centre), error, out=np.where(centre == 0, 0.0, np.inf), where=error > 0)
-    p = 2 * student_t.sf(ratio, crossed.freedom)
+    ratio = np.divide(np.abs(centre), half, out=np.where(centre == 0, 0.0, np.inf), where=half > 0)
+    p = 2 * student_t.sf(ratio * student_t.isf((1 - CONFIDENCE) / 2, crossed.least_freedom), crossed.least_freedom)
     low, high = np.clip(centre - half, -width, width), np.clip(centre + half, -width, width)
     return np.minimum(low, crossed.mean), np.maximum(high, crossed.mean), np.asarray(p, dtype=float)
 
@@ -131,7 +134,10 @@ def tie_groups(
         UsageError: Two methods share no seed or no document.
     """
     pairs = list(combinations(methods, 2))
-    found = [paired_difference(*(both.values for both in methods[a].shared(methods[b])), bounds) for a, b in pairs]
+    found = []
+    for one, other in pairs:
+        first, second = methods[one].shared(methods[other])
+        found.append(paired_difference(first.values, second.values, bounds))
     corrected = holm([1.0 if one.p is None else one.p for one in found])
     differ = {frozenset(pair) for pair, p in zip(pairs, corrected, strict=True) if p < 1 - CONFIDENCE}
     sign = -1 if higher_is_better else 1

@@ -33,7 +33,9 @@ class Crossed:
         seed_variance, document_variance: The unbiased parts of the mean's variance that more seeds (more documents)
             would lessen, var_seed / S and var_document / D, set to 0 where the estimate is negative. Of one seed the
             documents' part holds the interaction, and the other way round.
-        freedom: Degrees of freedom of Student's t for the mean; infinite where there is no variance to estimate.
+        freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
+        least_freedom: Those of the level with fewer members. Student's t with them is cautious far out in the tails
+            too, whatever the parts are (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
     """
 
     mean: Floats
@@ -41,6 +43,7 @@ class Crossed:
     seed_variance: Floats
     document_variance: Floats
     freedom: Floats
+    least_freedom: int
 
     @classmethod
     def of(cls, scores: Floats) -> Crossed:
@@ -59,7 +62,8 @@ class Crossed:
         # below either of them by chance alone.
         variance = np.maximum(of_seeds + of_documents - both, np.maximum(of_seeds, of_documents))
         freedom = _freedom(of_seeds, of_documents, both, variance, seeds, documents)
-        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), freedom)
+        least = min((members - 1 for members in (seeds, documents) if members > 1), default=1)
+        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), freedom, least)
 
     def quantile(self, confidence: float) -> Floats:
         """Two-sided quantile of Student's t."""
@@ -76,7 +80,7 @@ def _freedom(
     with two). So the share has a threshold below which it counts for little and above which it counts for all; with
     many seeds that goes over into weights like Satterthwaite's.
     """
-    safe = np.where(variance > 0, variance, 1.0)
+    safe = np.where(variance > 0, variance, 1.0)  # no variance, no degrees of freedom: a normal quantile
     inverse = np.zeros_like(variance)
     if documents > 1:
         inverse = (of_documents / safe) ** 2 / (documents - 1)

@@ -65,8 +65,9 @@ class DocumentScores:
 
     def _only(self, seeds: Sequence[int], documents: Sequence[int]) -> DocumentScores:
         rows = [self.seeds.index(seed) for seed in seeds]
-        columns = np.searchsorted(np.array(self.documents), np.array(documents))
-        return DocumentScores(tuple(seeds), tuple(documents), self.values[np.ix_(rows, columns)], self.left_out)
+        places = {document: place for place, document in enumerate(self.documents)}
+        columns = [places[document] for document in documents]
+        return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns], self.left_out)
 
 
 def matched_scores(

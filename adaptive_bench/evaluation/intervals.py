@@ -21,7 +21,7 @@ Levels = Literal["seeds and documents", "documents", "seeds", "none"]
 
 # Near the ends of the range few documents tell how documents vary. The spread that independent right-or-wrong documents
 # would have is mixed in with the weight of so many of them. Chosen by simulation, see docs/statistics.md.
-_PRIOR_DOCUMENTS = 0.3
+_PRIOR_DOCUMENTS = 0.1
 
 
 @dataclass(frozen=True)
