@@ -251,8 +251,8 @@ boards; at most 5 is asked for."""
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=int, default=4000, help="simulated tables for each setting")
-    parser.add_argument("--boards", type=int, default=400, help="simulated boards for each ranking")
+    parser.add_argument("--tables", type=int, default=1500, help="simulated tables for each setting")
+    parser.add_argument("--boards", type=int, default=300, help="simulated boards for each ranking")
     parser.add_argument("--out", type=Path, default=PAGE)
     chosen = parser.parse_args()
     atomic.write_text(chosen.out, page(chosen.tables, chosen.boards))
