@@ -103,8 +103,9 @@ class SweepRecord(Record):
 
     def point(self, saving: float) -> Evaluation | None:
         """A measured point, or `None`."""
-        values = self.read(f"{saving:g}.json")
-        return None if values is None else Evaluation.from_json(values)
+        name = f"{saving:g}.json"
+        values = self.read(name)
+        return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
     def samples(self, saving: float) -> list[Sample]:
         """The documents of a measured point, in their order; none where there is no such point."""
