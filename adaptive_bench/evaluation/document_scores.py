@@ -9,8 +9,10 @@ import numpy as np
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.matching import Axis, Point, match
+from adaptive_bench.evaluation.matching import Point, match
+from adaptive_bench.evaluation.record import Evaluation, Sample
 
+_SAME = 1e-6  # between a metric and the mean of its documents
 ByDocument = Mapping[int, float]  # document index to its score
 
 
@@ -70,39 +72,50 @@ class DocumentScores:
         return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns], self.left_out)
 
 
-def matched_scores(
-    points: Sequence[tuple[Point, ByDocument]], levels: Sequence[float], axis: Axis
-) -> list[dict[int, float] | None]:
-    """Scores of one seed's documents at each level, `None` where the level was not reached.
+def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[float], name: str) -> list[Floats | None]:
+    """Scores [D] of one seed's documents at each level, `None` where the level was not reached.
 
     The score at a level is a mix of the measured points (see `match`), and every document's score is the same mix. For
     a metric that is a mean over documents, the mean of the result is the matched score.
 
     Args:
-        points: The measured points, each with its scores by document.
+        points: The measured points, P of them.
+        answers: [P, D], the score of each document at each point.
         levels: The savings asked for.
-        axis: The saving they are on.
-
-    Raises:
-        UsageError: The points to be mixed share no document.
+        name: The saving they are shares of (see `saving_name`).
     """
-    known = [point for point, _ in points]
     # Matching is linear in the scores, so a point counts for as much as comes out where it alone has a score.
-    alone = [[replace(point, score=float(point is one)) for point in known] for one in known]
-    shares = [[matched.score for matched in match(some, levels, axis)] for some in alone]
-    found: list[dict[int, float] | None] = []
-    for position, level in enumerate(levels):
-        mixed = [(share[position], scores) for share, (_, scores) in zip(shares, points, strict=True)]
-        used = [(share, scores) for share, scores in mixed if share]
-        found.append(_mix(used, level) if used else None)
+    alone = [[replace(point, score=float(point is one)) for point in points] for one in points]
+    shares = [[matched.score for matched in match(some, levels, name)] for some in alone]
+    found: list[Floats | None] = []
+    for at_level in zip(*shares, strict=True) if shares else [()] * len(levels):
+        known = [share for share in at_level if share is not None]
+        mixed = np.array(known) @ answers if known else None
+        # Rounding must not leave the range of what was measured.
+        found.append(None if mixed is None else np.clip(mixed, answers.min(axis=0), answers.max(axis=0)))
     return found
 
 
-def _mix(used: Sequence[tuple[float, ByDocument]], level: float) -> dict[int, float]:
-    documents = sorted(set.intersection(*(set(scores) for _, scores in used)))
-    if not documents:
-        raise UsageError(
-            f"A score at a saving of {level:g} lies between measured points, and those have no document in common. "
-            f"Evaluate all dial values on the same documents (the same --limit)."
-        )
-    return {document: sum(share * scores[document] for share, scores in used) for document in documents}
+def answers_by_seed(
+    metric: str,
+    evaluations: Mapping[int, Sequence[Evaluation]],
+    samples: Mapping[int, Sequence[Sequence[Sample]]],
+) -> dict[int, Floats]:
+    """By seed the scores [P, D] of its documents at its measured points. Nothing, if a point has no samples, documents
+    differ between points or seeds, or the metric is no mean over documents: then only seeds can be told apart.
+    """
+    found: dict[int, Floats] = {}
+    asked: set[tuple[int, ...]] = set()
+    for seed, done in evaluations.items():
+        if not done:
+            continue
+        points = [
+            {one.doc: one.scores[metric] for one in some if metric in one.scores} for some in samples.get(seed, ())
+        ]
+        asked |= {tuple(sorted(point)) for point in points}
+        if len(points) != len(done) or len(asked) != 1 or not points[0]:
+            return {}
+        found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
+        if not np.allclose(found[seed].mean(axis=1), [one.scores[metric] for one in done], rtol=0, atol=_SAME):
+            return {}
+    return found
