@@ -123,3 +123,8 @@ class Sample:
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for one line of JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Sample:
+        """Read back what `to_json` gave."""
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__})

@@ -107,6 +107,15 @@ class SweepRecord(Record):
         values = self.read(name)
         return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
+    def samples(self, saving: float) -> list[Sample]:
+        """The documents of a measured point, in their order; none where there is no such point."""
+        path = self.folder / f"{saving:g}.samples.jsonl"
+        if not path.is_file():
+            return []
+        # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+        lines = path.read_text(encoding="utf-8").split("\n")
+        return [Sample.from_json(json.loads(line)) for line in lines if line]
+
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its samples come first: where there is a point, it is complete."""
         lines = (json.dumps(sample.to_json(), ensure_ascii=False) + "\n" for sample in samples)

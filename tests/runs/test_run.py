@@ -74,6 +74,8 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     assert by_key["dense", "tokens", 0.0]["projected_net"] == by_key["dense", "tokens", 0.0]["claimed"] == 0.0
     assert by_key["dense", "tokens", 0.1]["status"] == "outside" and by_key["dense", "tokens", 0.1]["score"] is None
     assert by_key["gateskip", "tokens", 0.1]["status"] == "ok"
+    spread = by_key["gateskip", "tokens", 0.1]
+    assert (spread["interval"], spread["documents"]) == ("documents", 3) and 0 <= spread["low"] < spread["high"] <= 1
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "done"
