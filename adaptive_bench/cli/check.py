@@ -43,8 +43,7 @@ def check(
     """
     if not debug:
         quiet()
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     specs = _specs(methods or [], everything)
 
     import torch

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import typer
 from tabulate import tabulate
 
 from adaptive_bench import registry
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.progress import open_reporter
+
+if TYPE_CHECKING:
+    from adaptive_bench.runs.chains import Failure
 
 
 def print_plan(config: RunConfig) -> None:
@@ -18,8 +25,11 @@ def print_plan(config: RunConfig) -> None:
     typer.echo(tabulate(describe(plan(config)), headers="keys", tablefmt="simple"))
 
 
-def execute(config: RunConfig) -> None:
+def execute(config: RunConfig, *, debug: bool = False) -> None:
     """Run, then print the table of the matched axis, what to know about it, and where everything is.
+
+    Args:
+        debug: Print the traceback of everything that failed.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -35,12 +45,27 @@ def execute(config: RunConfig) -> None:
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
     rows = [row for row in outcome.rows if row["axis"] == config.match_on]
-    typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
+    if rows:
+        typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
     for warning in outcome.warnings:
         typer.echo(f"\nNote: {warning}")
-    typer.echo(f"\nEvery axis and metric: adaptive-bench leaderboard {outcome.folder}\nWritten to {outcome.folder}")
-    for failure in outcome.failures:
-        typer.echo(f"\nFailed: {failure}", err=True)
+    if rows:
+        typer.echo(f"\nEvery axis and metric: adaptive-bench leaderboard {outcome.folder}")
+    typer.echo(f"\nWritten to {outcome.folder}")
     if outcome.failures:
-        typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)
+        _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
+
+
+def _tell(failures: Sequence[Failure], debug: bool) -> None:
+    """Every cause once, with the work it cost."""
+    by_cause: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_cause.setdefault(f"{failure.kind}: {failure.reason}", []).append(failure)
+    for cause, failed in by_cause.items():
+        log = next((failure.log for failure in failed if failure.log), None)
+        works = ", ".join(failure.work for failure in failed)
+        typer.echo("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), err=True)
+        if debug:
+            typer.echo("\n".join(dict.fromkeys(failure.trace for failure in failed)), err=True)
+    typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.result_files import read_table
 from adaptive_bench.errors import EnvironmentProblem
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ def leaderboard(
     """Print the leaderboard of one or several runs."""
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
-    rows = joined({path.parent: _read(path) for path in chosen})
+    rows = joined({path.parent: read_table(path) for path in chosen})
     if axis == "time" and not any(row["axis"] == "time" for row in rows):
         raise EnvironmentProblem(
             "A table by saved time needs timings of the run's methods, but there is none in these tables. Give "
@@ -84,13 +84,3 @@ def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
         else:
             result.append(next(iter(by_folder.values())))
     return result
-
-
-def _read(path: Path) -> list[Row]:
-    try:
-        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EnvironmentProblem(
-            f"The table {str(path)!r} cannot be read: {error}. Run the same command again."
-        ) from error
-    return rows

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
-import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.result_files import read_run
 from adaptive_bench.errors import UsageError
 
 _TEXT_WIDTH = 44  # columns of prose wrap, so that the table fits a terminal
@@ -43,8 +42,7 @@ def list_names(
     """List methods, tasks, models, configs or runs."""
     from tabulate import tabulate
 
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     if model is not None or methods is not None:
         _check_overhead(what, model)
         if not debug:
@@ -88,24 +86,24 @@ def _first_sentence(thing: object) -> str:
     return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
-def _runs(out: Path) -> list[dict[str, str]]:
-    """Runs that were begun in a folder, the newest first."""
-    found = []
-    for config in sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True):
-        end = config.parent / "run.json"
-        # Only the end of a run writes run.json; until then there is its config alone.
-        about = (
-            json.loads(end.read_text(encoding="utf-8")) if end.is_file() else yaml.safe_load(config.read_text("utf-8"))
-        )
-        found.append(
-            {
-                "run": str(config.parent),
-                "state": about.get("state", "not finished"),
-                "methods": ", ".join(about["methods"]),
-                "tasks": ", ".join(about["tasks"]),
-                "model": about["model"],
-                "seeds": ", ".join(map(str, about["seeds"])),
-                "finished": about.get("finished", ""),
-            }
-        )
-    return found
+def _runs(out: Path) -> list[dict[str, Any]]:
+    """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
+    configs = sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [_run(config) for config in configs]
+
+
+def _run(config: Path) -> dict[str, Any]:
+    about = read_run(config)
+    return {
+        "run": str(config.parent),
+        "state": about.get("state", "not finished"),
+        "methods": _listed(about.get("methods")),
+        "tasks": _listed(about.get("tasks")),
+        "model": about.get("model", ""),
+        "seeds": _listed(about.get("seeds")),
+        "finished": about.get("finished", about.get("problem", "")),
+    }
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")

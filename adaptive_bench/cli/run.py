@@ -12,6 +12,13 @@ from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import levels_value, seeds_value
 
+_KEYS = ["methods", "tasks", "model", "seeds", "levels", "match_on", "timing", "train_on", "data_dir", "out", "device"]
+# What a config key is called on the command line.
+FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
+    "train.steps": "--train-steps",
+    "evaluation.limit": "--limit",
+    "evaluation.num_fewshot": "--num-fewshot",
+}
 _WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
 
 
@@ -88,8 +95,7 @@ def run(
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config import DEFAULT_PRESET, load_config
 
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     run_config = load_config(
         config or DEFAULT_PRESET,
         _given(
@@ -107,10 +113,14 @@ def run(
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
         ),
+        flags=FLAGS,
     )
     if not debug:
         quiet()
-    (print_plan if dry_run else execute)(run_config)
+    if dry_run:
+        print_plan(run_config)
+    else:
+        execute(run_config, debug=debug)
 
 
 def _given(**values: Any) -> dict[str, Any]:

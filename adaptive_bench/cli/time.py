@@ -52,8 +52,7 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     if not debug:
         quiet()
     import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adaptive_bench import registry
+from adaptive_bench.errors import PluginFault
 from adaptive_bench.method.base import Method
 from adaptive_bench.spec import MethodSpec
 
@@ -12,8 +13,16 @@ def method_class(spec: MethodSpec) -> type[Method]:
 
     Raises:
         UsageError: No method has that name.
+        PluginFault: What a plugin registered under it is no method.
     """
-    found: type[Method] = registry.get("methods", spec.name)
+    found = registry.get("methods", spec.name)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise PluginFault(
+            f"What is registered as a method is a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
+            f"{getattr(found, '__name__', '')!r} under {spec.name!r} ({registry.origin('methods', spec.name)}). "
+            f"Correct "
+            "the plugin; `adaptive-bench new-method` writes one that works."
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
-            f"does: adaptive-bench run --config {folder / 'config.yaml'}"
+            f"does: {_command(folder)}"
         ) from None
     rows, warnings = _table(whole)
     plain = [row.to_json() for row in rows]
@@ -98,6 +99,12 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
 def _run_key(config: RunConfig) -> str:
     """One folder for one table: where it is written and on what it is computed make no difference."""
     return key_of(config.model_dump(mode="json", exclude={"out", "device"}))
+
+
+def _command(folder: Path) -> str:
+    """The command that repeats a run, plugins included."""
+    plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
+    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *plugins])
 
 
 def _table(whole: Plan) -> tuple[list[Row], list[str]]:

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from adaptive_bench.runs.chains import Failure
+
 ROW = {
     "method": "gateskip",
     "semantics": "bench",
@@ -93,11 +95,22 @@ def test_the_end_shows_the_matched_axis_the_warnings_and_the_place(command, runs
 
 
 def test_work_that_failed_is_told_beside_the_table(command, runs):
-    runs.failures = ("train mod, seed 1: the loss became NaN",)
+    runs.failures = tuple(
+        Failure(
+            f"train {name}, seed 1", "the loss became NaN.", "Training diverged", Path("there/log.txt"), "Traceback"
+        )
+        for name in ("mod", "calm")
+    )
     result = command("run")
     assert result.exit_code == 1
     assert "90.0" in result.stdout
-    assert "Failed: train mod, seed 1: the loss became NaN" in result.stderr
+    told = " ".join(result.stderr.split())
+    assert (
+        "Failed: train mod, seed 1, train calm, seed 1: Training diverged: the loss became NaN. Log: there/log" in told
+    )
+    assert told.count("the loss became NaN") == 1
+    assert "Traceback" not in told
+    assert "Traceback" in command("run", "--debug").stderr
 
 
 def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
@@ -130,8 +143,8 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
         (["--seeds", "x"], "--seeds takes"),
         (["--levels", "a,b"], "--levels takes"),
         (["--levels", "5,10"], "Write 0.05 for 5 %"),
-        (["--match-on", "watts"], "'match_on'"),
-        (["--limit", "0"], "'evaluation.limit'"),
+        (["--match-on", "watts"], "--match-on is wrong"),
+        (["--limit", "0"], "--limit is wrong"),
         (["--methods", "gateskip@papr"], "Semantics must be one of"),
         (["--method", "mod"], "--methods"),
         (["--limit", "many"], "--limit"),
