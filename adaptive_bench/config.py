@@ -112,6 +112,37 @@ class EvalRecipe(_Strict):
         return tuple(sorted(set(grid)))
 
 
+class ForModels(_Strict):
+    """The models a recipe is for: those named, and those of a size.
+
+    Attributes:
+        names: Registered names or hub ids.
+        families: With `parameters`: kinds of model (`model_type`); none named means any.
+        parameters: From how many parameters, and below how many.
+        by_default: A run of such a model takes this preset where it names none.
+    """
+
+    names: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    parameters: tuple[Positive, Positive] | None = None
+    by_default: bool = False
+
+    def fit(self, name: str, family: str, parameters: int) -> bool:
+        """Whether a model is one of them."""
+        if name in self.names:
+            return True
+        if self.parameters is None or (self.families and family not in self.families):
+            return False
+        return self.parameters[0] <= parameters < self.parameters[1]
+
+    def __str__(self) -> str:
+        parts = [", ".join(self.names)] if self.names else []
+        if self.parameters is not None:
+            kinds = f"{' and '.join(self.families)} " if self.families else ""
+            parts.append(f"{kinds}models of {self.parameters[0]:,} to {self.parameters[1]:,} parameters")
+        return " and ".join(parts) or "no model at all"
+
+
 class RunConfig(_Strict):
     """Everything `adaptive-bench run` needs to know.
 
@@ -128,6 +159,8 @@ class RunConfig(_Strict):
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
+        preset: Name of the preset it was made from, for the reader.
+        for_models: Models the recipe is for; another one is refused. `None`: any.
     """
 
     methods: Names
@@ -143,6 +176,8 @@ class RunConfig(_Strict):
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+    preset: str | None = None
+    for_models: ForModels | None = None
 
     @field_validator("methods", mode="before")
     @classmethod
@@ -214,10 +249,11 @@ def load_config(
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
         PluginFault: A plugin registered something else than the path of a preset.
     """
-    path = Path(preset_or_path).expanduser()
+    path, preset = Path(preset_or_path).expanduser(), None
     if path.suffix not in {".yaml", ".yml"}:
         path = _preset(str(preset_or_path))
-    values = _merged(read_mapping(path), overrides or {})
+        preset = str(preset_or_path)
+    values = _merged({"preset": preset} | read_mapping(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
@@ -230,6 +266,23 @@ def load_config(
             f"or leave both out to read from the Hugging Face hub."
         )
     return config
+
+
+def default_presets() -> dict[str, ForModels]:
+    """By name of a preset: the models that take it where the user names none."""
+    found = {}
+    for name in registry.names("configs"):
+        about = read_mapping(_preset(name)).get("for_models")
+        if about is not None and (models := ForModels.model_validate(about)).by_default:
+            found[name] = models
+    return found
+
+
+def preset_naming(model: str | None) -> str | None:
+    """The preset that names a model as one of its own; without a model the default one."""
+    if model is None:
+        return DEFAULT_PRESET
+    return next((name for name, models in default_presets().items() if model in models.names), None)
 
 
 def _preset(name: str) -> Path:
@@ -280,7 +333,11 @@ class _Explanation:
         location = [str(part) for part in problem["loc"]]
         key, received = ".".join(location), one_line(repr(problem["input"]), 100)
         if problem["type"] == "extra_forbidden":
-            parts: dict[str, type[BaseModel]] = {"train": TrainRecipe, "evaluation": EvalRecipe}
+            parts: dict[str, type[BaseModel]] = {
+                "train": TrainRecipe,
+                "evaluation": EvalRecipe,
+                "for_models": ForModels,
+            }
             model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
             hint = registry.did_you_mean(location[-1], model.model_fields)
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"

@@ -7,6 +7,7 @@ what this package does wrong.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LONGEST = 2000  # characters of one message on the screen; logs keep the whole
 # Escape sequences, other control characters but line ends and tabs, and marks that turn the direction of writing.
@@ -58,6 +59,21 @@ class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 
     kind = "Interrupted"
+
+
+class SeveralProblems(AdaptiveBenchError):
+    """Several errors that were found together.
+
+    Args:
+        errors: Each of them.
+    """
+
+    kind = "Several problems"
+
+    def __init__(self, errors: Sequence[AdaptiveBenchError]) -> None:
+        super().__init__(" ".join(f"({number}) {error.kind}: {error}" for number, error in enumerate(errors, 1)))
+        self.errors = tuple(errors)
+        self.exit_code = max(error.exit_code for error in errors)
 
 
 def message_of(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "list": listing.list_names,
     "leaderboard": leaderboard.leaderboard,
@@ -29,7 +30,8 @@ for _name, _command in {
     "check": check.check,
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,
-}.items():
+}
+for _name, _command in _COMMANDS.items():
     app.command(_name, cls=StrictCommand)(_command)
 
 

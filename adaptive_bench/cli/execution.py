@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 
 
 def print_plan(config: RunConfig) -> None:
-    """Print the cells of a run: what is cached and what is left to do."""
-    from adaptive_bench.runs import describe, plan
+    """Check everything a run needs, then print the model, the recipe, the cells and what they will take."""
+    from adaptive_bench.runs import describe, preflight
+    from adaptive_bench.runs.describe import about
 
-    typer.echo(tabulate(describe(plan(config)), headers="keys", tablefmt="simple"))
+    with open_reporter() as reporter:
+        found = preflight(config, reporter)
+    for line in about(config, found):
+        typer.echo(line)
+    typer.echo("\n" + tabulate(describe(found.plan, found.estimator), headers="keys", tablefmt="simple"))
+    for note in found.notes:
+        typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
 def execute(config: RunConfig, *, debug: bool = False) -> None:

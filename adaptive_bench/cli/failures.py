@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.errors import AdaptiveBenchError, message_of
+from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
 
 _WIDTH = 100
@@ -45,5 +45,6 @@ def _end(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     found: AdaptiveBenchError = explained(error)
-    print(paragraph(f"{found.kind}: {message_of(found)}"), file=sys.stderr)
+    for one in found.errors if isinstance(found, SeveralProblems) else (found,):
+        print(paragraph(f"{one.kind}: {message_of(one)}"), file=sys.stderr)
     sys.exit(found.exit_code)

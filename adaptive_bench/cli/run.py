@@ -11,6 +11,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import levels_value, seeds_value
+from adaptive_bench.cli.waiting import load_libraries
 
 _KEYS = ["methods", "tasks", "model", "seeds", "levels", "match_on", "timing", "train_on", "data_dir", "out", "device"]
 # What a config key is called on the command line.
@@ -42,6 +43,9 @@ def run(
         str | None,
         typer.Option(help="A preset of `list configs` or a YAML file; flags override it.", rich_help_panel=_WHAT),
     ] = None,
+    any_model: Annotated[
+        bool, typer.Option("--any-model", help="Use a preset on a model it is not meant for.", rich_help_panel=_WHAT)
+    ] = False,
     seeds: Annotated[
         str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.", rich_help_panel=_HOW)
     ] = None,
@@ -93,11 +97,16 @@ def run(
     found again: the same command continues after a stop, and computes nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import DEFAULT_PRESET, load_config
+    from adaptive_bench.config import load_config, preset_naming
+    from adaptive_bench.evaluation.stock_tasks import check_task_name
 
-    registry.load_plugins(plugin)
+    if not debug:
+        quiet()
+    if plugin:
+        load_libraries()
+        registry.load_plugins(plugin)
     run_config = load_config(
-        config or DEFAULT_PRESET,
+        config or preset_naming(model) or _preset_by_size(str(model)),
         _given(
             methods=methods,
             tasks=tasks,
@@ -112,15 +121,24 @@ def run(
             device=device,
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
-        ),
+        )
+        | ({"for_models": None} if any_model else {}),
         flags=FLAGS,
     )
-    if not debug:
-        quiet()
+    for name in (*run_config.tasks, *(run_config.train_on or ())):
+        check_task_name(name)  # before seconds go by
+    load_libraries()
     if dry_run:
         print_plan(run_config)
     else:
         execute(run_config, debug=debug)
+
+
+def _preset_by_size(model: str) -> str:
+    load_libraries()
+    from adaptive_bench.runs.recipes import preset_by_size
+
+    return preset_by_size(model)
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.runner import RunOutcome, run
 
-__all__ = ["Plan", "RunOutcome", "describe", "plan", "run"]
+__all__ = ["Plan", "Preflight", "RunOutcome", "describe", "plan", "preflight", "run"]

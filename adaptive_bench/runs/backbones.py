@@ -57,7 +57,7 @@ class BackboneSource:
         from transformers import AutoModelForCausalLM
 
         options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
-        model, found = self._load(AutoModelForCausalLM, "weights", **options)
+        model, found = self.load(AutoModelForCausalLM, "weights", **options)
         if missing := sorted(found["missing_keys"]):
             raise EnvironmentProblem(
                 f"The weights of a model have every tensor that its config.json asks for, but those of {self.name!r} "
@@ -74,9 +74,14 @@ class BackboneSource:
         """
         from transformers import AutoTokenizer
 
-        return self._load(AutoTokenizer, "tokenizer")
+        return self.load(AutoTokenizer, "tokenizer")
 
-    def _load(self, loader: Any, part: str, **options: Any) -> Any:
+    def load(self, loader: Any, part: str, **options: Any) -> Any:
+        """What an auto class of transformers makes of the model's files.
+
+        Raises:
+            EnvironmentProblem: They cannot be reached or are damaged; `part` says what was to be read.
+        """
         try:
             return loader.from_pretrained(self.location, revision=self.revision or "main", **options)
         except Exception as error:  # reading foreign files may raise anything

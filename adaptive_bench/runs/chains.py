@@ -10,7 +10,9 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
-from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.overall import Ration, RationedReporter
 from adaptive_bench.runs.plan import Cell, Sweep
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
@@ -47,11 +49,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Training:
-    """A cell to train; counts as `units` points of a sweep."""
+    """A cell to train, which is expected to take some seconds."""
 
     cell: Cell
     config: RunConfig
-    units: int
+    seconds: float
 
     def __str__(self) -> str:
         return str(self.cell)
@@ -68,16 +70,25 @@ class Training:
 
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Train."""
-        train_cell(self.cell, self.config, reporter)
-        overall.advance(self.units)
+        ration = Ration(overall, self.seconds)
+        done = int(self.cell.content["recipe"]["steps"]) - steps_left(self.cell)
+        train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
+        ration.finish()
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """The unfinished sweeps of one method spec on one cell; `units` points are missing."""
+    """The unfinished sweeps of one method spec on one cell.
+
+    Attributes:
+        seconds: What they are expected to take together.
+        point_s, calibration_s: The same for one point, and for making one dial value ready.
+    """
 
     sweeps: tuple[Sweep, ...]
-    units: int
+    seconds: float
+    point_s: float
+    calibration_s: float
 
     def __str__(self) -> str:
         return f"evaluate {self.spec}, seed {self.sweeps[0].cell.seed}"
@@ -94,7 +105,10 @@ class Measuring:
 
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Measure."""
-        evaluate_sweeps(self.sweeps, reporter, overall)
+        ration = Ration(overall, self.seconds)
+        counted = RationedReporter(reporter, ration, self.point_s, calibration_s=self.calibration_s)
+        evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
+        ration.finish()
 
 
 Work = Training | Measuring

@@ -122,7 +122,7 @@ class RecordedReporter:
     def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
         self.reporter, self.record, self.about = reporter, record, about
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
         return self.reporter.task(f"{self.about}: {name}", total)
 

@@ -18,11 +18,11 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.rows import Row, dial_warnings, table_rows
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.plan import Plan, Sweep, plan
+from adaptive_bench.runs.plan import Plan, Sweep
+from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.spec import MethodSpec
 
 
@@ -63,18 +63,21 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    find_device(config.device)
-    whole = plan(config, reporter)
+    known = preflight(config, reporter, jobs)
+    whole = known.plan
+    for note in known.notes:
+        reporter.line(f"Note: {note}")
     folder = config.out / "runs" / _run_key(config)
     atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     try:
-        failures = carry_out(whole, reporter, jobs)
+        failures = carry_out(whole, reporter, jobs, known.estimator)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
             f"does: {_command(folder)}"
         ) from None
     rows, warnings = _table(whole)
+    warnings = [*known.notes, *warnings]
     plain = [row.to_json() for row in rows]
     about = {
         "schema": SCHEMA,
@@ -98,7 +101,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
 
 def _run_key(config: RunConfig) -> str:
     """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device"}))
+    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
 
 
 def _command(folder: Path) -> str:
