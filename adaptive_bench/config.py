@@ -213,12 +213,12 @@ class RunConfig(_Strict):
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
-        count = (
-            value if isinstance(value, int) and not isinstance(value, bool) else len(value) if _is_list(value) else 1
-        )
+        if isinstance(value, bool) or not (isinstance(value, int) or _is_list(value)):
+            return value
+        count = value if isinstance(value, int) else len(value)
         if not 1 <= count <= MOST_SEEDS:
             raise ValueError(f"a run has from 1 to {MOST_SEEDS} seeds")
-        return value if _is_list(value) else tuple(range(1, count + 1)) if value == count else value
+        return tuple(range(1, value + 1)) if isinstance(value, int) else value
 
     @field_validator("seeds")
     @classmethod

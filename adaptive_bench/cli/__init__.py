@@ -32,7 +32,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor.doctor,
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=StrictCommand)(_command)
+    app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def print_plan(config: RunConfig) -> None:
     """Check everything a run needs, then print the model, the recipe, the cells and what they will take."""
-    from adaptive_bench.runs import describe, preflight
-    from adaptive_bench.runs.describe import about
+    from adaptive_bench.runs import about, describe, preflight
 
     with open_reporter() as reporter:
         found = preflight(config, reporter)

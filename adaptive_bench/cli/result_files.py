@@ -50,16 +50,23 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 
 
 def read_run(config: Path) -> dict[str, Any]:
-    """What a run's `run.json` says, or before its end its `config.yaml`; of a damaged one only what is wrong.
+    """A run's `config.yaml`, with what its `run.json` says of its end; of a damaged one only what is wrong.
 
     Args:
         config: The run's `config.yaml`.
     """
     end = config.with_name("run.json")
     try:
-        about = read_json(end) if end.is_file() else read_mapping(config)
-        if not isinstance(about, dict) or any(key not in about for key in _RUN):
-            raise _foreign(end if end.is_file() else config, f"a run's {', '.join(_RUN)}")
+        about = read_mapping(config)
+        if end.is_file():
+            ended = read_json(end)
+            if not isinstance(ended, dict):
+                raise _foreign(end, f"keys and values, got {type(ended).__name__}")
+            about |= ended
+        if missing := [key for key in _RUN if key not in about]:
+            raise _foreign(config, f"a run's {', '.join(_RUN)}, but has no {', '.join(missing)}")
+        if not all(isinstance(about.get(key, {}), dict) for key in ("train", "evaluation")):
+            raise _foreign(config, "keys and values under `train` and `evaluation`")
     except AdaptiveBenchError as error:
         return {"state": "damaged", "problem": message_of(error)}
     return about

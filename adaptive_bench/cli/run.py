@@ -10,6 +10,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.strict import StrictCommand
 from adaptive_bench.cli.values import levels_value, seeds_value
 from adaptive_bench.cli.waiting import load_libraries
 
@@ -132,6 +133,25 @@ def run(
         print_plan(run_config)
     else:
         execute(run_config, debug=debug)
+
+
+class RunCommand(StrictCommand):
+    """Shows the default preset's values as the defaults of the options that override them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See click."""
+        from adaptive_bench.config import DEFAULT_PRESET, load_config
+
+        values = load_config(DEFAULT_PRESET).model_dump(mode="json")
+        for param in self.params:
+            place = next((key for key, flag in FLAGS.items() if flag in param.opts), None)
+            value: Any = values
+            for part in place.split(".") if place else ():
+                value = value[part]
+            if place and value is not None:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                setattr(param, "show_default", text)  # noqa: B010 - an option has it, an argument has not
+        super().format_help(ctx, formatter)
 
 
 def _preset_by_size(model: str) -> str:

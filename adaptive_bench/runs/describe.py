@@ -18,11 +18,13 @@ def about(config: RunConfig, found: Preflight) -> list[str]:
     if found.facts is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     steps = sum(steps_left(cell) for cell in found.plan.cells)
-    length = min(config.train.max_length, found.facts.context)
-    tokens = steps * config.train.batch_size * length
+    longest = min(config.train.max_length, found.facts.context)
+    length = found.estimator.sequence_tokens()
+    tokens = steps * config.train.batch_size * (length or longest)
     flops = _TRAINING_FLOPS * found.facts.parameters * tokens
+    most = "" if length else "up to "
     lines.append(f"disk    up to {size(found.disk_bytes)}B in {config.out}")
-    lines.append(f"FLOPs   up to {flops:.1e} of training: {steps:,} steps, {size(tokens)} tokens at full length")
+    lines.append(f"FLOPs   {most}{flops:.1e} of training: {steps:,} steps, {most}{size(tokens)} tokens")
     estimate = total(found.plan, found.estimator)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
     rough = ", roughly: no record and no measurement of this model" if estimate.rough else ""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,12 +45,12 @@ class Pace:
     Attributes:
         sequence_s: Training on one sequence, by what is trained.
         document_s: Evaluating one document with the model as it is, by task.
-        jobs: Processes the seconds hold for.
+        sequence_tokens: Mean length of a training sequence.
     """
 
     sequence_s: Mapping[MethodSpec, float]
     document_s: Mapping[str, float]
-    jobs: int = 1
+    sequence_tokens: float = 0.0
 
     def overhead(self, trained: MethodSpec) -> float:
         """How much slower than the plain model a method is, judged by its training step."""
@@ -74,7 +76,10 @@ def measure_pace(
         examples = _examples(config, tokenizer, int(backbone.config.max_position_embeddings))
         sequences: dict[MethodSpec, float] = {}
         for spec in trained if examples and config.train.steps else ():
-            sequences[spec] = slower * _training_s(AdaptiveModel.build(backbone, spec), examples, padding_id(tokenizer))
+            with suppress(Exception):  # what fails here fails again in its own work, and is told there
+                sequences[spec] = slower * _training_s(
+                    AdaptiveModel.build(backbone, spec), examples, padding_id(tokenizer)
+                )
             meter.advance(1, of=f"step of {spec}")
         documents: dict[str, float] = {}
         plain = AdaptiveModel.build(backbone, MethodSpec("dense")).eval()
@@ -83,7 +88,8 @@ def measure_pace(
             meter.advance(1, of=f"documents of {name}")
     finally:
         torch.set_num_threads(threads)
-    return Pace(sequences, documents, jobs)
+    tokens = fmean(len(example.token_ids) for example in examples) if examples else 0.0
+    return Pace(sequences, documents, tokens)
 
 
 def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> list[EncodedExample]:

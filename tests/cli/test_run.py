@@ -30,11 +30,14 @@ class Runs:
     error: BaseException | None = None
     failures: tuple[str, ...] = ()
 
-    def plan(self, config):
+    def preflight(self, config, reporter):
         self.config = config
-        return config
+        return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 
-    def describe(self, plan):
+    def about(self, config, found):
+        return [f"recipe  {config.preset}"]
+
+    def describe(self, plan, estimator):
         return [{"cell": "gateskip", "seed": 1, "cached": "no"}]
 
     def run(self, config, reporter):
@@ -66,8 +69,10 @@ def test_no_arguments_run_the_default(command, runs):
 
 def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
-        "--methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 --levels 0,0.1 --limit 50 "
-        "--match-on tokens --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there --device cpu --data-dir"
+        "--config nano --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 --levels "
+        "0,0.1 "
+        "--limit 50 --match-on tokens --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there --device cpu "
+        "--data-dir"
     )
     assert command("run", *flags.split(), str(tmp_path)).exit_code == 0
     config = runs.config
@@ -117,8 +122,8 @@ def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
     runs.error = AssertionError("ran")
     result = command("run", "--dry-run")
     assert result.exit_code == 0
-    assert "cached" in result.stdout
-    assert "gateskip" in result.stdout
+    for part in ("recipe  nano", "cached", "gateskip", "Note: a digit has no token"):
+        assert part in result.stdout
 
 
 def test_ctrl_c_says_that_the_state_is_kept(command, runs):
