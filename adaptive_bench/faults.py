@@ -32,8 +32,9 @@ def place(error: BaseException) -> str | None:
 
 def is_exit_of_plugin(error: SystemExit) -> bool:
     """Whether a plugin itself ended the process, and not a signal while it ran."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and _is_watched(frames[-1].filename)
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    own = [name for name in frames if not name.endswith("_sitebuiltins.py")]  # where `exit` and `quit` are written
+    return bool(own) and _is_watched(own[-1])
 
 
 def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBenchError:

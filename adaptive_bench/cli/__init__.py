@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import __version__
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, run, time
+from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
 
@@ -27,6 +27,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "list": listing.list_names,
     "leaderboard": leaderboard.leaderboard,
     "time": time.time,
+    "rates": rates.rates,
     "check": check.check,
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,

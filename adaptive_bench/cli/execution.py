@@ -13,6 +13,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.progress import open_reporter
+from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
     from adaptive_bench.runs.chains import Failure
@@ -31,10 +32,11 @@ def print_plan(config: RunConfig) -> None:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, debug: bool = False) -> None:
-    """Run, then print the table of the matched axis, what to know about it, and where everything is.
+def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+    """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
+        wide: All levels, and what was saved and spent there.
         debug: Print the traceback of everything that failed.
 
     Raises:
@@ -50,17 +52,31 @@ def execute(config: RunConfig, *, debug: bool = False) -> None:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
-    rows = [row for row in outcome.rows if row["axis"] == config.match_on]
+    matched = (config.match_on, config.match_phase)
+    rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
-        typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
-    for warning in outcome.warnings:
-        typer.echo(f"\nNote: {warning}")
+        typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
+    for warning in (*outcome.warnings, *_unchecked(config)):
+        typer.echo("\n" + paragraph(f"Note: {warning}"))
     if rows:
-        typer.echo(f"\nEvery axis and metric: adaptive-bench leaderboard {outcome.folder}")
+        typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
     typer.echo(f"\nWritten to {outcome.folder}")
     if outcome.failures:
         _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
+
+
+def _unchecked(config: RunConfig) -> list[str]:
+    """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
+    from adaptive_bench.testing.capabilities import stored_matrix
+
+    names = {MethodSpec.parse(text).name for text in config.methods}
+    return [
+        f"The method {name!r} ({registry.origin('methods', name)}) was never checked: its scores may rest on text that "
+        f"comes later. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside the plugin."
+        for name in sorted(names)
+        if registry.is_foreign("methods", name) and not stored_matrix(name)
+    ]
 
 
 def _tell(failures: Sequence[Failure], debug: bool) -> None:

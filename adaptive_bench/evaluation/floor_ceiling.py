@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from adaptive_bench.metric import metric_of
 from adaptive_bench.task import Task
 
 
@@ -14,7 +15,7 @@ def floor_ceiling_notes(rows: Iterable[Mapping[str, Any]], tasks: Iterable[Task]
 
     Args:
         rows: Rows of a table: `task`, `metric`, `score`, `low`, `high`. Other axes and levels of the same scores do no
-            harm. Metrics that are no shares (with a score outside 0 to 1) have no ceiling and are passed over.
+            harm. Tasks whose headline metric is no share are passed over.
         tasks: The tasks, for their headline metric and chance level.
     """
     rows = list(rows)
@@ -27,7 +28,7 @@ def _of(row: Mapping[str, Any], task: Task) -> bool:
 
 def _note(task: Task, rows: list[Mapping[str, Any]]) -> str | None:
     scores = [float(row["score"]) for row in rows]
-    if not scores or not all(0 <= score <= 1 for score in scores):
+    if not scores or metric_of(task.metrics[0]).unit != "share":
         return None
     if max(scores) == 0:
         return (

@@ -11,13 +11,13 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.estimate import steps_left
 from adaptive_bench.runs.overall import Ration, RationedReporter
-from adaptive_bench.runs.plan import Cell, Sweep
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.training.memory import ran_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Training:
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Train."""
         ration = Ration(overall, self.seconds)
-        done = int(self.cell.content["recipe"]["steps"]) - steps_left(self.cell)
+        done = self.cell.steps - steps_left(self.cell)
         train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
         ration.finish()
 

@@ -16,7 +16,9 @@ from adaptive_bench.runs.preflight.model import model_facts
 corpus = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("bad_input.py"))))
 _MOST_SECONDS = 3.0  # of this process, so that a busy machine makes no difference
 _LONGEST = 6000  # characters
-GSM8K_TRAIN = '{"question": "What is 1 + 2?", "answer": "It is 3.\\n#### 3"}\n'
+GSM8K_TRAIN = "".join(
+    f'{{"question": "What is {n} + 1?", "answer": "It is {n + 1}.\\\\n#### {n + 1}"}}\n' for n in range(40)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +122,7 @@ def test_model_folders(refused, tmp_path, model_folder, name, change, kind, word
 
 @pytest.mark.parametrize(("content", "kind", "words"), corpus.DATA, ids=range(len(corpus.DATA)))
 def test_data_files(refused, tmp_path, content, kind, words):
-    _write(tmp_path / "data" / "gsm8k" / "train.jsonl", GSM8K_TRAIN * 30)
+    _write(tmp_path / "data" / "gsm8k" / "train.jsonl", GSM8K_TRAIN)
     if content is not None:
         _write(tmp_path / "data" / "gsm8k" / "test.jsonl", content)
     how = ("--model", "{model}", "--data-dir", "{data}", "--methods", "dense", "--dry-run", "--train-steps", "1")

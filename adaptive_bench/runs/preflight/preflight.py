@@ -72,41 +72,40 @@ def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | N
     """
     reporter = reporter or SilentReporter()
     findings = Findings()
-    whole: Plan | None = None
+    facts, whole = None, None
     with findings.checking():
         find_device(config.device)
+    with findings.checking():
+        facts = model_facts(config.model)
+        check_recipe(config, facts, findings)
+    findings.raise_errors()  # the rest takes seconds and rests on these
+    assert facts is not None
     with findings.checking():
         whole = plan(config, reporter)
     if whole is not None and not findings.errors and not _left(whole):
         return Preflight(whole)
-    facts: ModelFacts | None = None
     tokenizer, traits = None, {}
     with reporter.task("check", total=2 + len(config.tasks)) as meter:
         with findings.checking():
-            facts = model_facts(config.model)
-        if facts is not None:
-            with findings.checking():
-                check_recipe(config, facts, findings)
-            with findings.checking():
-                tokenizer = load_tokenizer(facts)
-            meter.advance(1, of="model")
-            traits = check_methods(config, facts, findings)
+            tokenizer = load_tokenizer(facts)
+        meter.advance(1, of="tokenizer")
+        traits = check_methods(config, facts, findings)
         meter.advance(1, of="methods")
         for name in config.tasks:
             with findings.checking():
-                check_task(name, config, tokenizer, None if facts is None else facts.context, findings)
+                check_task(name, config, tokenizer, facts.context, findings)
             meter.advance(1, of=name)
-        if tokenizer is not None and facts is not None and not findings.errors:
+        if tokenizer is not None and not findings.errors:
             for task in training_tasks(config):
                 with findings.checking():
                     check_training_text(task, config, tokenizer, facts.context, findings)
     needed = 0
-    if whole is not None and facts is not None:
+    if whole is not None:
         needed = _disk_bytes(whole, facts)
         with findings.checking():
             _check_disk(config.out, needed)
     findings.raise_errors()
-    assert whole is not None and facts is not None and tokenizer is not None
+    assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
     pace = _pace(config, whole, facts, tokenizer, jobs, reporter)
     return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)

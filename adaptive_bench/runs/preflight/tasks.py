@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,13 @@ _TRAINING = 64  # training examples that are encoded
 
 
 def check_task(
-    name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int | None, findings: Findings
+    name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
 ) -> None:
     """Read a task's documents to the last, and hold the longest and some answers against the model.
 
     Args:
         tokenizer: The model's; `None` if it could not be loaded.
-        context: Of the model in tokens; `None` if that is not known.
+        context: Of the model in tokens.
 
     Raises:
         UsageError: A prompt does not fit the context, or there are fewer worked examples than wanted.
@@ -48,8 +48,7 @@ def check_task(
         _check_shots(task, harness)
         if tokenizer is None:
             return
-        if context is not None:
-            _check_length(task, harness, documents, tokenizer, context, findings)
+        _check_length(task, harness, documents, tokenizer, context, findings)
     texts = [text for parts in answers[:_ANSWERS] for text in parts]
     check_answers(task, texts, tokenizer, findings)
 
@@ -234,8 +233,3 @@ def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
 
 def _squeezed(text: str) -> str:
     return "".join(text.split())
-
-
-def training_checks(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks with training text, each once."""
-    return list({task.name: task for task in tasks if task.training is not None}.values())
