@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench import atomic
+from adaptive_bench.errors import message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
@@ -70,10 +71,10 @@ class Record:
         atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
         self.move("running")
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Keep the traceback in the log and the message in the status."""
         self.log("".join(traceback.format_exception(error)))
-        self.move("failed", " ".join(f"{type(error).__name__}: {error}".split()))
+        self.move("failed", f"{type(error).__name__}: {message_of(error)}")
 
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
@@ -131,7 +132,7 @@ class RecordedReporter:
     def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
         self.reporter, self.record, self.about = reporter, record, about
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
         return self.reporter.task(f"{self.about}: {name}", total)
 

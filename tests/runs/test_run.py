@@ -152,7 +152,7 @@ def test_one_broken_method_does_not_cost_the_others(config_of, registered, lines
 
 def test_failed_work_is_tried_again(config_of, registered, monkeypatch):
     registered("broken", Broken)
-    config = config_of("broken")
+    config = config_of("broken,dense")
     assert run(config).exit_code == 1
     monkeypatch.setattr(Broken, "broken", False)
     outcome = run(config)
