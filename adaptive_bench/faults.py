@@ -33,7 +33,7 @@ def place(error: BaseException) -> str | None:
 def is_exit_of_plugin(error: SystemExit) -> bool:
     """Whether a plugin itself ended the process, and not a signal while it ran."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    own = [name for name in frames if not name.endswith("_sitebuiltins.py")]  # where `exit` and `quit` are written
+    own = [name for name in frames if "_sitebuiltins" not in name]  # where `exit` and `quit` are written
     return bool(own) and _is_watched(own[-1])
 
 

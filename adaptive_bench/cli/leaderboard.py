@@ -85,8 +85,9 @@ def _said(folder: Path) -> tuple[str, str] | None:
     if not path.is_file():
         return None
     about = read_json(path)
-    both = (about.get("match_on"), about.get("match_phase")) if isinstance(about, dict) else (None, None)
-    return None if None in both else both
+    if not isinstance(about, dict) or not {"match_on", "match_phase"} <= about.keys():
+        return None
+    return str(about["match_on"]), str(about["match_phase"])
 
 
 def _phase(row: Row) -> str:

@@ -108,7 +108,7 @@ def _run(config: Path) -> dict[str, Any]:
     measuring, training = about.get("evaluation", {}), about.get("train", {})
     return {
         "run": str(config.parent),
-        "state": about.get("state", "not finished"),
+        "state": about.get("state", "unfinished"),
         "model": about.get("model", ""),
         "methods": about.get("methods", []),
         "tasks": about.get("tasks", []),

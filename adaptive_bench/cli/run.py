@@ -14,7 +14,20 @@ from adaptive_bench.cli.strict import StrictCommand
 from adaptive_bench.cli.values import levels_value, seeds_value
 from adaptive_bench.cli.waiting import load_libraries
 
-_KEYS = ["methods", "tasks", "model", "seeds", "levels", "match_on", "timing", "train_on", "data_dir", "out", "device"]
+_KEYS = [
+    "methods",
+    "tasks",
+    "model",
+    "seeds",
+    "levels",
+    "match_on",
+    "match_phase",
+    "timing",
+    "train_on",
+    "data_dir",
+    "out",
+    "device",
+]
 # What a config key is called on the command line.
 FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
     "train.steps": "--train-steps",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,9 +33,12 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
             break
         widest = max(wide, key=lambda key: widths[key])
         widths[widest] = max(smallest[widest], widths[widest] - excess, _second(widths, widest) - 1)
-    plain = [[row.get(key, "") for key in keys] for row in rows]
-    limits = [widths[key] if widths[key] < natural[key] else None for key in keys]
-    return tabulate(plain, keys, tablefmt="simple", maxcolwidths=limits, disable_numparse=True)
+    body = [[_wrapped(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
+    return tabulate(body, keys, tablefmt="simple", disable_numparse=True)
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False) if len(text) > width else text
 
 
 def _longest_word(texts: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from adaptive_bench import registry
 from adaptive_bench.backbone.adapter import FAMILIES
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.runs.keys import files_fingerprint
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.training.memory import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

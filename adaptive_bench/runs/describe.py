@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
+from adaptive_bench.runs.checks.model import size
 from adaptive_bench.runs.estimate import steps_left, total
 from adaptive_bench.runs.preflight import Preflight
-from adaptive_bench.runs.preflight.model import size
 
 _TRAINING_FLOPS = 6  # per parameter and token: forward, and twice that backward
 

@@ -53,7 +53,7 @@ class RationedReporter:
 
 
 class _RationedMeter(Meter):
-    def __init__(self, meter: Meter, ration: Ration, unit_s: float, done: int) -> None:
+    def __init__(self, meter: Meter, ration: Ration, unit_s: float, done: float) -> None:
         self.meter, self.ration, self.unit_s, self.done = meter, ration, unit_s, done
 
     def advance(self, units: float = 1, **info: Info) -> None:

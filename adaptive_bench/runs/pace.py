@@ -72,7 +72,8 @@ def measure_pace(
     torch.set_num_threads(max(1, threads // jobs))
     try:
         slower = _slowdown(jobs) if jobs > 1 else 1.0
-        backbone = find_backbone(config.model).load_model().to(device)
+        backbone: Any = find_backbone(config.model).load_model()
+        backbone = backbone.to(device)
         examples = _examples(config, tokenizer, int(backbone.config.max_position_embeddings))
         sequences: dict[MethodSpec, float] = {}
         for spec in trained if examples and config.train.steps else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adaptive_bench.config import default_presets
 from adaptive_bench.errors import UsageError
-from adaptive_bench.runs.preflight.model import model_facts
+from adaptive_bench.runs.checks.model import model_facts
 
 
 def preset_by_size(model: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for what a mistake costs
 from adaptive_bench import registry
 from adaptive_bench.runs.backbones import find_backbone
-from adaptive_bench.runs.preflight.model import model_facts
+from adaptive_bench.runs.checks.model import model_facts
 
 corpus = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("bad_input.py"))))
 _MOST_SECONDS = 3.0  # of this process, so that a busy machine makes no difference

@@ -12,12 +12,8 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_device
-from adaptive_bench.runs.estimate import Estimator
-from adaptive_bench.runs.launch import useful_processes
-from adaptive_bench.runs.pace import Pace, measure_pace
-from adaptive_bench.runs.plan import Plan, plan
-from adaptive_bench.runs.preflight.findings import Findings
-from adaptive_bench.runs.preflight.model import (
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.checks.model import (
     ModelFacts,
     check_methods,
     check_recipe,
@@ -25,7 +21,11 @@ from adaptive_bench.runs.preflight.model import (
     model_facts,
     size,
 )
-from adaptive_bench.runs.preflight.tasks import check_task, check_training_text
+from adaptive_bench.runs.checks.tasks import check_task, check_training_text
+from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.launch import useful_processes
+from adaptive_bench.runs.pace import Pace, measure_pace
+from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.runs.training_text import training_tasks
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from adaptive_bench.faults import explained
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.backbones import BackboneSource, find_backbone
+from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
-from adaptive_bench.runs.preflight.findings import Findings
 from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:

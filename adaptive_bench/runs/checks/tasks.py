@@ -15,7 +15,7 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.preflight.findings import Findings
+from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import Example, ExampleRequest, Task
 from adaptive_bench.training.encoding import encode_examples
 
@@ -77,7 +77,7 @@ def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokeniz
     lost: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         back = _squeezed(
-            tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, skip_special_tokens=True)
+            str(tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, skip_special_tokens=True))
         )
         if back != _squeezed(text):
             lost[text] = back
