@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, run, time
+from adaptive_bench.cli import check, doctor, generate, leaderboard, listing, lm_eval, new_method, run, samples, time
 from adaptive_bench.cli.failures import reported
 
 app = typer.Typer(
@@ -22,9 +22,12 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("list")(listing.list_names)
 app.command("leaderboard")(leaderboard.leaderboard)
+app.command("samples")(samples.samples)
+app.command("generate")(generate.generate)
 app.command("time")(time.time)
 app.command("check")(check.check)
 app.command("new-method")(new_method.new_method)
+app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("doctor")(doctor.doctor)
 
 

@@ -20,6 +20,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import add_tokenizer
+from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -52,11 +54,13 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             backbone = source.load_model() if cell.base is None else _trained_backbone(cell.base)
             model = AdaptiveModel.build(backbone, cell.spec, seed=cell.seed).to(device)
             text = draw_training(config, cell.seed, SilentReporter())
-            train(model, text, source.load_tokenizer(), config.train, seed=cell.seed, folder=cell.folder, reporter=said)
+            tokenizer = source.load_tokenizer()
+            train(model, text, tokenizer, config.train, seed=cell.seed, folder=cell.folder, reporter=said)
+            add_tokenizer(cell.checkpoint, tokenizer)
 
 
 def _trained_backbone(cell: Cell) -> PreTrainedModel:
-    return AdaptiveModel.from_pretrained(cell.checkpoint).backbone_model
+    return AdaptiveModel.from_pretrained(cell.checkpoint, calibration=None).backbone_model
 
 
 def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter) -> None:
@@ -90,6 +94,7 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
         trained.calibrate([saving], reporter)
         atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, "dials": trained.calibration})
         model.dial = model.method.dial_for(saving)
+        trained.store(saving, text=sweep.content["calibration"])
         recipe = sweep.config.evaluation
         start_s = time.perf_counter()
         evaluation, samples = evaluate(
@@ -128,7 +133,8 @@ class _Trained:
 
     @cached_property
     def model(self) -> AdaptiveModel:
-        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec).to(self.device).eval()
+        # What is stored beside the weights depends on earlier sweeps; a record must not.
+        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec, calibration=None).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -173,6 +179,14 @@ class _Trained:
                 self.calibration += found
                 self._calibrated.add(saving)
                 meter.advance(1)
+
+    def store(self, saving: float, *, text: str) -> None:
+        """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
+        what is calibrated, the dial value chosen for a saving, and the tokenizer.
+        """
+        add_tokenizer(self.cell.checkpoint, self.tokenizer)  # of a training by an earlier version
+        if self.model.needs_calibration:
+            self.model.store_calibration(self.cell.checkpoint, POOLED, {saving: self.model.dial}, text)
 
     def _calibrate(self, saving: float) -> list[dict[str, Any]] | None:
         """The report of one saving, or `None` if memory ran out and the batch can be made smaller."""
