@@ -12,7 +12,7 @@ def test_setting_sets_the_dial_and_reading_says_the_claim(spec, shared_model):
     """A dial that counts layers, or was solved for, claims what it can: close to what was asked."""
     model = shared_model(spec)
     assert model.saving == 0.0
-    coarse = {"layerskip": 0.13, "static_depth": 0.13, "calm": 0.1}.get(spec, 1e-6)
+    coarse = {"layerskip": 0.13, "static_depth": 0.13, "calm": 0.1, "skiplayer": 0.01}.get(spec, 1e-6)
     for share in (0.1, 0.3):
         model.saving = share
         assert model.dial == model.method.dial_for(share)

@@ -38,11 +38,11 @@ def saved(make_backbone, make_model, tmp_path):
 def saved_share(model, ids):
     model.reset_ledger()
     with torch.no_grad():
-        logits = model(ids).logits
+        logits = model(ids, continuation_mask=torch.arange(ids.shape[1]).expand_as(ids) >= 5).logits
     return model.compute_report()["saved"]["tokens"], logits
 
 
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "gateskip[kv=copy_below]"])
+@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "skiplayer", "gateskip[kv=copy_below]"])
 def test_a_loaded_model_skips_at_once(spec, saved, text, random_text):
     """Thresholds, dial table and the dial that was used come back: decisions are the same."""
     folder, model = saved(spec)
