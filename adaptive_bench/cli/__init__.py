@@ -6,7 +6,19 @@ import sys
 
 import typer
 
-from adaptive_bench.cli import check, doctor, generate, leaderboard, listing, lm_eval, new_method, run, samples, time
+from adaptive_bench.cli import (
+    check,
+    doctor,
+    export,
+    generate,
+    leaderboard,
+    listing,
+    lm_eval,
+    new_method,
+    run,
+    samples,
+    time,
+)
 from adaptive_bench.cli.failures import reported
 
 app = typer.Typer(
@@ -24,6 +36,7 @@ app.command("list")(listing.list_names)
 app.command("leaderboard")(leaderboard.leaderboard)
 app.command("samples")(samples.samples)
 app.command("generate")(generate.generate)
+app.command("export")(export.export)
 app.command("time")(time.time)
 app.command("check")(check.check)
 app.command("new-method")(new_method.new_method)

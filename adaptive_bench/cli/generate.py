@@ -103,8 +103,9 @@ def saved_line(report: dict[str, Any]) -> str:
     def percent(share: float | None) -> str:
         return "n/a" if share is None else f"{100 * share:.1f}"
 
-    parts = [f"saved {percent(report['saved']['tokens'])} % of tokens, {percent(report['saved']['net'])} % net"]
+    parts = []
     for phase, name in (("prefill", "read"), ("decode", "written")):
-        tokens = report["counts"][phase]["tokens"]
-        parts.append(f"{tokens} {name}: {percent(report[phase]['tokens'])} / {percent(report[phase]['net'])}")
-    return "; ".join(parts)
+        tokens, shares = report["counts"][phase]["tokens"], report[phase]
+        parts.append(f"{tokens} {name} {percent(shares['tokens'])} / {percent(shares['net'])}")
+    saved = report["saved"]
+    return f"saved {percent(saved['tokens'])} % tokens, {percent(saved['net'])} % net ({', '.join(parts)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
 
-MODEL_TYPE: Final = "adaptive_bench"
-# Where `pipeline` looks the class name up before it says that a model is not supported.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[MODEL_TYPE] = "AdaptiveModel"
+# Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
 
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
 # Arguments of `generate` that would change how the model runs, and the value at which each changes nothing.

@@ -1,8 +1,7 @@
 """A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
-The folder's own `config.json` names a model type that transformers does not know, so a plain `from_pretrained` of it
-fails and says so instead of losing the method. A tokenizer lies beside it in Hugging Face's layout. Runs add
-calibrations later (`stored_calibration`).
+The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method. A
+tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`stored_calibration`).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.model.hugging_face import MODEL_TYPE, HuggingFaceModel
+from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.spec import MethodSpec
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
-_FOREIGN, _TOKENIZER = "config.json", "tokenizer_config.json"
+_TOKENIZER = "tokenizer_config.json"
 _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
 
 
@@ -70,7 +69,7 @@ class SavedModel:
             raise _damaged(self.folder, _BACKBONE, error) from error
 
 
-def save(model: HuggingFaceModel, folder: Path) -> None:
+def save(model: ForwardModel, folder: Path) -> None:
     """Write a model into a folder, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     model.backbone_model.save_pretrained(folder / _BACKBONE)
@@ -81,8 +80,6 @@ def save(model: HuggingFaceModel, folder: Path) -> None:
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["dial_table"] = list(model.method.dial_table.measured.items())
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-    foreign = {"model_type": MODEL_TYPE, "architectures": [type(model).__name__], "spec": str(model.spec)}
-    (folder / _FOREIGN).write_text(json.dumps(foreign, indent=2) + "\n")
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:

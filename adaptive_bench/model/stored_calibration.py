@@ -7,6 +7,7 @@ that uses the weights and each text it was calibrated on, so each is a file of i
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,12 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
     atomic.write_bytes(path, save(tensors, metadata=about))
+
+
+def copy(source: Path, target: Path, spec: MethodSpec) -> None:
+    """Copy every stored calibration of a spec into another folder with the same weights."""
+    if names(source, spec):
+        shutil.copytree(_home(source, spec), _home(target, spec))
 
 
 def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:

@@ -29,7 +29,7 @@ def test_text_on_stdout_and_what_was_saved_on_stderr(command, folder):
     result = command("generate", str(folder), "--saving", "0.4", "--max-new-tokens", "12", "Hello there")
     assert result.exit_code == 0, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("saved")]
-    assert len(line) <= 80 and "% of tokens" in line and "net" in line and "11 read" in line and "11 written" in line
+    assert len(line) <= 80 and "% tokens" in line and "% net" in line and "11 read" in line and "11 written" in line
     assert result.stdout.strip() and "saved" not in result.stdout
 
 

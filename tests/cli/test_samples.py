@@ -48,7 +48,7 @@ def test_only_documents_that_differ(command, finished):
 
 
 def test_records_of_earlier_versions_have_no_prompt(command, finished):
-    for path in finished.parent.rglob("*.samples.jsonl"):
+    for path in finished.parents[1].rglob("*.samples.jsonl"):
         old = [json.loads(line) for line in path.read_text().splitlines()]
         new = [{key: value for key, value in line.items() if key not in ("prompt", "choices")} for line in old]
         path.write_text("".join(json.dumps(line) + "\n" for line in new))
