@@ -160,7 +160,7 @@ def _output(sample: Sample, asked: Sample | None) -> str:
 def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
     if wanted is None and len(tasks) == 1:
         return tasks[0]
-    if wanted not in tasks:
+    if wanted is None or wanted not in tasks:
         raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {wanted!r}.")
     return wanted
 

@@ -256,7 +256,7 @@ class AdaptiveLM(TemplateLM):
     def text_of(self, tokens: Sequence[int]) -> str:
         """What new tokens spell, up to the first end token."""
         ends = self.end_tokens
-        kept = tokens[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
+        kept = list(tokens)[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
     @property

@@ -34,7 +34,8 @@ def claimed_saving(method: Method) -> float:
                 f"The saving of a dial is known where it was measured, got {dial.name} {value:g} with nothing measured "
                 f"beyond {dial.at(measured[-1][0]):g}. Call model.calibrate(batches, savings) with larger savings."
             )
-        return float(np.interp(travel, *zip(*measured, strict=True)))
+        travels, savings = zip(*measured, strict=True)
+        return float(np.interp(travel, travels, savings))
     direction = np.sign(value - dial.skip_nothing)
     maximum = method.max_saved_tokens
 

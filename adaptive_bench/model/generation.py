@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -101,7 +102,7 @@ def sampler(temperature: float, top_p: float, seed: int, device: torch.device) -
     processors = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))])
     if top_p < 1.0:
         processors.append(TopPLogitsWarper(top_p))
-    no_text = torch.empty(0, dtype=torch.long, device=device)  # neither of the two looks at what was written
+    no_text: Any = torch.empty(0, dtype=torch.long, device=device)  # neither of the two looks at what was written
 
     def choose(logits: Tensor) -> Tensor:
         scores = processors(no_text, logits.float())

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import LongTensor, Tensor, nn
 from transformers import GenerationConfig, PretrainedConfig, StoppingCriteriaList
-from transformers.generation import GenerateDecoderOnlyOutput, GenerationMode, StopStringCriteria
+from transformers.generation.configuration_utils import GenerationMode
+from transformers.generation.stopping_criteria import StopStringCriteria
+from transformers.generation.utils import GenerateDecoderOnlyOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adaptive_bench.errors import UsageError
@@ -69,7 +71,7 @@ class HuggingFaceModel(ForwardModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.name_or_path: str = self.backbone_model.name_or_path
+        self.name_or_path: str = self.backbone_model.name_or_path or ""
 
     @property
     def device(self) -> torch.device:
@@ -196,10 +198,9 @@ class HuggingFaceModel(ForwardModel):
             wanted = ("logits_processor", "stopping_criteria", "generation_config", "attention_mask")
             call.update(input_ids=input_ids, **{name: given.get(name) for name in wanted})
 
+        backbone: Any = self.backbone_model  # its type does not tell of `generate`
         try:
-            self.backbone_model.generate(
-                inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs
-            )
+            backbone.generate(inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs)
         except (ValueError, TypeError) as error:
             raise UsageError(f"generate() got arguments that do not go together or do not exist: {error}") from error
         return call
@@ -261,9 +262,8 @@ class _Writer:
             self.streamer.end()
         if not self.config.return_dict_in_generate:
             return self.sequences
-        return GenerateDecoderOnlyOutput(
-            sequences=self.sequences, scores=tuple(self.scores) or None, logits=tuple(self.logits) or None
-        )
+        parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}
+        return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
 
     def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
         """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""
