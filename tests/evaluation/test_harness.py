@@ -5,9 +5,10 @@ from pathlib import Path
 
 import lm_eval
 import pytest
+import torch
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation import harness
@@ -81,6 +82,20 @@ def test_a_pipeline_writes_what_the_dense_model_writes(pair):
         write = pipeline("text-generation", model=each, tokenizer=tokenizer, device="cpu")
         found.append(write(prompts, max_new_tokens=12, do_sample=False, batch_size=2))
     assert found[0] == found[1]
+
+
+def test_stop_strings_end_where_hugging_face_ends_them(pair):
+    """In arguments and in a config object; without the tokenizer they are refused."""
+    plain, model, tokenizer = pair
+    prompt = tokenizer("Once upon a time", return_tensors="pt").input_ids
+    free = tokenizer.decode(plain.generate(prompt, max_new_tokens=12, do_sample=False)[0, prompt.shape[1] :])
+    settings = {"max_new_tokens": 12, "do_sample": False, "stop_strings": [free[len(free) // 2]]}
+    wanted = plain.generate(prompt, tokenizer=tokenizer, **settings)
+    assert wanted.shape[1] < prompt.shape[1] + 12
+    assert torch.equal(model.generate(prompt, tokenizer=tokenizer, **settings), wanted)
+    assert torch.equal(model.generate(prompt, GenerationConfig(**settings), tokenizer=tokenizer), wanted)
+    with pytest.raises(UsageError, match="tokenizer"):
+        model.generate(prompt, **settings)
 
 
 @pytest.fixture
