@@ -15,6 +15,7 @@ from adaptive_bench.cli import (
     listing,
     lm_eval,
     new_method,
+    rates,
     run,
     samples,
     time,
@@ -38,6 +39,7 @@ app.command("samples")(samples.samples)
 app.command("generate")(generate.generate)
 app.command("export")(export.export)
 app.command("time")(time.time)
+app.command("rates")(rates.rates)
 app.command("check")(check.check)
 app.command("new-method")(new_method.new_method)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)

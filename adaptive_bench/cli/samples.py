@@ -18,7 +18,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
     from adaptive_bench.evaluation.record import Sample
-    from adaptive_bench.runs.plan import Sweep
+    from adaptive_bench.runs.cells import Sweep
 
 _WIDTH, _INDENT = 80, 10
 _SHOWN = 400  # characters of a text, unless everything is wanted

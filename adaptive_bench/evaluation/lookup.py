@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 import yaml
@@ -25,6 +25,9 @@ from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import Task
+
+# Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
+DocumentSplit = Literal["test", "validation"]
 
 # The paper's levels for the two kinds of task.
 GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -48,7 +51,7 @@ def find_task(name: str) -> Task:
     raise UsageError(f"No task is called {name!r}. {hint}")
 
 
-def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> HarnessTask:
+def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
     A stock task reads its data set from the hub, unless `data_dir` holds a folder with the last part of the data set's
@@ -58,9 +61,10 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> Har
         task: A task that `find_task` gave.
         data_dir: Folder with local data files.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
+        split: `test` is whatever lm-eval evaluates; `validation` the task's validation documents beside its test set.
 
     Raises:
-        UsageError: The task forbids worked examples.
+        UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
     """
     stock = task.name not in registry.names("tasks")
@@ -70,8 +74,16 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> Har
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
             f"Leave it out."
         )
+    if split == "validation" and not (loaded.has_test_docs() and loaded.has_validation_docs()):
+        raise UsageError(
+            f"Choices are made on validation documents, but the task {task.name!r} has none beside those it is tested "
+            f"on. Name a task with a validation_split and a test_split in its YAML file."
+        )
     loaded = copy(loaded)
-    loaded._config = replace(loaded.config, num_fewshot=task.num_fewshot if num_fewshot is None else num_fewshot)
+    chosen = {"test_split": None} if split == "validation" else {}  # without one lm-eval takes the validation split
+    loaded._config = replace(
+        loaded.config, num_fewshot=task.num_fewshot if num_fewshot is None else num_fewshot, **chosen
+    )
     return loaded
 
 

@@ -15,7 +15,6 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.model import calibration, dial_solving, stored_calibration
 from adaptive_bench.model import saving as files
-from adaptive_bench.model.claimed_saving import claimed_saving
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.spec import MethodSpec
 
@@ -45,6 +44,7 @@ class AdaptiveModel(HuggingFaceModel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
+        self._choices: list[str] = []  # stored calibrations to choose from, where none could be chosen
 
     @property
     def saving(self) -> float:
@@ -55,7 +55,12 @@ class AdaptiveModel(HuggingFaceModel):
         Raises:
             UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
         """
-        return claimed_saving(self.method)
+        if (claimed := self.method.claimed_saving) is None:
+            raise UsageError(
+                f"The saving of a dial that was solved for is known where it was measured, got {self.method.dial.name} "
+                f"{self.dial:g}, which lies beyond. Call model.calibrate(batches, savings) with larger savings."
+            )
+        return claimed
 
     @saving.setter
     def saving(self, share: float) -> None:
@@ -67,20 +72,28 @@ class AdaptiveModel(HuggingFaceModel):
             )
         before, share = self.dial, min(share, maximum)
         known = self._dials.get(round(share, 6))
-        self.dial = self.method.dial_for(share) if known is None else known
-        thresholds = self.method.thresholds
-        if thresholds is not None and self.method.skip_share > 0.0:
-            try:
-                thresholds.at(self.method.skip_share)
-            except UsageError:
-                self.dial = before
+        try:
+            self.dial = self.method.dial_for(share) if known is None else known
+            if self.method.thresholds is not None and self.method.skip_share > 0.0:
+                self.method.thresholds.at(self.method.skip_share)
+        except UsageError as error:
+            self.dial = before
+            if not self._choices:
                 raise
+            raise UsageError(
+                f"{self.name_or_path} holds several calibrations of {self.spec}, got none to use. Load it with "
+                f"calibration=... (on the command line --calibration), one of: {', '.join(self._choices)}."
+            ) from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
         self.method.begin_step(step, total_steps)
+        self.forget_calibration()
+
+    def forget_calibration(self) -> None:
+        """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
         self._dials.clear()
-        self.method.dial_table.clear()  # this and thresholds belong to the weights they were measured on
+        self.method.dial_table.clear()
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
 
@@ -148,14 +161,14 @@ class AdaptiveModel(HuggingFaceModel):
         Args:
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
             calibration: Of the calibrations that runs stored beside the weights the one of this name (a task, or
-                `pooled`); `auto` takes what was saved with the model, else the pooled one or the only one there is;
-                `None` takes what was saved with the model.
+                `pooled`); `auto` takes what was saved with the model, else the pooled one or the only one there is
+                (where there are several, setting `saving` says so); `None` takes what was saved with the model.
             kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
 
         Raises:
             EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
-            UsageError: The spec is trained in another way than the weights in the folder were, or it is not clear which
-                calibration to load.
+            UsageError: The spec is trained in another way than the weights in the folder were, or there is no such
+                calibration.
         """
         saved = files.read(Path(folder))
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved.spec
@@ -183,7 +196,9 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
         name = stored_calibration.choose(folder, self.spec, wanted)
-        if name is not None:
+        if name is None:
+            self._choices = stored_calibration.names(folder, self.spec)
+        else:
             stored = stored_calibration.read(folder, self.spec, name)
             stored.give_to(self.method)
             self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}

@@ -63,19 +63,14 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
 
 
 def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
-    """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, if any.
+    """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
 
     Raises:
-        UsageError: The one wanted is not there, or there are several to choose from.
+        UsageError: The one wanted is not there.
     """
     known = names(folder, spec)
     if wanted == "auto":
-        if POOLED in known or len(known) < 2:
-            return POOLED if POOLED in known else next(iter(known), None)
-        raise UsageError(
-            f"{folder} holds several calibrations of {spec}: {', '.join(known)}. Choose one with calibration=..., or "
-            "calibration=None to load none."
-        )
+        return POOLED if POOLED in known else known[0] if len(known) == 1 else None
     if wanted not in known:
         raise UsageError(
             f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}."

@@ -104,8 +104,9 @@ class SweepRecord(Record):
 
     def point(self, saving: float) -> Evaluation | None:
         """A measured point, or `None`."""
-        values = self.read(f"{saving:g}.json")
-        return None if values is None else Evaluation.from_json(values)
+        name = f"{saving:g}.json"
+        values = self.read(name)
+        return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""

@@ -99,8 +99,10 @@ def test_choosing(saved, text):
     model.store_calibration(folder, "gsm8k", {}, text="one")
     assert AdaptiveModel.from_pretrained(folder).saving == 0.0 and names(folder, spec) == ["gsm8k"]
     model.store_calibration(folder, "a/b", {}, text="one")
+    several = AdaptiveModel.from_pretrained(folder)
+    assert several.saving == 0.0
     with pytest.raises(UsageError, match="a/b, gsm8k"):
-        AdaptiveModel.from_pretrained(folder)
+        several.saving = 0.1
     assert AdaptiveModel.from_pretrained(folder, calibration="a/b").needs_calibration
     with pytest.raises(UsageError, match="gsm9k"):
         AdaptiveModel.from_pretrained(folder, calibration="gsm9k")
