@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import __version__
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time
+from adaptive_bench.cli import (
+    check,
+    doctor,
+    export_model,
+    generate,
+    leaderboard,
+    listing,
+    lm_eval,
+    new_method,
+    rates,
+    run,
+    samples,
+    time,
+)
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
 
@@ -26,6 +39,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "list": listing.list_names,
     "leaderboard": leaderboard.leaderboard,
+    "samples": samples.samples,
+    "generate": generate.generate,
+    "export-model": export_model.export_model,
     "time": time.time,
     "rates": rates.rates,
     "check": check.check,
@@ -34,6 +50,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
+app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 
 
 def _print_version(wanted: bool) -> None:

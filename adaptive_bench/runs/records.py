@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench import atomic
-from adaptive_bench.errors import message_of
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
@@ -108,18 +108,36 @@ class SweepRecord(Record):
         values = self.read(name)
         return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
+    def savings(self) -> list[float]:
+        """Shares of saved tokens that measured points were asked for, rising."""
+        ending = ".samples.jsonl"
+        asked = (path.name.removesuffix(ending) for path in self.folder.glob(f"*{ending}"))
+        return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
+
     def samples(self, saving: float) -> list[Sample]:
-        """The documents of a measured point, in their order; none where there is no such point."""
+        """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
+        saving 0.
+
+        Raises:
+            EnvironmentProblem: The file is damaged.
+        """
         path = self.folder / f"{saving:g}.samples.jsonl"
         if not path.is_file():
             return []
-        # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
-        lines = path.read_text(encoding="utf-8").split("\n")
-        return [Sample.from_json(json.loads(line)) for line in lines if line]
+        try:
+            # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+            lines = path.read_text(encoding="utf-8").split("\n")
+            return [Sample.from_json(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError) as error:
+            raise EnvironmentProblem(
+                f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
+                f"Delete {path.name} and its {saving:g}.json and give the run's command again."
+            ) from error
 
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its samples come first: where there is a point, it is complete."""
-        lines = (json.dumps(sample.to_json(), ensure_ascii=False) + "\n" for sample in samples)
+        texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
+        lines = (json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", "".join(lines))
         atomic.write_json(
             self.folder / f"{saving:g}.json", {"schema": SCHEMA, "wall_s": wall_s, **evaluation.to_json()}

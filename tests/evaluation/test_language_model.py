@@ -13,6 +13,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
 from adaptive_bench.training import encode_examples
@@ -79,7 +80,7 @@ def test_a_continuation_the_model_would_write_is_greedy(
 ) -> None:
     lm = AdaptiveLM(dense, tokenizer, batch_size=2)
     prompt = lm.tok_encode(PROMPTS[0])
-    (written,) = dense.generate(torch.tensor([prompt]), max_new_tokens=5)
+    (written,) = new_tokens(dense, torch.tensor([prompt]), max_new_tokens=5)
     other = [*written[:-1], (written[-1] + 1) % len(tokenizer)]
     found = lm._loglikelihood_tokens([(None, prompt, written), (None, prompt, other)])
     assert [greedy for _, greedy in found] == [True, False]
