@@ -20,6 +20,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.padding import padded
 from adaptive_bench.progress import Meter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -157,7 +158,7 @@ def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: 
 
 def _write(model: AdaptiveModel, input_ids: torch.Tensor, mask: torch.Tensor, count: int) -> None:
     with torch.inference_mode():
-        model.generate(input_ids, mask, max_new_tokens=count, eos_token_ids=())
+        new_tokens(model, input_ids, mask, max_new_tokens=count)
 
 
 def _timed(call: Callable[[], None], device: torch.device) -> float:
