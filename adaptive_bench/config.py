@@ -265,7 +265,8 @@ def load_config(
     """Read a preset or a YAML file and apply overrides.
 
     Args:
-        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`).
+        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
+            that says `extends: nano` changes that preset.
         overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
         flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
 
@@ -278,7 +279,7 @@ def load_config(
     if path.suffix not in {".yaml", ".yml"}:
         path = _preset(str(preset_or_path))
         preset = str(preset_or_path)
-    values = _merged({"preset": preset} | read_mapping(path), overrides or {})
+    values = _merged({"preset": preset} | _read(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
@@ -291,6 +292,20 @@ def load_config(
             f"or leave both out to read from the Hugging Face hub."
         )
     return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may not extend another one."""
+    values = read_mapping(path)
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    below = read_mapping(_preset(str(base)))
+    if "extends" in below:
+        raise UsageError(
+            f"A config extends a preset that extends none, got extends: {base} in {path.name}. Copy what it needs."
+        )
+    return _merged(below, values)
 
 
 def default_presets() -> dict[str, ForModels]:

@@ -5,6 +5,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent
 
 nano = _FOLDER / "nano.yaml"
+nano_all = _FOLDER / "nano_all.yaml"
 smoke = _FOLDER / "smoke.yaml"
 paper_llama_1b = _FOLDER / "paper_llama_1b.yaml"
 pretrained_small = _FOLDER / "pretrained_small.yaml"

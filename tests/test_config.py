@@ -99,3 +99,16 @@ def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, mon
 def test_data_folder_must_exist(tmp_path):
     with pytest.raises(EnvironmentProblem, match="--data-dir or ADAPTIVE_BENCH_DATA"):
         load_config("nano", {"data_dir": tmp_path / "absent"})
+
+
+def test_a_file_may_extend_a_preset(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: nano\nseeds: 3\ntrain: {steps: 7}\n")
+    found, nano = load_config(tmp_path / "mine.yaml"), load_config("nano")
+    assert (found.seeds, found.train.steps) == ((1, 2, 3), 7)
+    assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
+
+
+def test_a_chain_of_presets_is_refused(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: nano_all\n")
+    with pytest.raises(UsageError, match="extends: nano_all"):
+        load_config(tmp_path / "mine.yaml")
