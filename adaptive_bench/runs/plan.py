@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.evaluation.matching import Point
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
@@ -158,6 +158,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
         UsageError: Unknown method, parameter or task, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
+    config = _without_groups(config)
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
@@ -202,7 +203,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
             }
             for task, about_task in zip(tasks, about_tasks, strict=True):
                 measured = measuring | about_method | about_task
-                sweep_folder = folder / "eval" / f"{task.name}-{key_of(measured)}"
+                sweep_folder = folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(measured)}"
                 levels = config.levels or task.levels
                 sweeps.append(
                     Sweep(
@@ -218,6 +219,12 @@ def plan(config: RunConfig, reporter: Reporter | None = None) -> Plan:
                     )
                 )
     return Plan(config, tuple(cells.values()), tuple(sweeps))
+
+
+def _without_groups(config: RunConfig) -> RunConfig:
+    """The config with every group of tasks replaced by its tasks."""
+    train_on = None if config.train_on is None else expand_tasks(config.train_on)
+    return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
 
 def _curves(config: RunConfig, fingerprint: str) -> TimeCurves:
@@ -264,4 +271,4 @@ def _local_data(task: Task, data_dir: Path | None) -> str | None:
 
 def _definition(task: Task) -> list[Path]:
     """The files that say what a task asks and how it is scored."""
-    return [file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)]
+    return [*(file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)), *task.other_files]
