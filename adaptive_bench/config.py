@@ -1,7 +1,7 @@
 """The configuration of a run: typed, complete, and strict about unknown keys.
 
-A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. What is not given keeps
-the default written here.
+A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. A file may name a preset
+as its `base` and say only what differs. What is not given keeps the default written here.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def load_config(preset_or_path: str | Path = DEFAULT_PRESET, overrides: Mapping[
     path = Path(preset_or_path)
     if path.suffix not in {".yaml", ".yml"}:
         path = Path(registry.get("configs", str(preset_or_path)))
-    values = _merged(_read_yaml(path), overrides or {})
+    values = _merged(_with_base(_read_yaml(path)), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
@@ -182,6 +182,16 @@ def load_config(preset_or_path: str | Path = DEFAULT_PRESET, overrides: Mapping[
             f"or leave both out to read from the Hugging Face hub."
         )
     return config
+
+
+def _with_base(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a file over those of the preset it names as its base."""
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str) or Path(base).suffix:
+        raise UsageError(f"The config key 'base' names a preset of `list configs`, got {base!r}.")
+    return _merged(_with_base(_read_yaml(Path(registry.get("configs", base)))), values)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -10,7 +10,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Example:
-    """One training sequence. The loss covers `completion` only; the encoder appends the end-of-sequence token."""
+    """One training text. The loss covers `completion` only; the encoder appends the end-of-sequence token.
+
+    Without a prompt it is a document of a corpus: such documents are packed into sequences of full length.
+    """
 
     prompt: str
     completion: str
@@ -18,12 +21,16 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRequest:
-    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local."""
+    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local.
+
+    A corpus gives as many documents as `count` sequences of `length` tokens need.
+    """
 
     split: Literal["train", "calibration"]
     count: int
     seed: int
     data_dir: Path | None = None
+    length: int = 1024
 
 
 @dataclass(frozen=True)

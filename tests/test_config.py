@@ -36,7 +36,7 @@ def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
 
 
 def test_the_config_survives_json():
-    config = load_config("paper_llama_1b")
+    config = load_config("paper_loglikelihood")
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 

@@ -16,8 +16,9 @@ from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
+from adaptive_bench.task import OpenTask, Task, TaskGroup
 
-_TEXT_WIDTH = 44  # columns of prose wrap, so that the table fits a terminal
+_TEXT_WIDTH, _NARROW = 44, 24  # columns of prose wrap, so that the table fits a terminal
 
 
 class Listed(StrEnum):
@@ -26,12 +27,13 @@ class Listed(StrEnum):
     methods = "methods"
     tasks = "tasks"
     models = "models"
+    families = "families"
     configs = "configs"
     runs = "runs"
 
 
 def list_names(
-    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, configs or runs.")],
+    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs or runs.")],
     model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
     methods: Annotated[
         str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
@@ -40,7 +42,7 @@ def list_names(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     debug: Debug = False,
 ) -> None:
-    """List methods, tasks, models, configs or runs."""
+    """List methods, tasks, models, families of models, configs or runs."""
     from tabulate import tabulate
 
     for path in plugin or []:
@@ -54,6 +56,8 @@ def list_names(
         rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
     describes_methods = what is Listed.methods and model is None
     widths = [None, _TEXT_WIDTH, _TEXT_WIDTH, None] if describes_methods else None
+    if what is Listed.tasks:
+        widths = [None, _TEXT_WIDTH, None, None, None, _NARROW, _NARROW, None]
     table = tabulate(rows, headers="keys", tablefmt="simple", maxcolwidths=widths)
     typer.echo(table if rows else f"There are no {what} yet.")
     if describes_methods:
@@ -75,9 +79,19 @@ def _registered(group: registry.Group) -> list[dict[str, str]]:
     return [
         {"name": name, "what it is": _first_sentence(thing)}
         | ({"parameters": ", ".join(thing.Config.model_fields)} if group == "methods" else {})
+        | (_about_task(thing) if group == "tasks" else {})
         | {"from": registry.origin(group, name)}
         for name, thing in things.items()
     ]
+
+
+def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, str]:
+    if isinstance(thing, TaskGroup):
+        return {"kind": "group", "shots": "", "chance": "", "source": ", ".join(thing.members), "licence": ""}
+    if isinstance(thing, OpenTask):
+        return {"kind": f"{thing.name}:DATA", "shots": "0", "chance": "", "source": "any", "licence": ""}
+    about = {"kind": thing.kind, "shots": str(thing.num_fewshot), "chance": f"{thing.chance:.2g}"}
+    return about | {"source": thing.source, "licence": thing.licence}
 
 
 def _first_sentence(thing: object) -> str:

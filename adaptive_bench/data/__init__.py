@@ -3,7 +3,16 @@
 from adaptive_bench.data.draw import draw, held_out
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import Place, find_place, folder_names
-from adaptive_bench.data.source import Row, Source, data_root, harness_splits, local_splits, read_rows, stream_rows
+from adaptive_bench.data.source import (
+    Row,
+    Source,
+    data_root,
+    harness_splits,
+    local_splits,
+    read_rows,
+    revision,
+    stream_rows,
+)
 
 __all__ = [
     "Place",
@@ -18,5 +27,6 @@ __all__ = [
     "local_splits",
     "read_lines",
     "read_rows",
+    "revision",
     "stream_rows",
 ]

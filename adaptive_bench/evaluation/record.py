@@ -27,6 +27,8 @@ class Evaluation:
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
         fewshot_seed: Seed they were drawn with.
+        data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
+            of them, the version of the task, and signatures of its metrics; `None` in older records.
     """
 
     task: str
@@ -41,6 +43,7 @@ class Evaluation:
     batch_size: int
     num_fewshot: int
     fewshot_seed: int
+    data: Mapping[str, Any] | None = None
 
     @property
     def time_per_token_s(self) -> float:
@@ -60,7 +63,7 @@ class Evaluation:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """Read back what `to_json` gave."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name != "data" or name in values})
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.chains import Failure
+from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, Sweep, plan
@@ -90,6 +91,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     }
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
+    atomic.write_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(plain))
     return RunOutcome(plain, folder, warnings, failures)

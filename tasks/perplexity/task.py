@@ -7,20 +7,20 @@ other split the held-out documents are the ones measured. FineWeb is streamed fr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from datasets import DatasetDict
 
-from adaptive_bench.data import draw, harness_splits
+from adaptive_bench.data import draw, harness_splits, held_out
 from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
 
 from ..template import LOGLIKELIHOOD_LEVELS
 from .texts import folders, local_path, tested, text_files, trained_on
 
-_SEEN_PER_WANTED = 2  # documents drawn from for each that is wanted, so that the seed matters
+_BYTES_PER_TOKEN = 5  # more than any tokenizer of today reads of English in one token
 
 
 def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
@@ -29,10 +29,20 @@ def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> Datase
 
 
 def corpus(argument: str, request: ExampleRequest) -> list[Example]:
-    """Documents without a prompt: all of their tokens are learned."""
-    wanted = request.count if request.split == "train" else 10 * request.count  # a tenth is held out
-    rows = islice(trained_on(argument, request.data_dir), _SEEN_PER_WANTED * wanted * 10 // 9 + 100)
-    return [Example("", row["text"]) for row in draw(rows, lambda row: str(row["text"]), request)]
+    """The first documents of the corpus that suffice, in seeded order; all of their tokens are learned."""
+    wanted = _BYTES_PER_TOKEN * request.count * request.length
+    found, size = [], 0
+    for row in trained_on(argument, request.data_dir):
+        if row["text"].strip() and held_out([row], _key, request.split):
+            found.append(row)
+            size += len(row["text"].encode())
+        if size >= wanted:
+            break
+    return [Example("", row["text"]) for row in draw(found, _key, replace(request, count=len(found)))]
+
+
+def _key(row: Any) -> str:
+    return str(row["text"])
 
 
 def make(argument: str) -> Task:
