@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import datasets
-import pyarrow
 from huggingface_hub.errors import HfHubHTTPError
 
 from adaptive_bench.config import DATA_VARIABLE
@@ -112,7 +111,7 @@ def harness_splits(splits: Mapping[str, Iterable[Row]]) -> datasets.DatasetDict:
     for name, rows in splits.items():
         try:
             found[name] = datasets.Dataset.from_list(list(rows))
-        except pyarrow.ArrowException as error:
+        except (ValueError, TypeError) as error:  # pyarrow says so
             raise EnvironmentProblem(
                 f"A field has values of one kind, but the split {name!r} mixes them: {' '.join(str(error).split())}. "
                 f"Use the format of the data set on the Hugging Face hub."

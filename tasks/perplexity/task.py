@@ -7,6 +7,7 @@ other split the held-out documents are the ones measured. FineWeb is streamed fr
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +55,7 @@ def make(argument: str) -> Task:
         kind="loglikelihood",
         folder=Path(__file__).parent,
         metrics=("bits_per_byte,none", "byte_perplexity,none", "word_perplexity,none"),
-        chance=8.0,
+        chance=math.nan,
         levels=LOGLIKELIHOOD_LEVELS,
         training=None if path is not None else partial(corpus, argument),
         data_folders=folders(argument),

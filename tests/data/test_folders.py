@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.data import Source, data_root, find_place, folder_names, read_rows
+from adaptive_bench.data import Source, data_root, find_place, folder_names, harness_splits, read_rows
 from adaptive_bench.errors import EnvironmentProblem
 
 
@@ -104,3 +104,8 @@ def test_an_unreachable_hub_and_a_gated_set_are_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("datasets.load_dataset", gated)
     with pytest.raises(EnvironmentProblem, match=r"Accept its terms on the hub and set HF_TOKEN\. Set --data-dir"):
         read_rows(Source("owner/secret"), "test")
+
+
+def test_a_field_of_several_kinds_is_told() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"the split 'test' mixes them"):
+        harness_splits({"test": [{"answer": 1}, {"answer": "two"}]})
