@@ -44,7 +44,7 @@ def tiny_backbone(family: str) -> PreTrainedModel:
 @cache
 def _original(family: str) -> PreTrainedModel:
     about = find_family(family)
-    config = AutoConfig.for_model(family, **SIZES | about.tiny)
+    config = AutoConfig.for_model(family, **{**SIZES, **about.tiny})
     caps_scores = getattr(config, "attn_logit_softcapping", None) is not None
     attention = "eager" if caps_scores else "sdpa"  # the fused kernels cannot soft-cap scores
     with torch.random.fork_rng(devices=[]), torch.no_grad():
