@@ -61,8 +61,9 @@ def train(
     max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, reporter)
     order = data_order(len(encoded), recipe, seed)
-    if len(encoded) < (wanted := recipe.steps * recipe.batch_size):
-        reporter.line(f"There are {len(encoded)} training sequences, {wanted} are wanted: they repeat.")
+    packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
+    if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
+        reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
     with atomic.writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     atomic.write_json(folder / "data.json", _describe(encoded, order))
