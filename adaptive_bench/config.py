@@ -23,6 +23,7 @@ DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[int, Field(ge=1)]
+FlopAxis = Literal["net", "tokens", "core"]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
@@ -37,9 +38,14 @@ class TrainRecipe(_Strict):
         steps: Optimizer steps; with 0 every model is evaluated as it is.
         batch_size: Sequences per optimizer step.
         accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
-        learning_rate: Peak of the cosine schedule.
-        method_learning_rates: By name of a method, the peak for the parameters it adds, where not `learning_rate`.
-        warmup_steps: Steps of linear warm-up before the cosine.
+        target: Saving every method is trained towards, a share on the axis that is matched on (saved time: on `net`);
+            `None` for the largest level but one. Of several targets each is trained; which one serves a level is chosen
+            on validation documents.
+        learning_rate: Peak of the schedule.
+        method_learning_rates: By method spec, or by name for all specs of a method, the peak for the parameters it
+            adds, where not `learning_rate`.
+        warmup_steps: Steps of linear warm-up; see `training.schedule`.
+        decay: How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.
         max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
         checkpoint_every: Steps between two checkpoints a run can resume from.
     """
@@ -47,15 +53,22 @@ class TrainRecipe(_Strict):
     steps: int = Field(default=150, ge=0)
     batch_size: Positive = 32
     accumulation: Positive = 1
+    target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
     learning_rate: float = Field(default=1e-3, gt=0)
     method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = {}
     warmup_steps: int = Field(default=20, ge=0)
+    decay: Literal["linear_end", "cosine"] = "linear_end"
     weight_decay: float = Field(default=0.001, ge=0)
     betas: tuple[Share, Share] = (0.9, 0.999)
     clip_norm: float = Field(default=1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     max_length: Positive = 256
     checkpoint_every: Positive = 50
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int | float) else value
 
     @model_validator(mode="after")
     def _whole_micro_batches(self) -> TrainRecipe:
@@ -74,7 +87,11 @@ class EvalRecipe(_Strict):
         batch_size: Sequences evaluated together; halved when memory runs out.
         limit: Documents per task, `None` for all of them.
         num_fewshot: Worked examples before each question, `None` for the task's own number.
-        calibration_examples: Training examples (never test items) that thresholds are calibrated on.
+        calibration_examples: Training examples (never test items) that thresholds are calibrated on, of each task.
+        calibration: `task` calibrates for each task on text of its own (on that of all others if it has none);
+            `pooled` once for all of them.
+        calibration_text: `gold` takes the training answers, `written` what the trained model itself writes to the same
+            prompts with nothing skipped.
         grid: Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.
     """
 
@@ -82,6 +99,8 @@ class EvalRecipe(_Strict):
     limit: Positive | None = None
     num_fewshot: int | None = Field(default=None, ge=0)
     calibration_examples: Positive = 256
+    calibration: Literal["task", "pooled"] = "task"
+    calibration_text: Literal["gold", "written"] = "gold"
     grid: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 
     @field_validator("grid")
@@ -101,7 +120,10 @@ class RunConfig(_Strict):
         seeds: A list of seeds, or a number n for the seeds 1 to n.
         levels: Saved shares at which methods are compared; `None` for each task's own.
         match_on: The axis the levels are on: saved net FLOPs, saved core FLOPs, saved tokens, or saved time as measured
-            by `adaptive-bench time`.
+            by `adaptive-bench time`; or what the dial claims, as papers plot it.
+        match_phase: The phase those savings are of: `all` pools both; `prefill` and `decode` count what is read in one
+            pass and what is written token by token.
+        project_onto: Model shape whose costs the tables' projected net saving is worked out with.
         timing: Only timings of settings whose name contains this text; `None` for all.
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
         out: Folder the records and tables are written to.
@@ -114,13 +136,24 @@ class RunConfig(_Strict):
     data_dir: Path | None = None
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1,)
     levels: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    match_on: Literal["net", "tokens", "core", "time"] = "net"
+    match_on: Literal["net", "tokens", "core", "claimed", "time"] = "net"
+    match_phase: Literal["all", "prefill", "decode"] = "all"
+    project_onto: str = "llama-3.2-1b"
     timing: str | None = None
     train_on: Names | None = None
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+
+    @model_validator(mode="after")
+    def _phases_are_counted(self) -> RunConfig:
+        if self.match_phase != "all" and self.match_on in ("claimed", "time"):
+            raise UsageError(
+                f"match_phase is for savings that are counted by phase (net, core, tokens), got {self.match_phase!r} "
+                f"with match_on {self.match_on!r}. Leave one of the two out."
+            )
+        return self
 
     @field_validator("methods", mode="before")
     @classmethod

@@ -75,8 +75,9 @@ def _parameters(name: str, method: type[Method]) -> str:
     ]
     if not rows:
         return "None."
-    first, schema = next(iter(properties.items()))
-    return f"In a method spec, for example: `{name}[{first}={_value(schema['default'])}]`.\n\n{_table(rows)}"
+    told = [f"{key}={_value(one['default'])}" for key, one in properties.items() if one.get("default") is not None]
+    example = f"In a method spec, for example: `{name}[{told[0]}]`.\n\n" if told else ""
+    return example + _table(rows)
 
 
 def _values(schema: dict[str, Any]) -> str:

@@ -1,27 +1,60 @@
-"""Result rows arranged as methods x levels, one grid per task, metric and axis. Tables and pages are made from it."""
+"""Result rows arranged as methods x levels, one grid per task, metric, axis and phase."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.metric import metric_of
+
 Row = Mapping[str, Any]
 
-AXES = {"net": "saved net FLOPs", "core": "saved core FLOPs", "tokens": "saved tokens", "time": "saved time"}
-# lm-eval metrics that are shares; any other metric (perplexity, BLEU) is printed as it is.
-_SHARES = {"acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"}
+AXES = {
+    "net": "saved net FLOPs",
+    "core": "saved core FLOPs",
+    "tokens": "saved tokens",
+    "claimed": "claimed saving",
+    "projected": "saved net FLOPs, projected",
+    "time": "saved time",
+}
 # Status of a row -> the mark behind its score, and what it means.
 _MARKS = {
     "partial": ("*", "not every seed that was asked for reached this level"),
     "inert": ("†", "the dial of this method moves nothing"),
 }
-_TIME_NOTE = (
-    "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the method's "
-    "own timing at its saved tokens. A method that was not timed here is missing."
-)
+_BEYOND = ("‡", "beyond the saving this method was trained for")
+_AXIS_NOTES = {
+    "time": "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the "
+    "method's own timing at its saved tokens. A method that was not timed here is missing.",
+    "claimed": "Claimed saving: the share of token-branches that the method's dial says it skips. What was measured "
+    "there may differ.",
+    "projected": "A projection, no measurement: the decisions made in the small model, priced with the layers, head, "
+    "gates and probes of this shape.",
+}
+_PHASE_NOTES = {
+    "prefill": "Prefill: what is read in one pass, prompts and, in log-likelihood tasks, the given answers.",
+    "decode": "Decode: tokens fed one by one while writing. An answer's first token is written in prefill.",
+}
+# Column of the details -> key of a row; all are shares.
+_DETAILS = {
+    "tokens": "saved_tokens",
+    "core": "saved_core",
+    "net": "saved_net",
+    "prefill net": "saved_prefill_net",
+    "decode net": "saved_decode_net",
+    "claimed": "claimed",
+    "claimed - executed": "claimed_minus_executed",
+    "projected net": "projected_net",
+}
+# Column of the training facts -> key of a row, and how it is written.
+_TRAINING: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "parameters added": ("parameters_added", lambda count: f"{count:,}"),
+    "training tokens": ("train_tokens", lambda count: f"{count:,}"),
+    "training FLOPs": ("train_flops", lambda flops: f"{flops:.3g}"),
+}
 
 
 @dataclass(frozen=True)
@@ -29,23 +62,26 @@ class Grid:
     """Scores of one task under one metric, compared at levels of one axis.
 
     Attributes:
-        timing: Where saved time was measured, device included; `None` on the other axes.
+        phase: The tokens the axis counts: `all`, `prefill` or `decode`.
+        setting: Where saved time was measured, device included, or the shape it is projected onto; else `None`.
         cells: Row by (method label, level); labels and levels in the order in which they came.
     """
 
     task: str
     metric: str
     axis: str
-    timing: str | None = None
+    phase: str = "all"
+    setting: str | None = None
     cells: dict[tuple[str, float], Row] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         """What is compared on what, for example `nano_math: exact_match,strict-match (%) by saved net FLOPs`."""
-        where = "" if self.timing is None else f" ({self.timing})"
-        return (
-            f"{self.task}: {self.metric}{' (%)' if self._is_share else ''} by {AXES.get(self.axis, self.axis)}{where}"
-        )
+        known = metric_of(self.metric)
+        unit = " (%)" if known.unit == "share" else " ↓" if known.better == "lower" else ""
+        phase = "" if self.phase == "all" else f" of {self.phase}"
+        where = "" if self.setting is None else f" ({self.setting})"
+        return f"{self.task}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
 
     @property
     def methods(self) -> list[str]:
@@ -55,49 +91,84 @@ class Grid:
     def levels(self) -> list[float]:
         return sorted({level for _, level in self.cells})
 
-    def scores(self, style: str) -> str:
-        """The scores as a table in one of tabulate's styles."""
-        return self._table(style, self._score)
+    def scores(
+        self, style: str, levels: Sequence[float] | None = None, shown: Callable[[str], str] = lambda method: method
+    ) -> str:
+        """The scores as a table in one of tabulate's styles.
 
-    def savings(self, style: str) -> str:
-        """What was really saved where the scores were read: tokens / core FLOPs / net FLOPs, in percent."""
-        return self._table(style, _saving)
+        Args:
+            levels: Some of the levels; all by default.
+            shown: How a method's label is written.
+        """
+        chosen = self.levels if levels is None else levels
+        header = ["method", *(f"{100 * level:.4g} %" for level in chosen)]
+        body = [[shown(method), *(self.score(method, level) for level in chosen)] for method in self.methods]
+        return _table(header, body, style)
 
-    @property
-    def notes(self) -> list[str]:
-        """What the marks in this grid mean, and where its savings come from if they are times."""
-        found = {row["status"] for row in self.cells.values()}
-        marks = [f"{mark} {meaning}." for status, (mark, meaning) in _MARKS.items() if status in found]
-        return marks if self.timing is None else [*marks, _TIME_NOTE]
-
-    @property
-    def _is_share(self) -> bool:
-        return self.metric.split(",")[0] in _SHARES
-
-    def _table(self, style: str, text: Any) -> str:
-        header = ["method", *(f"{level:.4g} %" for level in (100 * level for level in self.levels))]
-        body = [[method, *(text(self.cells.get((method, level))) for level in self.levels)] for method in self.methods]
-        align = ("left", *("right" for _ in self.levels))
-        return tabulate(body, header, tablefmt=style, colalign=align, disable_numparse=True)
-
-    def _score(self, row: Row | None) -> str:
+    def score(self, method: str, level: float) -> str:
+        """Score, marks and interval of a cell; empty where there is no such row."""
+        row = self.cells.get((method, level))
         if row is None:
             return ""
         if row["score"] is None:
             return "n/a"
-        mark, _ = _MARKS.get(row["status"], ("", ""))
         interval = "" if row["low"] is None else f" [{self._number(row['low'])}, {self._number(row['high'])}]"
-        return self._number(row["score"]) + mark + interval
+        return self._number(row["score"]) + "".join(mark for mark, _ in _marks(row)) + interval
+
+    def details(self, style: str) -> str:
+        """What was saved where the scores were read, in percent of the dense model, one line per method and level:
+        measured pooled and by phase, claimed and projected; and what is kept of the dense score.
+        """
+        reached = [(cell, row) for cell, row in self.cells.items() if row["score"] is not None]
+        columns = {name: key for name, key in _DETAILS.items() if any(row.get(key) is not None for _, row in reached)}
+        header = ["method", "level", *columns, "kept"]
+        body = [
+            [method, f"{100 * level:.4g} %", *(_percent(row.get(key)) for key in columns.values()), self._kept(row)]
+            for (method, level), row in reached
+        ]
+        return _table(header, body, style)
+
+    def training(self, style: str) -> str:
+        """What each method's training took and what it adds; empty where nothing is known."""
+        rows = {method: row for (method, _), row in self.cells.items()}
+        columns = {
+            name: how for name, how in _TRAINING.items() if any(row.get(how[0]) is not None for row in rows.values())
+        }
+        body = [
+            [method, *("" if row.get(key) is None else write(row[key]) for key, write in columns.values())]
+            for method, row in rows.items()
+        ]
+        return _table(["method", *columns], body, style) if columns else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the marks in this grid mean, and what its axis and phase are where that needs saying."""
+        marks = dict.fromkeys(mark for row in self.cells.values() if row["score"] is not None for mark in _marks(row))
+        notes = [f"{mark} {meaning}." for mark, meaning in marks]
+        if metric_of(self.metric).better == "lower":
+            notes.append("↓ lower is better.")
+        return notes + [table[key] for table, key in self._explained if key in table]
+
+    @property
+    def _explained(self) -> list[tuple[Mapping[str, str], str]]:
+        return [(_AXIS_NOTES, self.axis), (_PHASE_NOTES, self.phase)]
+
+    def _kept(self, row: Row) -> str:
+        """Share of the dense model's score, in percent."""
+        dense = [row["score"] for (method, _), row in self.cells.items() if method == "dense"]
+        scores = [score for score in dense if score is not None]
+        return _percent(metric_of(self.metric).retention(row["score"], scores[0])) if scores else ""
 
     def _number(self, score: float) -> str:
-        return f"{100 * score:.1f}" if self._is_share else f"{score:.4g}"
+        return f"{100 * score:.1f}" if metric_of(self.metric).unit == "share" else f"{score:.4g}"
 
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
     """Arrange rows; grids, methods and levels keep the order of the rows."""
-    found: dict[tuple[str, str, str, str | None], Grid] = {}
+    found: dict[tuple[str, str, str, str, str | None], Grid] = {}
     for row in rows:
-        key = (row["task"], row["metric"], row["axis"], row.get("timing"))
+        setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
+        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting)
         found.setdefault(key, Grid(*key)).cells[label(row), row["level"]] = row
     return list(found.values())
 
@@ -108,8 +179,16 @@ def label(row: Row) -> str:
     return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
 
 
-def _saving(row: Row | None) -> str:
-    if row is None:
-        return ""
-    shares = (row["saved_tokens"], row["saved_core"], row["saved_net"])
-    return "n/a" if None in shares else " / ".join(f"{100 * share:.1f}" for share in shares)
+def _marks(row: Row) -> list[tuple[str, str]]:
+    """Marks behind a score, with what they mean."""
+    marks = [_MARKS[row["status"]]] if row["status"] in _MARKS else []
+    return [*marks, _BEYOND] if row.get("beyond_target") else marks
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[str]], style: str) -> str:
+    align = ("left", *("right" for _ in header[1:]))
+    return tabulate(body, header, tablefmt=style, colalign=align, disable_numparse=True)

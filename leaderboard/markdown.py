@@ -1,4 +1,4 @@
-"""The leaderboard as Markdown: every task, metric and axis of the rows, with the saving behind each score."""
+"""The leaderboard as Markdown: every task, metric, axis and phase of the rows, with the saving behind each score."""
 
 from __future__ import annotations
 
@@ -22,5 +22,7 @@ def render(rows: Sequence[Row]) -> str:
     parts = ["# Leaderboard", _LEGEND]
     for grid in grids(rows):
         parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
-        parts += ["Measured saving, tokens / core FLOPs / net FLOPs (%):", grid.savings("github")]
+        parts += ["Saved there, in % of the dense model; kept: % of the dense score.", grid.details("github")]
+        training = grid.training("github")
+        parts += ["Training:", training] if training else []
     return "\n\n".join(parts) + "\n"

@@ -10,8 +10,9 @@ probability, `state`: cosine of neighbouring layers' states, never at the first 
 generated token t = 0, 1, ...: 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3,
 `decay=paper`; the released code's form is `decay=t5x`).
 
-Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`; log-likelihoods are scored by
-teacher-forced exit, where each answer token exits on its own confidence. Tokens exit one by one in a batch. The
+Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`, but for their last position, which writes the
+first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on its own
+confidence. Tokens exit one by one in a batch. The
 probe that lets a token exit is its final logits. `decay` is off by default, so that one threshold means one thing;
 `min_exit` spares the first layers, whose heads are overconfident.
 """
@@ -92,7 +93,7 @@ class CALM(Method):
         call, layer = view.call, view.site.layer
         alive = call.scratch.get("alive", call.valid)
         if self._is_exit(layer):
-            may_exit = alive if self.config.exit_prompt else alive & call.continuation
+            may_exit = alive if self.config.exit_prompt else alive & call.writing
             leaving = self._confident(view, may_exit)
             alive = alive & ~leaving
         call.scratch["alive"] = alive

@@ -116,7 +116,7 @@ class FREE(Method):
         return Decision(keep=call.scratch["stays"])
 
     def _confident(self, view: SiteView) -> Tensor:
-        candidates = view.call.valid & view.call.continuation
+        candidates = view.call.writing
         previous = view.call.scratch["before_exit"] if self.config.confidence == "state" else None
         return leaving_tokens(view, candidates, previous, lambda sureness, _: sureness > self.value)
 

@@ -80,7 +80,12 @@ class GateSkipConfig(MethodConfig):
         None, ge=0, description="lambda; default: 0.1 for l1 and kl_layer (paper), 1 for l2 and kl_element (its code)"
     )
     budget_start: float = Field(1.0, gt=0, le=1, description="kept share at the first step (section 4.1)")
-    budget_end: float = Field(0.8, gt=0, le=1, description="kept share at the end (section 4.1)")
+    budget_end: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="kept share at the end; default: what the target saving asks for (paper: 0.8)",
+    )
     skip_unit: Literal["module", "layer"] = Field(
         "module", description="decide per branch, or per layer by attention's gate"
     )
@@ -156,7 +161,7 @@ class GateSkip(Method):
         """1 - budget; while training the budget anneals."""
         config = self.config
         if self.training:
-            return 1.0 - self.annealed(config.budget_start, config.budget_end)
+            return 1.0 - self.annealed(config.budget_start, config.budget_end or self.dial_for(self.target))
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
@@ -210,6 +215,12 @@ class GateSkip(Method):
         weight = self.config.sparsity_weight
         weight = PAIRED_WEIGHT[self.config.loss] if weight is None else weight
         return {"sparsity": (weight, torch.stack(per_branch).mean())}
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """The budget falls to what the target asks for."""
+        assert isinstance(config, GateSkipConfig)
+        return config.budget_end is None
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

@@ -19,7 +19,7 @@ Deviations, all but the first because a pretrained model is fine-tuned instead o
   included: it reads one token, so that is causal and batch-free, and nothing is paid for a predictor
   (`route_by=predictor` has one; its gradient enters the norm that is clipped, so the two are trained apart);
 * capacity anneals linearly from 1 to `capacity`, reached after 70 % of training (the paper trains at 12.5 % from the
-  start); the default 0.6 on half of the blocks ends at 20 % of token-branches skipped, like GateSkip's budget;
+  start); its default is the run's target saving, the same for all methods (20 % of token-branches: 0.6);
 * the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the
   model is unchanged at the start.
 """
@@ -59,8 +59,12 @@ ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
 class MixtureOfDepthsConfig(MethodConfig):
     """Parameters of Mixture-of-Depths."""
 
-    capacity: float = Field(
-        0.6, gt=0, le=1, description="capacity of routed blocks at the end of training (paper: 0.125)"
+    capacity: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="capacity of routed blocks at the end of training; default: what the run's target saving asks for "
+        "(paper: 0.125)",
     )
     capacity_start: float = Field(
         1.0, gt=0, le=1, description="capacity at the first step; 1 leaves a pretrained model intact"
@@ -123,7 +127,7 @@ class MixtureOfDepths(Method):
         """1 - capacity; while training the capacity anneals."""
         config = self.config
         if self.training:
-            return 1.0 - self.annealed(config.capacity_start, config.capacity)
+            return 1.0 - self.annealed(config.capacity_start, config.capacity or self.dial_for(self.target))
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
@@ -159,6 +163,12 @@ class MixtureOfDepths(Method):
             for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
         ]
         return {"predictor": (self.config.predictor_weight, torch.stack(per_block).mean())}
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """The capacity falls to what the target asks for."""
+        assert isinstance(config, MixtureOfDepthsConfig)
+        return config.capacity is None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -35,9 +35,9 @@ from adaptive_bench.method import (
 class RandomSkipConfig(MethodConfig):
     """Parameters of random skipping."""
 
-    trained: bool = Field(False, description="skip in training as well, with GateSkip's schedule")
-    share_end: float = Field(
-        0.2, ge=0, le=1, description="skip share at the end of training (GateSkip: budget 1.0 -> 0.8)"
+    trained: bool = Field(False, description="skip in training as well, on the schedule of all methods")
+    share_end: float | None = Field(
+        None, ge=0, le=1, description="skip share at the end of training; default: the run's target saving"
     )
     kv: Literal["recompute", "copy_below", "evict"] = Field(
         "recompute", description="what skipped tokens leave in the cache"
@@ -65,7 +65,8 @@ class RandomSkip(Method):
         """The dial; while training the schedule, or nothing if untrained."""
         if not self.training:
             return self.value
-        return self.annealed(0.0, self.config.share_end) if self.config.trained else 0.0
+        share_end = self.target if self.config.share_end is None else self.config.share_end
+        return self.annealed(0.0, share_end) if self.config.trained else 0.0
 
     def dial_for(self, saved_tokens: float) -> float:
         """The share is the probability."""
@@ -79,6 +80,12 @@ class RandomSkip(Method):
         round_of_training = self.step if self.training else 0
         keys = [draw_key(self.seed, round_of_training, site) for site in sites]
         return [Decision(keep=keep) for keep in uniforms_from(call.prefix_hash, keys) >= share]
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """The share rises to the target."""
+        assert isinstance(config, RandomSkipConfig)
+        return config.trained and config.share_end is None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

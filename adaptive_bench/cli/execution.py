@@ -18,8 +18,8 @@ def print_plan(config: RunConfig) -> None:
     typer.echo(tabulate(describe(plan(config)), headers="keys", tablefmt="simple"))
 
 
-def execute(config: RunConfig) -> None:
-    """Run, then print the table of the matched axis, what to know about it, and where everything is.
+def execute(config: RunConfig, *, wide: bool = False) -> None:
+    """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -34,11 +34,14 @@ def execute(config: RunConfig) -> None:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
-    rows = [row for row in outcome.rows if row["axis"] == config.match_on]
-    typer.echo("\n" + registry.get("leaderboards", "terminal")(rows))
+    matched = (config.match_on, config.match_phase)
+    rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
+    typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in outcome.warnings:
         typer.echo(f"\nNote: {warning}")
-    typer.echo(f"\nEvery axis and metric: adaptive-bench leaderboard {outcome.folder}\nWritten to {outcome.folder}")
+    typer.echo(
+        f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full\nWritten to {outcome.folder}"
+    )
     for failure in outcome.failures:
         typer.echo(f"\nFailed: {failure}", err=True)
     if outcome.failures:

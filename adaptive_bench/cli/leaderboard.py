@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,34 +12,100 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing")
+_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+_COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
+_AXES = (*_COUNTED, "claimed", "projected", "time")
+_PHASES = ("all", "prefill", "decode")
 
 
 def leaderboard(
     folders: Annotated[
         list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, the newest run.")
     ] = None,
-    style: Annotated[str, typer.Option("--format", help="markdown or terminal.")] = "markdown",
-    axis: Annotated[str | None, typer.Option(metavar="net|core|tokens|time", help="Only this axis.")] = None,
+    style: Annotated[
+        str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
+    ] = "terminal",
+    axis: Annotated[
+        str | None, typer.Option(metavar="|".join(_AXES), help="The axis; by default the one the run was matched on.")
+    ] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(_PHASES), help="The tokens that count; by default those the run was matched on."),
+    ] = None,
     timing: Annotated[
         str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
     ] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="All levels, and what was saved and spent there.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
+    _check("--axis", axis, _AXES)
+    _check("--phase", phase, _PHASES)
+    if wide and style != "terminal":
+        raise UsageError(
+            f"--wide is for --format terminal, got {style!r}, which shows all levels anyway. Leave it out."
+        )
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: _read(path) for path in chosen})
+    matched_on, matched_phase = _matched([path.parent for path in chosen], rows)
+    one_axis = axis or matched_on
+    one_phase = phase or (matched_phase if one_axis in _COUNTED else "all")
+    axes = {one_axis} if axis or not full else set(_AXES) - {"projected"}
+    phases = {one_phase} if phase or not full else set(_PHASES)
+    found = [row for row in rows if row["axis"] in axes and _phase(row) in phases]
+    if rows and not found:
+        raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
+    found = [row for row in found if _in_setting(row, timing)]
+    typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
+
+
+def _check(option: str, value: str | None, known: Iterable[str]) -> None:
+    if value is not None and value not in known:
+        raise UsageError(f"{option} is one of {', '.join(known)}, got {value!r}. {registry.did_you_mean(value, known)}")
+
+
+def _matched(folders: list[Path], rows: list[Row]) -> tuple[str, str]:
+    """Axis and phase the runs were matched on, where they agree; else saved net FLOPs, pooled."""
+    said = {_said(folder) for folder in folders}
+    if len(said) == 1 and (only := said.pop()) is not None:
+        return only
+    axes = [row["axis"] for row in rows]
+    return ("net" if "net" in axes or not axes else axes[0]), "all"
+
+
+def _said(folder: Path) -> tuple[str, str] | None:
+    path = folder / "run.json"
+    if not path.is_file():
+        return None
+    about = _read(path)
+    return (about["match_on"], about["match_phase"]) if "match_on" in about else None
+
+
+def _phase(row: Row) -> str:
+    return str(row.get("phase", "all"))
+
+
+def _missing(axis: str, phase: str, rows: list[Row]) -> str:
+    """Why there is no table, and how to get one."""
     if axis == "time" and not any(row["axis"] == "time" for row in rows):
-        raise EnvironmentProblem(
+        return (
             "A table by saved time needs timings of the run's methods, but there is none in these tables. Give "
             "`adaptive-bench time` with the run's --model, --methods and --out, then its `run` once more: nothing is "
             "computed again."
         )
-    typer.echo(render([row for row in rows if axis in (None, row["axis"]) and _in_setting(row, timing)]))
+    there = sorted({(row["axis"], _phase(row)) for row in rows})
+    return (
+        f"These tables have no rows by {axis} in the phase {phase!r}; there is "
+        f"{', '.join(found if where == 'all' else f'{found} of {where}' for found, where in there)}. Log-likelihood "
+        f"tasks write no tokens, and older tables are pooled only: give the same `adaptive-bench run` again."
+    )
 
 
 def _in_setting(row: Row, wanted: str | None) -> bool:
@@ -71,7 +138,7 @@ def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
-            answers[tuple(row.get(key) for key in _MEANING)][folder] = row
+            answers[(*(row.get(key) for key in _MEANING), _phase(row))][folder] = row
     disputed = {
         meaning[:2]
         for meaning, by_folder in answers.items()
@@ -86,11 +153,8 @@ def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
     return result
 
 
-def _read(path: Path) -> list[Row]:
+def _read(path: Path) -> Any:
     try:
-        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise EnvironmentProblem(
-            f"The table {str(path)!r} cannot be read: {error}. Run the same command again."
-        ) from error
-    return rows
+        raise EnvironmentProblem(f"{str(path)!r} cannot be read: {error}. Run the same command again.") from error

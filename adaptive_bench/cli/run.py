@@ -45,9 +45,15 @@ def run(
     match_on: Annotated[
         str | None,
         typer.Option(
-            metavar="net|core|tokens|time",
+            metavar="net|core|tokens|claimed|time",
             help="What the levels are shares of; `time` after `adaptive-bench time`.",
             rich_help_panel=_HOW,
+        ),
+    ] = None,
+    match_phase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|prefill|decode", help="The tokens whose saving the levels are.", rich_help_panel=_HOW
         ),
     ] = None,
     timing: Annotated[
@@ -78,6 +84,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Print all levels, and what was saved and spent there.")] = False,
     debug: Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
@@ -99,6 +106,7 @@ def run(
             seeds=seeds_value(seeds),
             levels=levels_value(levels),
             match_on=match_on,
+            match_phase=match_phase,
             timing=timing,
             train_on=train_on,
             data_dir=data_dir,
@@ -110,7 +118,10 @@ def run(
     )
     if not debug:
         quiet()
-    (print_plan if dry_run else execute)(run_config)
+    if dry_run:
+        print_plan(run_config)
+    else:
+        execute(run_config, wide=wide)
 
 
 def _given(**values: Any) -> dict[str, Any]:

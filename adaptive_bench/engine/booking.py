@@ -137,6 +137,7 @@ class Tally:
         needed = self._eligible if reading.inputs == self.valid.size else slots
         self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
         self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
+        self.ledger.count(self.phase, f"method.{reading.name}", reading.inputs * needed / self.valid.size)
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
@@ -158,6 +159,8 @@ class Tally:
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
         self.ledger.book_dense_head(self.phase, (needed + reused) * macs)
+        self.ledger.count(self.phase, "head", needed + reused)
+        self.ledger.count(self.phase, "probe", -reused)
 
     def settle(self) -> None:
         """Book everything noted. Reads the device at most once for masks, once for visible keys and once per probe."""
@@ -190,6 +193,7 @@ class Tally:
             if self.requests is not None:
                 count = int(self.requests[tokens.cpu().numpy() // self.valid.shape[1]].sum())
             self.ledger.book(self.phase, layer, "overhead.decision", count * self.backbone.head_macs)
+            self.ledger.count(self.phase, "probe", count)
             self.ledger.read_weights(self.phase, self.backbone.head_bytes * bool(count))
         self._probes.clear()
 

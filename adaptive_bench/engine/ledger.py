@@ -80,7 +80,10 @@ class Ledger:
         self._dense_weight_bytes = dict.fromkeys(PHASES, 0.0)
         self.calls = dict.fromkeys(PHASES, 0)
         self.tokens = dict.fromkeys(PHASES, 0)
-        self._foreign_calls = dict.fromkeys(PHASES, 0)  # of ledgers added, whose bytes are known already
+        self.runs: dict[Phase, dict[str, float]] = {phase: {} for phase in PHASES}
+        # Of ledgers added, whose MACs and bytes are known already.
+        self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
+        self._foreign_calls = dict.fromkeys(PHASES, 0)
 
     def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
         """Add MACs to one bucket; `layer == num_layers` is the head."""
@@ -89,6 +92,13 @@ class Ledger:
     def book_dense_head(self, phase: Phase, macs: float) -> None:
         """Add what the dense model's head needs for the same tokens."""
         self._dense_macs[phase][-1] += macs
+
+    def count(self, phase: Phase, name: str, tokens: float) -> None:
+        """Add tokens a map was run for. `head`: those whose logits were needed; `probe`: further runs of the head, in
+        order to decide; `method.` and a name: a linear map of the method's own.
+        """
+        runs = self.runs[phase]
+        runs[name] = runs.get(name, 0.0) + tokens
 
     def read_weights(self, phase: Phase, read_bytes: float, dense: float = 0.0) -> None:
         """Add bytes of weights beside the branches' that a call reads, and what the dense model reads instead."""
@@ -143,7 +153,9 @@ class Ledger:
         return self._dense_weight_bytes[phase] + (self.calls[phase] - self._foreign_calls[phase]) * once
 
     def counts(self) -> dict[str, Any]:
-        """Raw sums, ready for JSON. `add` takes them back."""
+        """Raw sums, ready for JSON; `add` takes them back. `work` and `runs` are the counts behind the MACs: with them
+        the same decisions can be priced on another model.
+        """
         return {
             phase: {
                 "macs": self.macs(phase).tolist(),
@@ -154,6 +166,8 @@ class Ledger:
                 "dense_weight_bytes": self.dense_weight_bytes(phase),
                 "calls": self.calls[phase],
                 "tokens": self.tokens[phase],
+                "work": (self._work[phase] + self.work[phase]).tolist(),
+                "runs": dict(self.runs[phase]),
             }
             for phase in PHASES
         }
@@ -162,11 +176,13 @@ class Ledger:
         """Add the raw sums of another ledger of the same model."""
         for phase in PHASES:
             part = counts[phase]
-            for name in ("macs", "dense_macs", "eligible", "executed"):
+            for name in ("macs", "dense_macs", "eligible", "executed", "work"):
                 getattr(self, f"_{name}")[phase] += np.asarray(part[name])
             for name in ("_weight_bytes", "_dense_weight_bytes", "calls", "tokens"):
                 getattr(self, name)[phase] += part[name.removeprefix("_")]
             self._foreign_calls[phase] += part["calls"]
+            for name, tokens in part["runs"].items():
+                self.count(phase, name, tokens)
 
     def total_macs(self) -> float:
         """Everything executed: core, overhead and waste of both phases."""

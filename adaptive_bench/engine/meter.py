@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, cast
 
 from torch import Tensor, nn
@@ -11,11 +12,13 @@ class Reading(NamedTuple):
     """One linear map run once.
 
     Attributes:
+        name: Of the map inside the method, for example `gates.3`.
         inputs: Vectors it was run for: tokens, or rows if a row decides as a whole.
         macs: Multiply-accumulates for all of them.
         weight_bytes: Of its weight matrix, which is read once.
     """
 
+    name: str
     inputs: int
     macs: int
     weight_bytes: int
@@ -26,16 +29,16 @@ class DecisionMeter:
 
     def __init__(self, method: nn.Module) -> None:
         self._readings: list[Reading] = []
-        for module in method.modules():
+        for name, module in method.named_modules():
             if isinstance(module, nn.Linear):
-                module.register_forward_hook(self._read)
+                module.register_forward_hook(partial(self._read, name))
 
     def take(self) -> list[Reading]:
         """What was run since the last call of this."""
         taken, self._readings = self._readings, []
         return taken
 
-    def _read(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = cast(nn.Linear, module).weight
         vectors = inputs[0].numel() // weight.shape[1]
-        self._readings.append(Reading(vectors, vectors * weight.numel(), weight.numel() * weight.element_size()))
+        self._readings.append(Reading(name, vectors, vectors * weight.numel(), weight.numel() * weight.element_size()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from accelerate.utils import set_seed
 from accelerate.utils.memory import clear_device_cache
 from lm_eval import evaluator
+from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.lookup import DocumentSplit, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -46,6 +48,7 @@ def evaluate(
     num_fewshot: int | None = None,
     batch_size: int = 64,
     seed: int = FEWSHOT_SEED,
+    split: DocumentSplit = "test",
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
@@ -62,23 +65,25 @@ def evaluate(
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         batch_size: Sequences evaluated together.
         seed: For worked examples and for tasks that sample. By default worked examples are those of lm-eval itself.
+        split: Test documents, or validation documents to make choices on.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
         The evaluation, and one sample per document.
 
     Raises:
-        UsageError: Unknown task, or a prompt that does not fit into the context.
+        UsageError: Unknown task, no validation documents, or a prompt that does not fit into the context.
         EnvironmentProblem: The data cannot be read, or memory does not suffice for one sequence.
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
+    load = partial(load_task, task, data_dir, num_fewshot, split)
     was_training = model.training
     model.eval()
     try:
         while True:
             try:
-                return _evaluate_once(model, tokenizer, task, data_dir, limit, num_fewshot, batch_size, seed, reporter)
+                return _evaluate_once(model, tokenizer, task, load, limit, batch_size, seed, reporter)
             except OutOfMemory:
                 if batch_size == 1:
                     raise
@@ -94,9 +99,8 @@ def _evaluate_once(
     model: AdaptiveModel,
     tokenizer: PreTrainedTokenizerBase,
     task: Task,
-    data_dir: Path | None,
+    load: Callable[[], HarnessTask],
     limit: int | None,
-    num_fewshot: int | None,
     batch_size: int,
     seed: int,
     reporter: Reporter,
@@ -104,7 +108,7 @@ def _evaluate_once(
     model.reset_ledger()
     set_seed(seed)  # some tasks shuffle with a global generator, when they are loaded or asked
     random.seed(_PYTHON_SEED)
-    harness_task = load_task(task, data_dir, num_fewshot)
+    harness_task = load()
     harness_task.set_fewshot_seed(seed)
     dial = model.method.dial
     at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
@@ -143,6 +147,7 @@ def _evaluate_once(
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
         data=_data(task, harness_task, results["samples"][task.name]),
+        claimed=model.method.claimed_saving,
     )
     return evaluation, samples
 

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import datasets
 from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
@@ -27,6 +27,9 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.evaluation.harness_data import local_folders, write_local_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import OpenTask, Task, TaskGroup
+
+# Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
+DocumentSplit = Literal["test", "validation"]
 
 # The paper's levels for the two kinds of task.
 GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -64,7 +67,7 @@ def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> HarnessTask:
+def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
     A task that names a data set of the hub reads it from there, unless a data folder is given: then it reads local
@@ -74,9 +77,10 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> Har
         task: A task that `find_task` gave.
         data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
+        split: `test` is whatever lm-eval evaluates; `validation` the task's validation documents beside its test set.
 
     Raises:
-        UsageError: The task forbids worked examples.
+        UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
@@ -94,8 +98,26 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None) -> Har
             f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
         )
     loaded = copy(found.task)
-    loaded._config = replace(loaded.config, task=task.name, num_fewshot=shots)
+    asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
+    loaded._config = replace(loaded.config, task=task.name, num_fewshot=shots, **asked)
     return loaded
+
+
+def _validation_split(task: Task, loaded: HarnessTask) -> str:
+    """The split of a task's validation documents: the one it names, else lm-eval's beside the one that is tested."""
+    by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
+    split = task.validation_split or by_harness
+    if split is None:
+        raise UsageError(
+            f"Choices are made on validation documents, but the task {task.name!r} has none beside those it is tested "
+            f"on. Name a task with a validation_split and a test_split in its YAML file."
+        )
+    if split not in loaded.dataset:
+        raise EnvironmentProblem(
+            f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
+            f"{split}.jsonl. Put it there, or choose on another task."
+        )
+    return split
 
 
 class _Loaded(NamedTuple):

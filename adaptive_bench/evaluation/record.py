@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
-from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.matching import COUNTED, MATCH_PHASES, Axis, MatchPhase, Point, saving_name
 from adaptive_bench.evaluation.time_axis import TimeCurve
+
+_AXES: tuple[Axis, ...] = (*COUNTED, "claimed", "projected")
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,21 @@ class Evaluation:
         scores: lm-eval metric key to value.
         docs: Documents evaluated.
         savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `executed`; they may be negative.
-        report: The whole compute report of the model, raw sums included.
+        report: The whole compute report of the model: savings by phase, and the raw sums. `decode` is tokens fed one
+            by one while an answer is written; `prefill` is everything read in one pass. That is the prompt, whose last
+            position writes the first token of an answer, and in log-likelihood tasks the answers too, which are given
+            and read along. So a log-likelihood task has no `decode`, and its `prefill` is not prompts alone.
         time_s: Seconds inside model calls; scoring and tokenizing are not counted.
         prompt_tokens: Tokens fed to the model, padding not counted.
         generated_tokens: Tokens the model wrote.
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
         fewshot_seed: Seed they were drawn with.
+        claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` where it says
+            nothing, and in older records.
+        projected: By phase, the net saving that the same decisions would have on the shape `projected_shape`; worked
+            out from the report where a table is made (`runs.projection`), else `None`.
+        projected_shape: Its name.
         data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
             of them, the version of the task, and signatures of its metrics; `None` in older records.
     """
@@ -43,6 +54,9 @@ class Evaluation:
     batch_size: int
     num_fewshot: int
     fewshot_seed: int
+    claimed: float | None = None
+    projected: Mapping[str, float | None] | None = None
+    projected_shape: str | None = None
     data: Mapping[str, Any] | None = None
 
     @property
@@ -50,20 +64,43 @@ class Evaluation:
         """Seconds in model calls for each token read or written."""
         return self.time_s / max(self.prompt_tokens + self.generated_tokens, 1)
 
+    def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
+        """The share saved on an axis in a phase; `None` where it is not known, or the phase has no tokens."""
+        if axis == "claimed":
+            return self.claimed if phase == "all" else None
+        if axis == "projected":
+            return None if self.projected is None else self.projected.get(phase)
+        saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
+        return saved.get(axis)
+
     def point(self, metric: str, curve: TimeCurve | None = None) -> Point:
         """The measured point for matching, with its saved time where a timing is given and reaches that far."""
-        tokens, core, net = (self.savings[axis] for axis in ("tokens", "core", "net"))
-        time = None if curve is None else curve.at(tokens)
-        return Point(self.dial, self.scores[metric], tokens, core, net, time)
+        saved = {saving_name(axis, phase): self.saved(axis, phase) for phase in MATCH_PHASES for axis in _AXES}
+        tokens = self.saved("tokens")
+        saved["time"] = None if curve is None or tokens is None else curve.at(tokens)
+        return Point(self.dial, self.scores[metric], saved)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""
         return asdict(self) | {"time_per_token_s": self.time_per_token_s}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Read back what `to_json` gave."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name != "data" or name in values})
+    def from_json(cls, values: Mapping[str, Any], source: str = "an evaluation record") -> Evaluation:
+        """Read back what `to_json` gave, now or in an older version.
+
+        Args:
+            source: What the values were read from, for the error.
+
+        Raises:
+            EnvironmentProblem: A value is missing that no older version left out.
+        """
+        needed = [field.name for field in fields(cls) if field.default is MISSING]
+        if missing := [name for name in needed if name not in values]:
+            raise EnvironmentProblem(
+                f"A measured point has {', '.join(needed)}, but {', '.join(missing)} is missing in {source}. Remove "
+                f"the file and give the same `adaptive-bench run` again: it measures this point anew."
+            )
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 @dataclass(frozen=True)

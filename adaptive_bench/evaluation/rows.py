@@ -1,27 +1,60 @@
-"""Table rows: one for each method spec, task, metric, axis and level. Tables, pages and files are made from them."""
+"""Table rows: one for each method spec, task, metric, axis, phase and level. All tables and pages are made from them.
+
+Axes and phases: what the ledger counts (`tokens`, `core`, `net`) is matched pooled over both phases, on prefill alone
+and on decode alone; `claimed`, `projected` and `time` pooled only. A phase without tokens has no rows: log-likelihood
+tasks have no `decode`, and their `prefill` is the prompts and the given answers that are scored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypedDict
 
-from adaptive_bench.evaluation.matching import AXES, Axis, Matched, Status, flaws, match
+from adaptive_bench.evaluation.matching import (
+    COUNTED,
+    MATCH_PHASES,
+    Axis,
+    Matched,
+    MatchPhase,
+    Status,
+    flaws,
+    match,
+    saving_name,
+)
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.statistics import summarize
 from adaptive_bench.evaluation.time_axis import TimeCurve
+from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
 
-# Metrics that are a share of documents: one seed of them has a binomial interval.
-_SHARES = {"acc", "acc_norm", "acc_bytes", "exact_match"}
+# Between what a dial claims and what was skipped: more than this is said aloud.
+CLAIM_TOLERANCE = 0.05
 _WARNINGS = {
     "inert": "the dial moves nothing on the axis {axis} (inert). Check that the method really skips.",
     "non-monotone": "the saving on the axis {axis} does not follow the dial (non-monotone).",
 }
+_SAME = 1e-9
 
 
-@dataclass(frozen=True)
+class About(TypedDict, total=False):
+    """What a method's training adds to its rows; a key that is not there is not known.
+
+    Attributes:
+        parameters_added: Parameters the method adds to the backbone.
+        train_tokens: Tokens the training read.
+        train_flops: FLOPs it took.
+        trained_for: By axis, the largest pooled saving the training aimed at.
+    """
+
+    parameters_added: int | None
+    train_tokens: int | None
+    train_flops: float | None
+    trained_for: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell of a table.
 
@@ -30,15 +63,24 @@ class Row:
         semantics: `bench` or `paper`.
         task: Name of the task.
         metric: lm-eval metric key.
-        axis: What the level is a share of: `tokens`, `core`, `net` or `time`.
+        axis: What the level is a share of: `tokens`, `core`, `net`, `claimed`, `projected` or `time`.
+        phase: Which tokens count on the axis: `all`, `prefill` or `decode`.
         level: Saving at which methods are compared.
         score: Mean over the seeds that reached the level; `None` where none did.
-        low, high: 95 % interval (see `statistics`), `None` where there is none.
+        low, high: 95 % interval (see `statistics`) inside the metric's range, `None` where there is none.
         seeds: Number of seeds behind the score.
-        saved_tokens, saved_core, saved_net: Mean measured savings at the level.
+        saved_tokens, saved_core, saved_net: Mean measured savings at the level, both phases pooled whatever the row's.
+        saved_prefill_*, saved_decode_*: Those of one phase; `None` where it has no tokens.
+        claimed: What the dial says it saves there, as a share of token-branches.
+        claimed_minus_executed: `claimed` less the tokens saved in the row's phase.
+        projected_net: Net saving of the same decisions on `projected_shape` in the row's phase: a projection.
         status: `ok`; `outside` when no seed reached the level; `partial` when some did not; `inert` when the dial moves
             nothing.
         timing: On the axis `time`, the setting it was measured in, device included; else `None`.
+        parameters_added, train_tokens, train_flops: See `About`.
+        target: Of several savings the method was trained towards, the one that serves this level, by validation
+            documents; `None` where there is no choice.
+        beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
     """
 
     method: str
@@ -46,16 +88,32 @@ class Row:
     task: str
     metric: str
     axis: Axis
+    phase: MatchPhase
     level: float
-    score: float | None
-    low: float | None
-    high: float | None
-    seeds: int
-    saved_tokens: float | None
-    saved_core: float | None
-    saved_net: float | None
-    status: Status
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seeds: int = 0
+    saved_tokens: float | None = None
+    saved_core: float | None = None
+    saved_net: float | None = None
+    saved_prefill_tokens: float | None = None
+    saved_prefill_core: float | None = None
+    saved_prefill_net: float | None = None
+    saved_decode_tokens: float | None = None
+    saved_decode_core: float | None = None
+    saved_decode_net: float | None = None
+    claimed: float | None = None
+    claimed_minus_executed: float | None = None
+    projected_net: float | None = None
+    projected_shape: str | None = None
+    status: Status = "outside"
     timing: str | None = None
+    parameters_added: int | None = None
+    train_tokens: int | None = None
+    train_flops: float | None = None
+    target: float | None = None
+    beyond_target: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values, keys in the order of the fields."""
@@ -69,8 +127,9 @@ def table_rows(
     evaluations: Mapping[int, Sequence[Evaluation]],
     levels: Sequence[float],
     curves: Mapping[str, TimeCurve] | None = None,
+    about: About | None = None,
 ) -> list[Row]:
-    """Rows of one method on one task, on all three axes, and on saved time for each setting it was timed in.
+    """Rows of one method on one task, on every axis and phase, and on saved time for each setting it was timed in.
 
     Each seed is matched on its own; then the matched scores are averaged.
 
@@ -81,19 +140,36 @@ def table_rows(
         evaluations: Evaluations by seed. A planned seed without any makes its rows partial.
         levels: Levels, the same ones on every axis.
         curves: Saved time of this method by setting.
+        about: What is known of its training.
     """
+    everything = [one for done in evaluations.values() for one in done]
+    documents = min((one.docs for one in everything), default=0)
+    about = about or {}
+    same = Row(
+        method=str(replace(spec, semantics="bench")),
+        semantics=spec.semantics,
+        task=task,
+        metric="",
+        axis="net",
+        phase="all",
+        level=0.0,
+        projected_shape=next((one.projected_shape for one in everything if one.projected_shape), None),
+        parameters_added=about.get("parameters_added"),
+        train_tokens=about.get("train_tokens"),
+        train_flops=about.get("train_flops"),
+    )
+    tables: list[tuple[Axis, MatchPhase, str | None]] = [(axis, phase, None) for axis, phase in _axes(everything)]
+    tables += [("time", "all", setting) for setting in curves or {}]
     rows = []
-    axes: list[tuple[Axis, str | None]] = [(axis, None) for axis in AXES]
-    axes += [("time", setting) for setting in curves or {}]
     for metric in metrics:
-        for axis, setting in axes:
+        for axis, phase, setting in tables:
             curve = None if setting is None or curves is None else curves[setting]
-            by_seed = [match([one.point(metric, curve) for one in done], levels, axis) for done in evaluations.values()]
-            documents = min((one.docs for done in evaluations.values() for one in done), default=0)
-            shares = documents if metric.split(",")[0] in _SHARES else None
+            name = saving_name(axis, phase)
+            by_seed = [match([one.point(metric, curve) for one in done], levels, name) for done in evaluations.values()]
             for position, level in enumerate(levels):
-                matched = [seed[position] for seed in by_seed]
-                rows.append(replace(_row(spec, task, metric, axis, level, matched, shares), timing=setting))
+                beyond = _beyond(about, axis, phase, level)
+                row = replace(same, metric=metric, axis=axis, phase=phase, level=level, beyond_target=beyond)
+                rows.append(replace(_filled(row, [seed[position] for seed in by_seed], documents), timing=setting))
     return rows
 
 
@@ -104,44 +180,82 @@ def dial_warnings(
     evaluations: Mapping[int, Sequence[Evaluation]],
     axis: Axis,
     curve: TimeCurve | None = None,
+    phase: MatchPhase = "all",
 ) -> list[str]:
-    """One sentence for each way in which a method's dial does not work as a dial on this axis; on saved time, by the
-    curve it was matched on.
+    """One sentence for each way in which a method's dial does not work as a dial on this axis in this phase (on saved
+    time, by the curve it was matched on), and one if it claims what was not skipped.
     """
-    found = {flaw for done in evaluations.values() for flaw in flaws([one.point(metric, curve) for one in done], axis)}
-    return [f"{spec} on {task}: " + _WARNINGS[flaw].format(axis=axis) for flaw in sorted(found)]
+    name = saving_name(axis, phase)
+    found = {flaw for done in evaluations.values() for flaw in flaws([one.point(metric, curve) for one in done], name)}
+    where = axis if phase == "all" else f"{axis} in {phase}"
+    said = [f"{spec} on {task}: " + _WARNINGS[flaw].format(axis=where) for flaw in sorted(found)]
+    claims = [
+        (one.claimed, tokens)
+        for done in evaluations.values()
+        for one in done
+        if one.claimed is not None and (tokens := one.saved("tokens", phase)) is not None
+    ]
+    claimed, skipped = max(claims, key=lambda pair: abs(pair[0] - pair[1]), default=(0.0, 0.0))
+    if abs(claimed - skipped) > CLAIM_TOLERANCE:
+        what = "token-branches" if phase == "all" else f"token-branches of {phase}"
+        said.append(
+            f"{spec} on {task}: where the dial claims to skip {claimed:.1%} of the {what}, {skipped:.1%} were "
+            f"skipped. Tables are matched on what was measured, unless on the axis `claimed`."
+        )
+    return said
 
 
-def _row(
-    spec: MethodSpec, task: str, metric: str, axis: Axis, level: float, matched: list[Matched], documents: int | None
-) -> Row:
-    method = str(replace(spec, semantics="bench"))
+def _axes(evaluations: Sequence[Evaluation]) -> list[tuple[Axis, MatchPhase]]:
+    """Pooled counts in any case, everything else where some evaluation knows it."""
+    wanted: list[tuple[Axis, MatchPhase]] = [(axis, phase) for phase in MATCH_PHASES for axis in COUNTED]
+    wanted += [("claimed", "all"), ("projected", "all")]
+    return [
+        (axis, phase)
+        for axis, phase in wanted
+        if (axis in COUNTED and phase == "all") or any(one.saved(axis, phase) is not None for one in evaluations)
+    ]
+
+
+def _beyond(about: About, axis: Axis, phase: MatchPhase, level: float) -> bool | None:
+    target = about.get("trained_for", {}).get(axis) if phase == "all" else None
+    return None if target is None else level > target + _SAME
+
+
+def _filled(row: Row, matched: list[Matched], documents: int) -> Row:
+    """A row with the score and the savings of the seeds that reached its level."""
     reached = [seed for seed in matched if seed.score is not None]
     if not reached:
-        return Row(method, spec.semantics, task, metric, axis, level, None, None, None, 0, None, None, None, "outside")
-    summary = summarize([seed.score for seed in reached if seed.score is not None], documents)
+        return row
+    metric = metric_of(row.metric)
+    scores = [seed.score for seed in reached if seed.score is not None]
+    summary = summarize(scores, documents if metric.counts_documents else None)
     status: Status = "ok"
     if len(reached) < len(matched):
         status = "partial"
     elif any(seed.status == "inert" for seed in reached):
         status = "inert"
-    return Row(
-        method,
-        spec.semantics,
-        task,
-        metric,
-        axis,
-        level,
-        summary.mean,
-        summary.low,
-        summary.high,
-        summary.seeds,
-        _mean(seed.saved_tokens for seed in reached),
-        _mean(seed.saved_core for seed in reached),
-        _mean(seed.saved_net for seed in reached),
-        status,
+    saved: dict[str, Any] = {
+        f"saved_{name}": _mean(reached, name)
+        for phase in MATCH_PHASES
+        for name in (saving_name(axis, phase) for axis in COUNTED)
+    }
+    claimed, executed = _mean(reached, "claimed"), _mean(reached, saving_name("tokens", row.phase))
+    return replace(
+        row,
+        score=summary.mean,
+        low=None if summary.low is None else metric.bounded(summary.low),
+        high=None if summary.high is None else metric.bounded(summary.high),
+        seeds=summary.seeds,
+        claimed=claimed,
+        claimed_minus_executed=None if claimed is None or executed is None else claimed - executed,
+        projected_net=_mean(reached, saving_name("projected", row.phase)),
+        status=status,
+        **saved,
     )
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    return fmean(value for value in values if value is not None)
+def _mean(reached: list[Matched], name: str) -> float | None:
+    """Mean over the seeds, `None` unless all of them know it."""
+    if not all(name in seed.saved for seed in reached):
+        return None
+    return fmean(seed.saved[name] for seed in reached)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from adaptive_bench.evaluation.matching import Axis, Point
+from adaptive_bench.evaluation.matching import Point
 
 # Points the sweep may add to the first grid.
 EXTRA_POINTS = 6
@@ -46,19 +46,19 @@ def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) 
     return sorted({round(min(saving, method.max_saved_tokens), 6) for saving in wanted if saving >= 0})
 
 
-def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: Axis, maximum: float) -> float | None:
+def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: str, maximum: float) -> float | None:
     """The next share of saved tokens to ask for, or `None` when more points cannot help.
 
     Aims at the lowest level not reached yet, by a secant through the last two points: one jump to the highest level
     would leave those in between to an interpolation over a wide gap. A level below everything measured is out of reach,
     because the sweep starts at nothing saved. Every proposal lies at least 0.02 beyond the last one or is the dial's
     end, so asking again and again always comes to an end. Where the last point's saving on the axis is not known
-    (the method was not timed that far), going on cannot help.
+    (the method was not timed that far, the task has no such phase), going on cannot help.
 
     Args:
         measured: The points so far, by the share of saved tokens that was asked for.
         levels: Levels that should be reached.
-        axis: The axis they are on.
+        axis: Name of the saving they are shares of (see `matching.saving_name`).
         maximum: End of the dial (`method.max_saved_tokens`).
     """
     if not measured or not levels or not measured[max(measured)].on(axis):
@@ -81,7 +81,7 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
 
 
 def sweep(
-    measure: Callable[[float], Point], method: HasMaximum, levels: Sequence[float], axis: Axis, recipe: HasGrid
+    measure: Callable[[float], Point], method: HasMaximum, levels: Sequence[float], axis: str, recipe: HasGrid
 ) -> dict[float, Point]:
     """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached.
 

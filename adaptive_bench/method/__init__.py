@@ -3,6 +3,7 @@
 from adaptive_bench.backbone import Backbone, Branch, Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.base import (
+    DEFAULT_TARGET,
     CausalityClass,
     KVPolicy,
     Method,
@@ -31,6 +32,7 @@ from adaptive_bench.registry import register
 from adaptive_bench.spec import MethodSpec, Semantics
 
 __all__ = [
+    "DEFAULT_TARGET",
     "EXECUTE_ALL",
     "Backbone",
     "Branch",

@@ -13,7 +13,7 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
@@ -21,6 +21,7 @@ from adaptive_bench.spec import MethodSpec, Semantics
 
 CausalityClass = Literal["C0", "C1", "C2"]
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
+DEFAULT_TARGET = 0.2  # GateSkip's budget, 1.0 -> 0.8 (section 4.1), where nobody sets another
 
 
 class MethodConfig(BaseModel):
@@ -50,11 +51,14 @@ class Method(nn.Module):
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
+        trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
         step, total_steps: Progress of training.
+        target: Share of token-branches that are skipped at the end of training, for methods that train towards a saving
+            (`takes_target`); the harness sets it, so that all of them aim at the same saving.
         listeners: Called with every site's view and decision, in execution order.
     """
 
@@ -63,6 +67,7 @@ class Method(nn.Module):
     paper_class: ClassVar[CausalityClass] = "C0"
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
+    trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__()
@@ -74,6 +79,7 @@ class Method(nn.Module):
         self.dial_table = DialTable()
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self.step, self.total_steps = 1, 1
+        self.target = DEFAULT_TARGET
         self.value = self.dial.skip_nothing
 
     @property
@@ -120,6 +126,24 @@ class Method(nn.Module):
                 "Call model.calibrate(batches, savings) with held-out training text first."
             )
         return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
+
+    @property
+    def claimed_saving(self) -> float | None:
+        """Share of all token-branches that the current dial value says it skips, whatever is skipped in the end.
+
+        The saving that `dial_for` answers with this value; of a dial that was solved for, the one measured there on
+        calibration text, and `None` where nothing was measured.
+        """
+        if self.value == self.dial.skip_nothing:
+            return 0.0
+        if self.solves_dial:
+            return self.dial_table.saving_at(self.dial.travel(self.value))
+        return asked_saving(self.dial_for, self.value, self.max_saved_tokens)
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """Whether training moves towards `target`: it has a schedule, and the spec does not fix where that ends."""
+        return False
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

@@ -76,6 +76,11 @@ class ForwardCall:
         return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
 
     @cached_property
+    def writing(self) -> Tensor:
+        """[B, S] real tokens that a token of the answer is read off: the prompt's last one, and the answer's own."""
+        return self.valid & (self.continuation_step >= 0)
+
+    @cached_property
     def writes(self) -> Tensor:
         """[B, S] tokens of a training call from which a label is predicted: the next token is one."""
         assert self.labels is not None

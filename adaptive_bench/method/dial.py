@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from adaptive_bench.errors import UsageError
 
@@ -37,8 +39,15 @@ class DialSpec:
 
     def at(self, travel: float) -> float:
         """The value a share of the way from `skip_nothing` (0) to the other end of the range (1)."""
-        end = self.minimum if self.skip_nothing == self.maximum else self.maximum
-        return self.skip_nothing + travel * (end - self.skip_nothing)
+        return self.skip_nothing + travel * (self._end - self.skip_nothing)
+
+    def travel(self, value: float) -> float:
+        """How far a value is on the way from `skip_nothing` (0) to the other end of the range (1)."""
+        return 0.0 if value == self.skip_nothing else (value - self.skip_nothing) / (self._end - self.skip_nothing)
+
+    @property
+    def _end(self) -> float:
+        return self.minimum if self.skip_nothing == self.maximum else self.maximum
 
 
 class DialTable:
@@ -51,6 +60,16 @@ class DialTable:
         """Forget every measurement (the weights changed)."""
         self.measured = {0.0: 0.0}
 
+    def saving_at(self, travel: float) -> float | None:
+        """The saving measured at a travel, linear between two neighbours, or `None` beyond what was measured."""
+        for known, saving in self.measured.items():
+            if abs(known - travel) < 1e-9:
+                return saving
+        for (low, below), (high, above) in pairwise(sorted(self.measured.items())):
+            if low < travel < high:
+                return below + (travel - low) / (high - low) * (above - below)
+        return None
+
     def bracket(self, saving: float) -> tuple[float, float]:
         """The nearest measured travels that save at most and at least this much (1 if none saves as much)."""
         below = max(travel for travel, saved in self.measured.items() if saved <= saving)
@@ -60,3 +79,28 @@ class DialTable:
     def nearest(self, saving: float) -> tuple[float, float]:
         """The measured travel whose saving comes closest, and that saving."""
         return min(self.measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
+
+
+def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:
+    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it.
+
+    Args:
+        dial_for: From a saving in [0, maximum] to a dial value, never turning back.
+        value: A dial value; one beyond those of all savings counts as the nearest one's.
+        maximum: The largest saving.
+    """
+    direction = 1.0 if dial_for(maximum) >= dial_for(0.0) else -1.0
+
+    def first(passes: Callable[[float], bool]) -> float:
+        """The smallest saving whose dial value is far enough, by bisection."""
+        low, high = 0.0, maximum
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if passes(direction * (dial_for(middle) - value)) else (middle, high)
+        return high
+
+    if direction * (dial_for(maximum) - value) <= 0:
+        return maximum
+    if direction * (dial_for(0.0) - value) >= 0:
+        return 0.0
+    return round((first(lambda beyond: beyond >= 0) + first(lambda beyond: beyond > 0)) / 2, 12)

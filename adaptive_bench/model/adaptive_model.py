@@ -46,7 +46,11 @@ class AdaptiveModel(ForwardModel):
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
         self.method.begin_step(step, total_steps)
-        self.method.dial_table.clear()  # this and thresholds belong to the weights they were measured on
+        self.forget_calibration()
+
+    def forget_calibration(self) -> None:
+        """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
+        self.method.dial_table.clear()
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
 

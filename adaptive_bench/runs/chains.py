@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.plan import Cell, Sweep
+from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.training.memory import ran_out_of_memory
 
 
 @dataclass(frozen=True)

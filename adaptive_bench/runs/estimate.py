@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any
 
 from adaptive_bench.progress import duration
-from adaptive_bench.runs.plan import Cell, Plan, Sweep
+from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.plan import Plan
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 

@@ -13,9 +13,10 @@ import torch
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
-from adaptive_bench.runs.plan import Plan, Sweep
+from adaptive_bench.runs.plan import Plan
 from adaptive_bench.spec import MethodSpec
 
 # A larger backbone keeps all cores busy by itself.

@@ -103,8 +103,9 @@ class SweepRecord(Record):
 
     def point(self, saving: float) -> Evaluation | None:
         """A measured point, or `None`."""
-        values = self.read(f"{saving:g}.json")
-        return None if values is None else Evaluation.from_json(values)
+        name = f"{saving:g}.json"
+        values = self.read(name)
+        return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its samples come first: where there is a point, it is complete."""

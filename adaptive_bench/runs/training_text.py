@@ -14,6 +14,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]
+PRICING_EXAMPLES = 64  # costs of a method hardly differ from text to text
 
 
 def training_tasks(config: RunConfig) -> list[Task]:
@@ -56,18 +57,33 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
     return examples
 
 
-def draw_calibration(config: RunConfig, seed: int) -> list[Example]:
-    """Held-out training text for thresholds; never seen in training, never tested on. Empty if no task has any.
+def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
+    """Held-out training text for the thresholds a task is evaluated with; never trained on, never tested on.
+
+    It is the task's own where a task is given, it has text and the recipe says so; else equal shares of all that have.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
-    drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed)
+    task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
+    own = [task] if task and task.training else None
+    drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed, own)
     return [example for _, found, _ in drawn for example in found]
 
 
-def _draw(config: RunConfig, split: Split, wanted: int, seed: int) -> Iterator[tuple[Task, list[Example], int]]:
-    tasks = training_tasks(config)
+def draw_pricing(config: RunConfig, seed: int) -> list[Example]:
+    """Held-out training text, equal shares of all tasks, on which a target becomes the end of a method's schedule.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    return [example for _, found, _ in _draw(config, "calibration", PRICING_EXAMPLES, seed) for example in found]
+
+
+def _draw(
+    config: RunConfig, split: Split, wanted: int, seed: int, tasks: list[Task] | None = None
+) -> Iterator[tuple[Task, list[Example], int]]:
+    tasks = training_tasks(config) if tasks is None else tasks
     share = math.ceil(wanted / max(1, len(tasks)))
     for task in tasks:
         assert task.training is not None

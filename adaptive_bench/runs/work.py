@@ -5,33 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.calibrated import Calibrated
+from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.keys import SCHEMA
-from adaptive_bench.runs.plan import Cell, Sweep
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
-from adaptive_bench.runs.training_text import draw_calibration, draw_training
-from adaptive_bench.training import calibration_batches, encode_examples, train
-from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
-from adaptive_bench.training.gradient import ran_out_of_memory
+from adaptive_bench.runs.training_text import draw_pricing, draw_training
+from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
+from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.memory import halving
 
-_TWIN_TEXTS = 8  # held-out examples on which specs are compared
+_PRICING_BATCH = 16  # sequences
 
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
@@ -51,8 +49,34 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             source = find_backbone(config.model)
             backbone = source.load_model() if cell.base is None else _trained_backbone(cell.base)
             model = AdaptiveModel.build(backbone, cell.spec, seed=cell.seed).to(device)
-            text = draw_training(config, cell.seed, SilentReporter())
-            train(model, text, source.load_tokenizer(), config.train, seed=cell.seed, folder=cell.folder, reporter=said)
+            tokenizer, recipe = source.load_tokenizer(), config.train
+            if cell.target is not None:
+                _aim(model, cell, config, tokenizer, said)
+            if not cell.steps:
+                recipe = recipe.model_copy(update={"steps": 0})
+            text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
+            rate = cell.content["method_learning_rate"]
+            train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said)
+
+
+def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
+    """Turn the target saving into the end of the method's schedule, and keep what was found."""
+    assert cell.target is not None
+    max_length = min(config.train.max_length, model.backbone.context_length)
+    text = encode_examples(draw_pricing(config, cell.seed), tokenizer, max_length, SilentReporter())
+    saving, axis = cell.target, cell.content["target"]["axis"]
+
+    def at(batch_size: int) -> Target:
+        batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
+        return price(model, batches, saving, axis)
+
+    target, _ = halving(
+        at,
+        _PRICING_BATCH,
+        lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
+    )
+    model.method.target = target.tokens
+    atomic.write_json(cell.folder / "target.json", {"schema": SCHEMA, **target.to_json()})
 
 
 def _trained_backbone(cell: Cell) -> PreTrainedModel:
@@ -65,8 +89,9 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
     Args:
         overall: Advanced by one for each point of `Sweep.points_left`.
     """
-    trained = _Trained(sweeps[0])
+    trained = Calibrated(sweeps[0])
     for sweep in sweeps:
+        trained.turn_to(sweep)
         with _alone(sweep.folder, str(sweep), reporter):
             if sweep.finished() is None:
                 with _recorded(sweep.record, sweep.content, trained.device):
@@ -74,7 +99,7 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
                     _measure(sweep, trained, said, overall)
 
 
-def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter) -> None:
+def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Meter) -> None:
     model, record, left = trained.model, sweep.record, sweep.points_left()
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
@@ -88,7 +113,7 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
         if (known := record.point(saving)) is not None:
             return known
         trained.calibrate([saving], reporter)
-        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, "dials": trained.calibration})
+        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **trained.calibration})
         model.dial = model.method.dial_for(saving)
         recipe = sweep.config.evaluation
         start_s = time.perf_counter()
@@ -97,6 +122,7 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
             trained.tokenizer,
             sweep.task,
             data_dir=sweep.config.data_dir,
+            split=sweep.split,
             limit=recipe.limit,
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
@@ -110,80 +136,6 @@ def _measure(sweep: Sweep, trained: _Trained, reporter: Reporter, overall: Meter
 
     sweep.walk(measure, model.method)
     overall.advance(left)
-
-
-class _Trained:
-    """A trained cell under one method spec; loaded when it is first needed."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
-        self.calibration: list[dict[str, Any]] = []
-        self._calibrated: set[float] = set()
-        self._batch_size = self.config.evaluation.batch_size
-
-    @cached_property
-    def device(self) -> torch.device:
-        return find_device(self.config.device)
-
-    @cached_property
-    def model(self) -> AdaptiveModel:
-        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec).to(self.device).eval()
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        return find_backbone(self.config.model).load_tokenizer()
-
-    @cached_property
-    def _calibration_text(self) -> list[EncodedExample]:
-        max_length = min(self.config.train.max_length, self.model.backbone.context_length)
-        text = draw_calibration(self.config, self.cell.seed)
-        return encode_examples(text, self.tokenizer, max_length, SilentReporter())
-
-    @property
-    def has_text(self) -> bool:
-        """Whether there is held-out training text; runs that train nothing may have none."""
-        return bool(self._calibration_text)
-
-    @cached_property
-    def behaviour(self) -> str:
-        """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
-        batch = calibration_batch(self._calibration_text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
-        savings = self._sweep.first_savings(self.model.method)
-        return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
-
-    def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
-        """Make the dial values of some savings ready, each once."""
-        if not self.model.needs_calibration:
-            return
-        missing = [saving for saving in savings if saving not in self._calibrated]
-        if not missing:
-            return
-        if not self.has_text:
-            raise UsageError(
-                f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
-                f"Name a task that has with --train-on, for example --train-on nano_math."
-            )
-        with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
-            for saving in missing:
-                while (found := self._calibrate(saving)) is None:
-                    self._batch_size //= 2
-                    clear_device_cache(garbage_collection=True)
-                    reporter.line(f"calibrate {self.spec}: out of memory; now {self._batch_size} sequence(s) at a time")
-                self.calibration += found
-                self._calibrated.add(saving)
-                meter.advance(1)
-
-    def _calibrate(self, saving: float) -> list[dict[str, Any]] | None:
-        """The report of one saving, or `None` if memory ran out and the batch can be made smaller."""
-        pad_id = padding_id(self.tokenizer)
-        batches = calibration_batches(self._calibration_text, pad_id, self._batch_size, self.device)
-        try:
-            return list(self.model.calibrate(batches, [saving])["dials"])
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out_of_memory(error) or self._batch_size == 1:
-                raise
-        return None
 
 
 @contextmanager

@@ -3,5 +3,6 @@
 from adaptive_bench.training.encoding import calibration_batches, encode_examples
 from adaptive_bench.training.loop import train
 from adaptive_bench.training.order import DataOrder, data_order
+from adaptive_bench.training.target import Target, price
 
-__all__ = ["DataOrder", "calibration_batches", "data_order", "encode_examples", "train"]
+__all__ = ["DataOrder", "Target", "calibration_batches", "data_order", "encode_examples", "price", "train"]

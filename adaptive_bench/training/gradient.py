@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import torch
 from accelerate import Accelerator
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.training.encoding import EncodedExample, training_batch
+from adaptive_bench.training.memory import ran_out_of_memory
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -68,10 +68,3 @@ def split(batch: Sequence[EncodedExample], parts: int) -> list[Sequence[EncodedE
     """Cut a batch into `parts` runs whose sizes differ by one at most."""
     edges = [len(batch) * part // parts for part in range(parts + 1)]
     return [batch[start:end] for start, end in pairwise(edges)]
-
-
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the device (or the machine) has no memory left."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, Exception) and should_reduce_batch_size(error)

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
+from adaptive_bench.training.cost import counted_flops, training_cost
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
@@ -40,6 +42,7 @@ def train(
     examples: Sequence[Example],
     tokenizer: PreTrainedTokenizerBase,
     recipe: TrainRecipe,
+    method_learning_rate: float | None = None,
     *,
     seed: int,
     folder: Path,
@@ -47,10 +50,13 @@ def train(
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
-    Writes `data.json` (what is trained on, with the digest of the order), `train.jsonl` (one line a step, the same
-    bytes for the same seed), `timing.json`, resumable state in `resume/`, and at the end `checkpoint/`, which exists
-    only when the training is complete. On a CPU a resumed training ends in the same bytes as an uninterrupted one. A
-    recipe of no steps writes the model as it is.
+    Writes `data.json` (what is trained on, with the digest of the order), `cost.json` (`TrainingCost`),
+    `train.jsonl` (one line a step, the same bytes for the same seed), `timing.json`, resumable state in `resume/`, and
+    at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
+    same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
+
+    Args:
+        method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -68,7 +74,7 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
     atomic.write_json(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
-    _Training(model, encoded, order, padding_id(tokenizer), recipe, folder, reporter).run()
+    _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter).run()
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -102,6 +108,7 @@ class _Training:
         order: DataOrder,
         pad_id: int,
         recipe: TrainRecipe,
+        method_learning_rate: float | None,
         folder: Path,
         reporter: Reporter,
     ) -> None:
@@ -109,7 +116,7 @@ class _Training:
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.accelerator = _accelerator(self.device, recipe.precision)
-        groups = model.parameter_groups(recipe.learning_rate, recipe.method_learning_rates.get(model.spec.name))
+        groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
         )
@@ -122,6 +129,8 @@ class _Training:
         """Every step that is not done yet, then the final checkpoint."""
         done, total = self._resume(), len(self.order)
         self.model.train()
+        if not total:
+            self._write_cost(0)
         start_s = time.perf_counter()
         with (
             self.log_path.open("a", encoding="utf-8") as log,
@@ -140,13 +149,16 @@ class _Training:
 
     def _step(self, step: int) -> dict[str, Any]:
         """One optimizer step and its line of the log."""
-        factor = learning_rate_factor(step, self.recipe.warmup_steps, len(self.order))
+        factor = learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
         rate = self.recipe.learning_rate * factor
         self.model.begin_step(step + 1, len(self.order))
         self.optimizer.zero_grad()
-        loss = self._loss([self.encoded[index] for index in self.order[step]], step)
+        with counted_flops(step == 0) as flops:
+            loss = self._loss([self.encoded[index] for index in self.order[step]], step)
+        if step == 0:
+            self._write_cost(flops())
         self._check_finite("loss", loss.loss, step, rate)
         norm = float(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm))
         self._check_finite("gradient norm", norm, step, rate)
@@ -180,6 +192,12 @@ class _Training:
                 f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
                 f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
+
+    def _write_cost(self, first_step_flops: int) -> None:
+        tokens = [
+            sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
+        ]
+        atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
 
     def _resume(self) -> int:
         """Steps already done according to the newest checkpoint; the log is cut back to them."""

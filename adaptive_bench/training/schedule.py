@@ -1,16 +1,28 @@
-"""Learning rate over the steps: linear warm-up, then a cosine that ends at zero and stays there."""
+"""Learning rate over the steps: linear warm-up, then a plateau with a linear end, or a cosine; both end at zero.
+
+Stateless, so a resumed training needs nothing restored; clamped, so it never rises again past its end.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
+
+Decay = Literal["linear_end", "cosine"]
+FALLS_FROM = 0.6  # share of the steps after which a plateau gives way to its linear end
 
 
-def learning_rate_factor(step: int, warmup_steps: int, total_steps: int) -> float:
+def learning_rate_factor(decay: Decay, step: int, warmup_steps: int, total_steps: int) -> float:
     """Share of the peak learning rate at an optimizer step counted from 0.
 
-    Stateless, so a resumed training needs nothing restored; clamped, so it never rises again past its end.
+    `linear_end` holds the peak while training targets move (they arrive after 70 % of the steps, see
+    `method.schedule`): what is learned at the target is learned at a rate that still teaches. `cosine` is what most
+    papers use.
     """
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)
+    if decay == "linear_end":
+        falls_from = max(warmup_steps, FALLS_FROM * total_steps)
+        return min(1.0, max(0.0, (total_steps - step) / max(1.0, total_steps - falls_from)))
     progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
     return 0.5 * (1.0 + math.cos(math.pi * progress))

@@ -1,6 +1,8 @@
 import json
 import os
 
+import pytest
+
 ROW = {
     "method": "mod",
     "semantics": "bench",
@@ -19,6 +21,10 @@ ROW = {
 }
 
 
+def _titles(text):
+    return [line.partition(" by ")[2] for line in text.splitlines() if " by " in line and "gsm8k" in line]
+
+
 def _write(folder, *rows):
     folder.mkdir(parents=True)
     (folder / "table.json").write_text(json.dumps(rows))
@@ -26,9 +32,65 @@ def _write(folder, *rows):
 
 def test_one_run_is_rendered_as_markdown(command, tmp_path):
     _write(tmp_path / "runs", ROW)
-    result = command("leaderboard")
+    result = command("leaderboard", "--format", "markdown")
     assert result.exit_code == 0
     assert "| mod" in result.stdout
+
+
+def test_the_terminal_is_the_default_and_fits_it(command, tmp_path):
+    _write(tmp_path / "runs", *(ROW | {"level": level} for level in (0.0, 0.05, 0.1, 0.15)))
+    text = command("leaderboard").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "3 of 4 levels" in text
+    wide = command("leaderboard", "--wide").stdout
+    assert "saved there" in wide and "3 of 4" not in wide
+
+
+def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):
+    rows = [ROW | {"axis": axis, "phase": phase} for axis in ("net", "tokens") for phase in ("all", "decode")]
+    _write(tmp_path / "runs", *rows)
+    assert _titles(command("leaderboard").stdout) == ["saved net FLOPs"]
+    (tmp_path / "runs" / "run.json").write_text(json.dumps({"match_on": "tokens", "match_phase": "decode"}))
+    assert _titles(command("leaderboard").stdout) == ["saved tokens of decode"]
+    assert _titles(command("leaderboard", "--phase", "all").stdout) == ["saved tokens"]
+    assert len(_titles(command("leaderboard", "--full").stdout)) == 4
+
+
+def test_an_axis_that_is_pooled_only_is_shown_whatever_phase_was_matched(command, tmp_path):
+    _write(tmp_path / "runs", *(ROW | about for about in ({"phase": "decode"}, {"axis": "claimed", "phase": "all"})))
+    (tmp_path / "runs" / "run.json").write_text(json.dumps({"match_on": "net", "match_phase": "decode"}))
+    assert _titles(command("leaderboard", "--axis", "claimed").stdout) == ["claimed saving"]
+
+
+def test_a_projection_is_shown_only_when_asked_for(command, tmp_path):
+    projected = ROW | {"axis": "projected", "phase": "all", "projected_shape": "llama-3.2-1b"}
+    _write(tmp_path / "runs", ROW, projected)
+    assert "llama" not in command("leaderboard", "--full").stdout
+    text = command("leaderboard", "--axis", "projected").stdout
+    assert _titles(text) == ["saved net FLOPs, projected (llama-3.2-1b)"]
+
+
+def test_tables_of_older_versions_are_pooled(command, tmp_path):
+    _write(tmp_path / "runs", ROW)
+    assert _titles(command("leaderboard").stdout) == ["saved net FLOPs"]
+    result = command("leaderboard", "--phase", "decode")
+    assert result.exit_code == 1
+    assert "there is net." in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--axis", "tokns"], "Did you mean 'tokens'?"),
+        (["--phase", "both"], "all, prefill, decode"),
+        (["--wide", "--format", "markdown"], "--format terminal"),
+    ],
+)
+def test_a_value_that_does_not_exist_is_refused(command, tmp_path, arguments, message):
+    _write(tmp_path / "runs", ROW)
+    result = command("leaderboard", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
 
 
 def test_without_a_folder_the_newest_run_is_shown(command, tmp_path):
@@ -53,7 +115,7 @@ def test_one_axis_can_be_chosen(command, tmp_path):
 def test_runs_are_joined_and_only_a_disagreement_shows_where_a_score_comes_from(command, tmp_path):
     _write(tmp_path / "a", ROW, ROW | {"method": "dense"})
     _write(tmp_path / "b", ROW | {"score": 0.5}, ROW | {"method": "dense"}, ROW | {"method": "gateskip"})
-    scores = command("leaderboard", "a", "b").stdout.partition("Measured saving")[0]
+    scores = command("leaderboard", "a", "b", "--format", "markdown").stdout.partition("Saved there")[0]
     methods = [line.split("|")[1].strip() for line in scores.splitlines() if line.startswith("| ")]
     assert methods == ["method", "mod (a)", "mod (b)", "dense", "gateskip"]
 

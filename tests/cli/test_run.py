@@ -9,6 +9,7 @@ ROW = {
     "semantics": "bench",
     "task": "nano_math",
     "metric": "exact_match,strict-match",
+    "phase": "all",
     "level": 0.1,
     "score": 0.9,
     "low": None,
@@ -41,6 +42,7 @@ class Runs:
         if self.error:
             raise self.error
         rows = [ROW | {"axis": "net"}, ROW | {"axis": "tokens", "score": 0.7}]
+        rows.append(ROW | {"axis": "net", "phase": "decode", "score": 0.5})
         return SimpleNamespace(
             rows=rows,
             folder=config.out / "first",
@@ -65,13 +67,15 @@ def test_no_arguments_run_the_default(command, runs):
 def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
         "--methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 --levels 0,0.1 --limit 50 "
-        "--match-on tokens --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there --device cpu --data-dir"
+        "--match-on tokens --match-phase decode --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there "
+        "--device cpu --data-dir"
     )
     assert command("run", *flags.split(), str(tmp_path)).exit_code == 0
     config = runs.config
     assert config.methods == ("gateskip[a=1,b=2]", "mod@paper")
     assert config.tasks == ("gsm8k", "csqa")
     assert (config.model, config.seeds, config.levels, config.match_on) == ("folder", (1, 2, 3), (0.0, 0.1), "tokens")
+    assert config.match_phase == "decode"
     assert (config.evaluation.limit, config.evaluation.num_fewshot, config.train.steps) == (50, 2, 7)
     assert (config.train_on, config.out, config.device) == (("gsm8k",), Path("there"), "cpu")
     assert config.data_dir == tmp_path
@@ -90,6 +94,16 @@ def test_the_end_shows_the_matched_axis_the_warnings_and_the_place(command, runs
     assert "Note: the dial of mod moves nothing" in result.stdout
     assert result.stdout.rstrip().endswith("Written to there/first")
     assert "training gateskip" in result.stderr
+
+
+def test_wide_shows_what_was_saved(command, runs):
+    assert "kept" not in command("run").stdout
+    assert "kept" in command("run", "--wide").stdout
+
+
+def test_the_matched_phase_is_the_one_that_is_shown(command, runs):
+    text = command("run", "--match-phase", "decode").stdout
+    assert "50.0" in text and "90.0" not in text
 
 
 def test_work_that_failed_is_told_beside_the_table(command, runs):
@@ -131,6 +145,8 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
         (["--levels", "a,b"], "--levels takes"),
         (["--levels", "5,10"], "Write 0.05 for 5 %"),
         (["--match-on", "watts"], "'match_on'"),
+        (["--match-phase", "both"], "'match_phase'"),
+        (["--match-on", "claimed", "--match-phase", "decode"], "match_phase is for savings"),
         (["--limit", "0"], "'evaluation.limit'"),
         (["--methods", "gateskip@papr"], "Semantics must be one of"),
         (["--method", "mod"], "--methods"),

@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.rows import Row, dial_warnings, table_rows
+from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.spec import MethodSpec
 
 METRIC = "exact_match,strict-match"
 SPEC = MethodSpec.parse("gateskip[gate=scalar]@paper")
-KEYS = "method semantics task metric axis level score low high seeds saved_tokens saved_core saved_net status timing"
+KEYS = "method semantics task metric axis phase level score low high seeds saved_tokens saved_core saved_net "
+KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
+KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
+KEYS += "parameters_added train_tokens train_flops beyond_target"
 
 
-def _evaluation(dial: float, score: float, tokens: float, metric: str = METRIC) -> Evaluation:
-    savings = {"tokens": tokens, "core": tokens / 2, "net": tokens / 2 - 0.1, "executed": tokens / 2 - 0.1}
-    return Evaluation("nano_math", dial, {metric: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0, 1234)
+def _savings(tokens: float | None) -> dict[str, Any]:
+    if tokens is None:
+        return dict.fromkeys(("tokens", "core", "net", "executed"))
+    return {"tokens": tokens, "core": tokens / 2, "net": tokens / 2 - 0.1, "executed": tokens / 2 - 0.1}
 
 
-def _rows(evaluations: dict[int, list[Evaluation]], levels: tuple[float, ...], axis: str = "tokens") -> list[Row]:
-    return [row for row in table_rows(SPEC, "nano_math", [METRIC], evaluations, levels) if row.axis == axis]
+def _evaluation(dial: float, score: float, tokens: float, metric: str = METRIC, **known: Any) -> Evaluation:
+    """Saves a bit more in prefill and half in decode, unless `decode` says otherwise."""
+    report = {
+        "saved": _savings(tokens),
+        "prefill": _savings(1.2 * tokens),
+        "decode": _savings(known.pop("decode", tokens / 2)),
+    }
+    return Evaluation(
+        "nano_math", dial, {metric: score}, 100, _savings(tokens), report, 2.0, 300, 100, 8, 0, 1234, **known
+    )
+
+
+def _rows(
+    evaluations: dict[int, list[Evaluation]], levels: tuple[float, ...], axis: str = "tokens", phase: str = "all"
+) -> list[Row]:
+    rows = table_rows(SPEC, "nano_math", [METRIC], evaluations, levels)
+    return [row for row in rows if (row.axis, row.phase) == (axis, phase)]
 
 
 def test_a_row_has_the_keys_of_the_table_and_is_plain_json() -> None:
     rows = table_rows(SPEC, "nano_math", [METRIC], {1: [_evaluation(0.0, 0.9, 0.0)]}, (0.0, 0.1))
-    assert [(row.axis, row.level) for row in rows] == [
-        (axis, level) for axis in ("tokens", "core", "net") for level in (0.0, 0.1)
+    assert [(row.axis, row.phase, row.level) for row in rows] == [
+        (axis, phase, level)
+        for phase in ("all", "prefill", "decode")
+        for axis in ("tokens", "core", "net")
+        for level in (0.0, 0.1)
     ]
     first = json.loads(json.dumps(rows[0].to_json()))
     assert list(first) == KEYS.split()
@@ -84,3 +111,118 @@ def test_an_evaluation_comes_back_from_json() -> None:
     values = json.loads(json.dumps(before.to_json()))
     assert Evaluation.from_json(values) == before
     assert values["time_per_token_s"] == pytest.approx(2.0 / 400)
+
+
+def test_an_older_record_comes_back_with_what_it_does_not_know_left_open() -> None:
+    values = _evaluation(0.1, 0.8, 0.05, claimed=0.06).to_json()
+    for name in ("claimed", "projected", "projected_shape"):
+        del values[name]
+    del values["report"]["prefill"], values["report"]["decode"]
+    before = Evaluation.from_json(values)
+    assert (before.claimed, before.projected) == (None, None)
+    assert before.saved("net", "decode") is None and before.saved("net") == pytest.approx(-0.075)
+    rows = table_rows(SPEC, "nano_math", [METRIC], {1: [before]}, (0.05,))
+    assert {(row.axis, row.phase) for row in rows} == {("tokens", "all"), ("core", "all"), ("net", "all")}
+    assert rows[0].score == 0.8 and rows[0].claimed_minus_executed is None and rows[0].saved_decode_net is None
+
+
+@pytest.mark.parametrize("name", ["savings", "report", "docs", "scores"])
+def test_a_record_without_what_every_version_wrote_is_refused_with_its_name(name: str) -> None:
+    values = _evaluation(0.1, 0.8, 0.05).to_json()
+    del values[name]
+    with pytest.raises(EnvironmentProblem, match=rf"{name} is missing in some/0\.1\.json"):
+        Evaluation.from_json(values, "some/0.1.json")
+
+
+def test_each_phase_is_matched_by_itself_with_both_phases_beside_the_row() -> None:
+    evaluations = {1: [_evaluation(0.0, 1.0, 0.0), _evaluation(0.2, 0.5, 0.2)]}
+    (prefill,) = _rows(evaluations, (0.12,), phase="prefill")
+    (decode,) = _rows(evaluations, (0.05,), phase="decode")
+    assert prefill.score == decode.score == pytest.approx(0.75)
+    for row in (prefill, decode):
+        found = (row.saved_tokens, row.saved_prefill_tokens, row.saved_decode_tokens)
+        assert found == pytest.approx((0.1, 0.12, 0.05))
+    assert _rows(evaluations, (0.12,), phase="decode")[0].status == "outside"
+
+
+def test_a_task_that_writes_nothing_has_no_decode_rows() -> None:
+    evaluations = {1: [_evaluation(0.0, 1.0, 0.0, decode=None), _evaluation(0.2, 0.5, 0.2, decode=None)]}
+    rows = table_rows(SPEC, "nano_qa_ll", [METRIC], evaluations, (0.1,))
+    assert {row.phase for row in rows} == {"all", "prefill"}
+    assert {row.saved_decode_net for row in rows} == {None}
+
+
+def test_what_the_dial_claims_is_an_axis_and_stands_beside_what_was_skipped() -> None:
+    evaluations = {1: [_evaluation(0.0, 1.0, 0.0, claimed=0.0), _evaluation(0.2, 0.5, 0.1, claimed=0.2)]}
+    (claimed,) = _rows(evaluations, (0.1,), axis="claimed")
+    assert (claimed.score, claimed.saved_tokens, claimed.claimed_minus_executed) == pytest.approx((0.75, 0.05, 0.05))
+    (measured,) = _rows(evaluations, (0.05,))
+    assert (measured.claimed, measured.claimed_minus_executed) == pytest.approx((0.1, 0.05))
+    (decode,) = _rows(evaluations, (0.025,), phase="decode")
+    assert decode.claimed_minus_executed == pytest.approx(0.075)
+
+
+def test_a_claim_that_is_not_kept_is_told() -> None:
+    evaluations = {1: [_evaluation(0.1, 0.9, 0.08, claimed=0.1), _evaluation(0.2, 0.5, 0.12, claimed=0.2)]}
+    (warning,) = dial_warnings(SPEC, "t", METRIC, evaluations, "net")
+    assert "claims to skip 20.0% of the token-branches, 12.0% were" in warning
+    (warning,) = dial_warnings(SPEC, "t", METRIC, evaluations, "net", phase="decode")
+    assert "of decode" in warning and "6.0% were" in warning
+    kept = {1: [_evaluation(0.1, 0.9, 0.06, claimed=0.1), _evaluation(0.2, 0.5, 0.16, claimed=0.2)]}
+    assert dial_warnings(SPEC, "t", METRIC, kept, "net") == []
+    assert dial_warnings(SPEC, "t", METRIC, {1: [_evaluation(0.1, 0.9, 0.08)]}, "net") == []
+
+
+def test_a_projection_is_a_column_with_its_shape_and_an_axis_of_its_own() -> None:
+    def one(tokens: float) -> Evaluation:
+        projected = {"all": 3 * tokens, "prefill": 4 * tokens, "decode": None}
+        return _evaluation(tokens, 1 - tokens, tokens, projected=projected, projected_shape="big")
+
+    evaluations = {1: [one(0.0), one(0.2)]}
+    (row,) = _rows(evaluations, (0.3,), axis="projected")
+    assert (row.score, row.projected_net, row.saved_tokens) == pytest.approx((0.9, 0.3, 0.1))
+    assert row.projected_shape == "big"
+    (prefill,) = _rows(evaluations, (0.12,), phase="prefill")
+    assert prefill.projected_net == pytest.approx(0.4)
+
+
+def test_what_is_known_of_the_training_is_in_every_row_and_marks_levels_beyond_it() -> None:
+    about = About(parameters_added=12, train_tokens=3400, train_flops=5e9, trained_for={"net": 0.1, "tokens": 0.25})
+    evaluations = {1: [_evaluation(0.0, 1.0, 0.2), _evaluation(0.4, 0.5, 0.6)]}
+    rows = table_rows(SPEC, "t", [METRIC], evaluations, (0.05, 0.1, 0.2), about=about)
+    assert {(row.parameters_added, row.train_tokens, row.train_flops) for row in rows} == {(12, 3400, 5e9)}
+    beyond = {(row.axis, row.level): row.beyond_target for row in rows if row.phase == "all"}
+    assert [beyond["net", level] for level in (0.05, 0.1, 0.2)] == [False, False, True]
+    assert [beyond["tokens", level] for level in (0.05, 0.1, 0.2)] == [False, False, False]
+    assert {row.beyond_target for row in rows if row.axis == "core" or row.phase != "all"} == {None}
+
+
+def test_rows_of_an_unreached_level_have_every_measured_field_open() -> None:
+    (row,) = _rows({1: [_evaluation(0.0, 0.8, 0.0, claimed=0.0)]}, (0.1,))
+    measured = [field.name for field in fields(Row) if field.name.startswith(("saved_", "claimed", "projected_net"))]
+    assert len(measured) == 12 and {getattr(row, name) for name in measured} == {None}
+
+
+def test_an_interval_ends_where_the_metric_does() -> None:
+    seeds = {seed: [_evaluation(0.0, score, 0.0)] for seed, score in ((1, 0.7), (2, 1.0))}
+    (row,) = _rows(seeds, (0.0,))
+    assert (row.low, row.high) == (0.0, 1.0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.8)), min_size=1, max_size=6),
+    st.sampled_from(["tokens", "core", "net"]),
+    st.sampled_from(["all", "prefill", "decode"]),
+    st.floats(0, 0.5),
+)
+def test_a_row_has_a_score_exactly_where_its_own_axis_and_phase_were_reached(
+    measured: list[tuple[float, float]], axis: Any, phase: Any, level: float
+) -> None:
+    evaluations = [_evaluation(tokens, score, tokens) for score, tokens in measured]
+    (row,) = _rows({1: evaluations}, (level,), axis=axis, phase=phase)
+    savings = [one.saved(axis, phase) or 0.0 for one in evaluations]
+    if level > 1e-6:
+        reached = min(savings) - 1e-9 <= level <= max(savings) + 1e-9
+        assert (row.score is not None) == reached
+    if row.score is not None and level > 0.005:
+        assert getattr(row, f"saved_{axis}" if phase == "all" else f"saved_{phase}_{axis}") == pytest.approx(level)

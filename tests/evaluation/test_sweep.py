@@ -25,7 +25,12 @@ class _Recipe:
 
 
 def _point(saving: float, overhead: float = 0.0) -> Point:
-    return Point(dial=saving, score=1 - saving, tokens=saving, core=0.9 * saving, net=0.9 * saving - overhead)
+    saved = {"tokens": saving, "core": 0.9 * saving, "net": 0.9 * saving - overhead, "decode_net": saving / 2}
+    return Point(saving, 1 - saving, saved)
+
+
+def _flat(saving: float, value: float) -> Point:
+    return Point(saving, 0.0, dict.fromkeys(("tokens", "core", "net", "prefill_net", "decode_tokens"), value))
 
 
 def test_the_first_grid_starts_at_nothing_and_ends_with_the_dial() -> None:
@@ -43,7 +48,7 @@ def test_a_costly_gate_is_followed_level_by_level_until_its_net_saving_reaches_t
     measured = sweep(lambda saving: _point(saving, overhead=0.17), _Method(1.0), LEVELS, "net", _Recipe())
     added = list(measured)[4:]
     assert added == pytest.approx([(level + 0.17) / 0.9 + 0.02 for level in (0.15, 0.2, 0.25)], abs=1e-4)
-    assert max(point.net for point in measured.values()) >= 0.25
+    assert max(point.at("net") for point in measured.values()) >= 0.25
 
 
 def test_the_end_of_the_dial_is_tried_and_then_it_is_enough() -> None:
@@ -52,8 +57,26 @@ def test_the_end_of_the_dial_is_tried_and_then_it_is_enough() -> None:
 
 
 def test_a_dial_that_moves_nothing_costs_one_more_point() -> None:
-    asked = list(sweep(lambda saving: Point(saving, 1.0, 0.0, 0.0, 0.0), _Method(1.0), LEVELS, "net", _Recipe()))
+    asked = list(sweep(lambda saving: _flat(saving, 0.0), _Method(1.0), LEVELS, "net", _Recipe()))
     assert asked == [0.0, 0.1, 0.2, 0.3, 1.0]
+
+
+def test_a_phase_is_followed_by_its_own_saving() -> None:
+    measured = sweep(_point, _Method(1.0), LEVELS, "decode_net", _Recipe())
+    assert len(measured) > 4 and measured[max(measured)].at("decode_net") >= 0.25
+
+
+def test_a_task_without_the_phase_costs_no_points_beyond_the_grid() -> None:
+    asked = list(
+        sweep(
+            lambda saving: Point(saving, 1.0, {"net": saving, "decode_net": None}),
+            _Method(1.0),
+            LEVELS,
+            "decode_net",
+            _Recipe(),
+        )
+    )
+    assert asked == [0.0, 0.1, 0.2, 0.3]
 
 
 def test_there_is_nothing_to_propose_without_points_or_levels() -> None:
@@ -64,12 +87,12 @@ def test_there_is_nothing_to_propose_without_points_or_levels() -> None:
 @given(
     st.lists(st.floats(-1, 1), min_size=11, max_size=11),
     st.floats(0, 1),
-    st.sampled_from(["tokens", "core", "net"]),
+    st.sampled_from(["tokens", "core", "net", "prefill_net", "decode_tokens"]),
 )
 def test_the_sweep_stops_whatever_is_measured(savings: list[float], maximum: float, axis: str) -> None:
     def measure(saving: float) -> Point:
         value = savings[round(saving * 10)]
-        return Point(saving, 0.0, value, value, value)
+        return _flat(saving, value)
 
     measured = sweep(measure, _Method(maximum), LEVELS, axis, _Recipe())  # type: ignore[arg-type]
     assert len(measured) <= len(_Recipe().grid) + EXTRA_POINTS
@@ -82,5 +105,5 @@ def test_proposals_by_themselves_come_to_an_end(savings: list[float]) -> None:
     while (saving := next_saving(measured, LEVELS, "net", 1.0)) is not None:
         assert saving >= max(measured) + 0.0199 or saving == 1.0
         value = savings[round(saving * 100)]
-        measured[saving] = Point(saving, 0.0, value, value, value)
+        measured[saving] = _flat(saving, value)
     assert len(measured) <= 52

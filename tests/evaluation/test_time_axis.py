@@ -18,6 +18,10 @@ def _evaluation(score, tokens):
     return Evaluation("nano_math", tokens, {METRIC: score}, 100, savings, {"saved": savings}, 2.0, 300, 100, 8, 0, 1234)
 
 
+def _point(tokens, score, time=None):
+    return Point(tokens, score, {"tokens": tokens, "time": time})
+
+
 @pytest.mark.parametrize(
     ("tokens", "time"), [(0.0, -0.1), (0.125, 0.0), (0.25, 0.1), (0.375, 0.25), (0.5, 0.4), (0.51, None), (-0.01, None)]
 )
@@ -47,10 +51,10 @@ def test_rows_by_time_stand_apart_for_each_setting_and_name_it():
 
 @pytest.mark.parametrize(("time", "status"), [(-0.03, "outside"), (-0.02, "ok"), (0.01, "ok"), (0.03, "outside")])
 def test_a_method_without_a_dial_saves_no_time_within_the_noise(time, status):
-    assert match([Point(0, 0.9, 0, 0, 0, time)], [0.0], "time")[0].status == status
+    assert match([_point(0, 0.9, time)], [0.0], "time")[0].status == status
 
 
 def test_the_sweep_ends_where_the_timing_ends():
-    measured = {0.0: Point(0, 1.0, 0, 0, 0, 0.0), 0.5: Point(0.5, 0.5, 0.5, 0.5, 0.5, 0.2)}
+    measured = {0.0: _point(0, 1.0, 0.0), 0.5: _point(0.5, 0.5, 0.2)}
     assert next_saving(measured, [0.3], "time", 1.0) == pytest.approx(0.77)
-    assert next_saving(measured | {0.77: Point(0.77, 0, 0.77, 0.7, 0.7)}, [0.3], "time", 1.0) is None
+    assert next_saving(measured | {0.77: _point(0.77, 0)}, [0.3], "time", 1.0) is None

@@ -7,16 +7,21 @@ def _lines(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
 def test_score_is_printed_with_its_interval_and_its_savings(make_row):
     score, saving = _lines(render([make_row()]), "| gateskip")
     assert "89.8 [84.0, 95.1]" in score
-    assert "15.0 / 12.5 / 10.0" in saving
+    assert _cells(saving) == ["gateskip", "10 %", "15.0", "12.5", "10.0", ""]
 
 
 def test_level_outside_the_measured_range_is_not_a_number(make_row):
     gone = make_row(level=0.25, score=None, low=None, high=None, status="outside", saved_tokens=None)
-    score, saving = _lines(render([make_row(), gone]), "| gateskip")
-    assert score.count("n/a") == saving.count("n/a") == 1
+    score, *savings = _lines(render([make_row(), gone]), "| gateskip")
+    assert score.count("n/a") == 1
+    assert [_cells(line)[1] for line in savings] == ["10 %"]
 
 
 @pytest.mark.parametrize(("status", "mark", "meaning"), [("partial", "*", "seed"), ("inert", "†", "moves nothing")])
@@ -55,7 +60,7 @@ def test_levels_are_sorted_and_a_missing_cell_stays_empty(make_row):
 
 def test_semantics_are_shown_once_and_only_when_not_the_default(make_row):
     rows = [make_row(), make_row(semantics="paper"), make_row(method="mod@paper", semantics="paper")]
-    labels = [line.split("|")[1].strip() for line in _lines(render(rows), "| ")]
+    labels = [_cells(line)[0] for line in _lines(render(rows), "| ")]
     assert labels[1:4] == ["gateskip", "gateskip@paper", "mod@paper"]
 
 
@@ -66,4 +71,62 @@ def test_metric_that_is_not_a_share_keeps_its_scale(make_row):
 
 
 def test_negative_saving_is_shown(make_row):
-    assert "0.0 / 0.0 / -17.2" in render([make_row(saved_tokens=0.0, saved_core=0.0, saved_net=-0.172)])
+    text = render([make_row(saved_tokens=0.0, saved_core=0.0, saved_net=-0.172)])
+    assert _cells(_lines(text, "| gateskip")[1])[2:5] == ["0.0", "0.0", "-17.2"]
+
+
+def test_both_phases_the_claim_and_the_projection_stand_beside_the_saving(make_row):
+    known = {"saved_prefill_net": 0.15, "saved_decode_net": 0.02, "claimed": 0.2, "claimed_minus_executed": 0.05}
+    text = render([make_row(**known, projected_net=-0.03, projected_shape="llama-3.2-1b")])
+    header = _lines(text, "| method")[1]
+    assert _cells(header)[5:-1] == ["prefill net", "decode net", "claimed", "claimed - executed", "projected net"]
+    assert _cells(_lines(text, "| gateskip")[1])[5:-1] == ["15.0", "2.0", "20.0", "5.0", "-3.0"]
+
+
+def test_a_phase_is_named_and_explained_unless_it_is_both(make_row):
+    text = render([make_row(), make_row(phase="decode"), make_row(phase="prefill", axis="tokens")])
+    assert [line.partition(" by ")[2] for line in _lines(text, "## ")] == [
+        "saved net FLOPs",
+        "saved net FLOPs of decode",
+        "saved tokens of prefill",
+    ]
+    assert "fed one by one" in text and "given answers" in text
+    assert "fed one by one" not in render([make_row()])
+
+
+def test_a_projected_axis_names_its_shape_and_says_what_it_is(make_row):
+    text = render([make_row(axis="projected", projected_shape="llama-3.2-1b")])
+    assert "by saved net FLOPs, projected (llama-3.2-1b)" in text
+    assert "no measurement" in text
+
+
+def test_lower_is_better_is_said_where_it_is(make_row):
+    text = render([make_row(metric="bits_per_byte,none", score=1.2, low=None, high=None)])
+    assert "bits_per_byte,none ↓ by" in text and "↓ lower is better." in text
+    assert "↓" not in render([make_row()])
+
+
+def test_what_is_kept_is_a_share_of_the_dense_score_and_below_100_is_worse(make_row):
+    for metric, dense, score, kept in (("acc,none", 0.8, 0.6, "75.0"), ("bits_per_byte,none", 0.8, 1.0, "80.0")):
+        base = make_row(method="dense", metric=metric, score=dense, level=0.0)
+        text = render([base, make_row(metric=metric, score=score)])
+        assert _cells(_lines(text, "| gateskip")[1])[-1] == kept
+        assert _cells(_lines(text, "| dense")[1])[-1] == "100.0"
+
+
+def test_a_level_beyond_the_training_is_marked(make_row):
+    text = render([make_row(beyond_target=True, status="partial")])
+    assert "89.8*‡ [84.0, 95.1]" in text
+    assert "‡ beyond the saving this method was trained for." in text
+    assert "‡" not in render([make_row(beyond_target=False)]) + render([make_row(beyond_target=None)])
+
+
+def test_what_the_training_took_stands_in_a_table_of_its_own(make_row):
+    text = render([make_row(parameters_added=12345, train_flops=2.5e12), make_row(method="dense", parameters_added=0)])
+    found = text.partition("Training:")[2]
+    assert [_cells(line) for line in _lines(found, "| ")] == [
+        ["method", "parameters added", "training FLOPs"],
+        ["gateskip", "12,345", "2.5e+12"],
+        ["dense", "0", ""],
+    ]
+    assert "Training:" not in render([make_row()])

@@ -1,3 +1,5 @@
+import pytest
+
 from adaptive_bench.leaderboard.terminal import render
 
 
@@ -13,3 +15,56 @@ def test_partial_score_is_explained(make_row):
     assert "* not every seed" in render([make_row(status="partial")])
     assert "89.8*" in render([make_row(status="partial")])
     assert "*" not in render([make_row()])
+
+
+LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+METHODS = (
+    "dense",
+    "router_tuned_mod",
+    "gateskip[gate=scalar,kv=copy_below]",
+    "a_name_without_any_place_to_break_it_at",
+)
+
+
+def rows_of(make_row, methods=METHODS, levels=LEVELS, **changes):
+    return [make_row(method=method, level=level, **changes) for method in methods for level in levels]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"score": 1.0, "low": 0.971, "high": 1.0, "status": "partial", "beyond_target": True},
+        {"metric": "word_perplexity,none", "score": 123456.0, "low": 101234.0, "high": 140000.0},
+        {"score": None, "low": None, "high": None},
+        {"axis": "time", "timing": "batch 8, 128+128 tokens, 1 thread, Some Processor With A Long Name @ 2.40GHz"},
+        {"axis": "projected", "projected_shape": "llama-3.2-1b"},
+        {"phase": "decode"},
+    ],
+)
+def test_it_fits_80_columns_whatever_the_rows(make_row, changes):
+    text = render(rows_of(make_row, **changes))
+    assert max(map(len, text.splitlines())) <= 80
+    shown = "".join(line[:30].strip() for line in text.splitlines() if line.strip())
+    assert "router_tuned_mod" in shown or "router_tuned_m" in shown
+
+
+def test_three_levels_are_shown_and_the_flag_for_the_others(make_row):
+    text = render(rows_of(make_row, ("dense", "mod")))
+    header = next(line for line in text.splitlines() if line.startswith("method"))
+    assert header.split() == ["method", "0", "%", "15", "%", "25", "%"]
+    assert "3 of 6 levels" in text and "--wide" in text
+    assert "kept" not in text
+
+
+def test_few_levels_are_all_shown_without_a_word(make_row):
+    text = render(rows_of(make_row, ("dense", "mod"), (0.0, 0.1)))
+    assert "10 %" in text and "--wide" not in text
+
+
+def test_wide_shows_everything(make_row):
+    text = render(rows_of(make_row, parameters_added=7), wide=True)
+    header = next(line for line in text.splitlines() if line.startswith("method"))
+    assert [part for part in header.split() if part != "%"][1:] == ["0", "5", "10", "15", "20", "25"]
+    assert "saved there" in text and "parameters added" in text and "--wide" not in text
+    assert all(method in text for method in METHODS)

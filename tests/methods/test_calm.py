@@ -25,6 +25,12 @@ def answer(ids):
     return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
 
 
+@pytest.fixture
+def writing(ids):
+    """Tokens that a token of the answer is read off: the prompt's last one too."""
+    return (torch.arange(LENGTH) >= PROMPT - 1).expand_as(ids)
+
+
 @torch.no_grad()
 def _middle_dial(model, ids, answer):
     """A threshold that about half of the probes reach."""
@@ -47,18 +53,20 @@ def test_above_one_nobody_exits(shared_model, ids, answer, watch, depth):
 
 @torch.no_grad()
 @pytest.mark.parametrize("min_exit", [1, 2])
-def test_at_the_minimum_every_answer_token_exits_at_the_first_exit(
-    shared_model, ids, answer, watch, depth, truncated, min_exit
+def test_at_the_minimum_every_token_that_writes_exits_at_the_first_exit(
+    shared_model, ids, answer, writing, watch, depth, truncated, min_exit
 ):
-    """T-CA2: a threshold at the minimum makes answers those of the truncated model; prompts stay at full depth."""
+    """T-CA2: a threshold at the minimum makes answers those of the truncated model; all of the prompt but its last
+    position, which writes the first answer token, stays at full depth.
+    """
     model = shared_model(f"calm[min_exit={min_exit}]")
     model.dial = 0.0
     with watch(model) as watched:
         logits = model(ids, continuation_mask=answer).logits
-    assert torch.equal(depth(watched), torch.where(answer, min_exit, LAYERS))
+    assert torch.equal(depth(watched), torch.where(writing, min_exit, LAYERS))
     short = truncated(model.backbone_model, min_exit)(ids).logits
-    torch.testing.assert_close(logits[answer], short[answer], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(logits[~answer], model.backbone_model(ids).logits[~answer], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[writing], short[writing], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[~writing], model.backbone_model(ids).logits[~writing], atol=1e-4, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -166,13 +174,13 @@ def test_decay_starts_at_the_token_the_prompt_writes(shared_model, ids, answer, 
 
 @torch.no_grad()
 @pytest.mark.parametrize("interval", [1, 2])
-def test_the_cosine_never_triggers_at_the_first_exit(shared_model, ids, answer, watch, depth, interval):
+def test_the_cosine_never_triggers_at_the_first_exit(shared_model, ids, answer, writing, watch, depth, interval):
     """T-CA7: there is nothing to compare with at the first exit, so the second one is the earliest."""
     model = shared_model(f"calm[confidence=state,exit_interval={interval}]")
     model.dial = -1.0
     with watch(model) as watched:
         model(ids, continuation_mask=answer)
-    assert torch.equal(depth(watched), torch.where(answer, 1 + interval, LAYERS))
+    assert torch.equal(depth(watched), torch.where(writing, 1 + interval, LAYERS))
     assert model.method.max_saved_tokens == pytest.approx(1 - (1 + interval) / LAYERS)
 
 
@@ -195,13 +203,13 @@ def test_a_row_exits_alike_in_any_batch(shared_model, ids, answer, watch, depth,
 
 
 @torch.no_grad()
-def test_every_probe_is_charged_and_the_last_one_is_the_output(shared_model, ids, answer, watch, depth):
+def test_every_probe_is_charged_and_the_last_one_is_the_output(shared_model, ids, answer, writing, watch, depth):
     """T-CA9: one head per probe; the probe that lets a token exit is its output and counts once."""
     model = shared_model("calm")
     _middle_dial(model, ids, answer)
     with watch(model) as watched:
         model(ids, continuation_mask=answer)
-    depths = depth(watched)[answer]
+    depths = depth(watched)[writing]
     probes = int(depths.sum() - (depths == LAYERS).sum())  # one after each executed layer but the last
     exits = int((depths < LAYERS).sum())
     macs, head = model.compute_report()["macs"], model.backbone.head_macs

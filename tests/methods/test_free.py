@@ -23,6 +23,12 @@ def answer(ids):
     return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
 
 
+@pytest.fixture
+def writing(ids):
+    """Tokens that a token of the answer is read off: the prompt's last one too."""
+    return (torch.arange(LENGTH) >= PROMPT - 1).expand_as(ids)
+
+
 def _entropy(backbone, ids):
     return functional.cross_entropy(backbone(ids).logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
@@ -140,14 +146,14 @@ def test_a_flush_gives_exact_deep_keys_and_values(shared_model, ids):
 
 @torch.no_grad()
 @pytest.mark.parametrize("spec", SPECS)
-def test_at_minus_one_the_shallow_model_answers(shared_model, ids, answer, truncated, spec):
-    """T-FR6: with a threshold of -1 every answer token is the L_S-layer model's."""
+def test_at_minus_one_the_shallow_model_answers(shared_model, ids, answer, writing, truncated, spec):
+    """T-FR6: with a threshold of -1 every answer token is the L_S-layer model's, the first one included."""
     model = shared_model(spec)
     model.dial = -1.0
     logits = model(ids, continuation_mask=answer).logits
     short = truncated(model.backbone_model, SHALLOW)(ids).logits
-    torch.testing.assert_close(logits[answer], short[answer], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(logits[~answer], model.backbone_model(ids).logits[~answer], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[writing], short[writing], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits[~writing], model.backbone_model(ids).logits[~writing], atol=1e-4, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -174,10 +180,10 @@ def test_waiting_tokens_are_charged_when_they_go_deep(shared_model, ids):
 
 
 @torch.no_grad()
-def test_the_probe_of_a_staying_token_is_charged(shared_model, ids, answer):
+def test_the_probe_of_a_staying_token_is_charged(shared_model, ids, answer, writing):
     """T-FR7: a token that exits has one head, one that stays has two."""
     model = shared_model("free")
-    for dial, probes in ((-1.0, 0), (1.0, int(answer.sum()))):
+    for dial, probes in ((-1.0, 0), (1.0, int(writing.sum()))):
         model.dial = dial
         model.reset_ledger()
         model(ids, continuation_mask=answer)
@@ -215,7 +221,7 @@ def test_distillation_is_a_mean_squared_error():
 
 
 @torch.no_grad()
-def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, watch):
+def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, writing, watch):
     """`confidence=state`: leaves where the cosine of the states around layer L_S exceeds the threshold."""
     model = shared_model("free[confidence=state]")
     states = model.backbone_model(ids, output_hidden_states=True).hidden_states
@@ -224,7 +230,7 @@ def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, w
     with watch(model) as watched:
         model(ids, continuation_mask=answer)
     deepest = list(watched.keep.values())[-1][0]
-    assert torch.equal(deepest, ~(answer & (cosine > model.dial)))
+    assert torch.equal(deepest, ~(writing & (cosine > model.dial)))
 
 
 @pytest.mark.parametrize("shallow", [1, 4])

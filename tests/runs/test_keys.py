@@ -46,8 +46,12 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "trains_again", "measures_again"),
     [
-        ({"levels": (0.0, 0.2)}, False, False),
-        ({"match_on": "net"}, False, False),
+        ({"levels": (0.0, 0.05, 0.1, 0.2)}, False, False),  # the target, the largest level but one, is the same
+        ({"levels": (0.0, 0.2)}, True, True),
+        ({"match_on": "net"}, True, True),
+        ({"match_phase": "decode"}, False, False),
+        ({"project_onto": "gemma-2-2b"}, False, False),
+        ({"train": {"target": 0.1}}, False, False),
         ({"device": "auto"}, False, False),
         ({"train": {"checkpoint_every": 3}}, False, False),
         ({"evaluation": {"grid": (0.0, 0.4)}}, False, False),
@@ -58,6 +62,8 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
         ({"train": {"steps": 4}}, True, True),
         ({"train": {"method_learning_rates": {"gateskip": 0.5}}}, True, True),
         ({"train": {"method_learning_rates": {"mod": 0.5}}}, False, False),
+        ({"train": {"method_learning_rates": {"gateskip[shape=scalar]": 0.5}}}, False, False),
+        ({"evaluation": {"calibration": "pooled"}}, False, True),
         ({"seeds": (2,)}, True, True),
     ],
 )
@@ -65,6 +71,12 @@ def test_a_key_holds_what_the_result_depends_on_and_nothing_else(config_of, chan
     before, after = plan(config_of("gateskip")), plan(config_of("gateskip", **changes))
     assert (before.cells[0].folder != after.cells[0].folder) == trains_again
     assert (before.sweeps[0].folder != after.sweeps[0].folder) == measures_again
+
+
+@pytest.mark.parametrize("spec", ["dense", "random_skip", "gateskip[budget_end=0.7]", "calm"])
+def test_a_spec_that_aims_at_no_saving_does_not_depend_on_the_target(config_of, spec):
+    folders = [plan(config_of(spec, train={"target": target})).cells[0].folder for target in (0.1, 0.2)]
+    assert folders[0] == folders[1]
 
 
 def test_a_key_knows_the_content_of_local_data_and_not_its_place(config_of, monkeypatch, tmp_path):

@@ -1,7 +1,7 @@
 """Whole runs on a tiny model: what is written, what is never done twice, what happens when something goes wrong."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.rows import Row
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
@@ -18,8 +19,7 @@ from adaptive_bench.runs import plan, run, work
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.records import Record
 
-ROW_KEYS = ["method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "seeds"]
-ROW_KEYS += ["saved_tokens", "saved_core", "saved_net", "status", "timing"]
+ROW_KEYS = [field.name for field in fields(Row)]
 
 
 class Broken(Dense):
@@ -61,13 +61,17 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     outcome = run(config)
     table = json.loads((outcome.folder / "table.json").read_text())
     assert table == outcome.rows and all(list(row) == ROW_KEYS for row in table)
-    assert {(row["method"], row["axis"], row["level"]) for row in table} == {
-        (method, axis, level)
+    counted = {(axis, phase) for axis in ("tokens", "core", "net") for phase in ("all", "prefill")}
+    assert {(row["method"], row["axis"], row["phase"], row["level"]) for row in table} == {
+        (method, *table, level)
         for method in ("dense", "gateskip")
-        for axis in ("tokens", "core", "net")
+        for table in counted | {("claimed", "all"), ("projected", "all")}
         for level in (0.0, 0.1)
     }
-    by_key = {(row["method"], row["axis"], row["level"]): row for row in table}
+    by_key = {(row["method"], row["axis"], row["level"]): row for row in table if row["phase"] == "all"}
+    assert by_key["gateskip", "claimed", 0.1]["status"] == "ok"
+    assert by_key["gateskip", "tokens", 0.1]["projected_shape"] == "llama-3.2-1b"
+    assert by_key["dense", "tokens", 0.0]["projected_net"] == by_key["dense", "tokens", 0.0]["claimed"] == 0.0
     assert by_key["dense", "tokens", 0.1]["status"] == "outside" and by_key["dense", "tokens", 0.1]["score"] is None
     assert by_key["gateskip", "tokens", 0.1]["status"] == "ok"
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
@@ -94,11 +98,33 @@ def test_other_levels_and_axes_use_the_same_points(config_of, nothing_may_be_com
     assert {row["level"] for row in outcome.rows} == {0.0, 0.05, 0.2}
 
 
+def test_a_phase_and_a_claim_can_be_matched_on_with_the_same_points(config_of, nothing_may_be_computed):
+    run(config_of("random_skip"))
+    nothing_may_be_computed()
+    assert run(config_of("random_skip", match_on="claimed")).warnings == []
+    outcome = run(config_of("random_skip", match_on="net", match_phase="prefill", levels=(0.0, 0.05)))
+    matched = [row for row in outcome.rows if (row["axis"], row["phase"]) == ("net", "prefill")]
+    assert [row["saved_prefill_net"] for row in matched] == pytest.approx([0.0, 0.05])
+    assert "of prefill" in (outcome.folder / "leaderboard.md").read_text()
+
+
+def test_a_task_that_writes_nothing_has_no_table_by_decode(config_of):
+    outcome = run(config_of("random_skip", match_phase="decode"))
+    assert outcome.exit_code == 0
+    assert [text for text in outcome.warnings if "no table by decode" in text]
+    assert not any(row["phase"] == "decode" for row in outcome.rows)
+
+
+def test_a_shape_that_does_not_exist_is_refused_at_once(config_of):
+    with pytest.raises(UsageError, match=r"llama-3\.2-1b"):
+        run(config_of("dense", project_onto="llama-3.2-1"))
+
+
 def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
     run(config_of("random_skip"))
     monkeypatch.setattr(work, "train", None)
     outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
-    assert [row["status"] for row in outcome.rows if row["axis"] == "tokens"] == ["ok", "ok"]
+    assert [row["status"] for row in outcome.rows if row["axis"] == "claimed"] == ["ok", "ok"]
     (sweep,) = plan(config_of("random_skip")).sweeps
     assert len(list(sweep.folder.glob("*.samples.jsonl"))) >= 3
 

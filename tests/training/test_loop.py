@@ -53,9 +53,9 @@ def test_losses_of_the_method_are_logged_beside_the_cross_entropy(model_of, exam
 
 
 def test_a_method_may_have_a_learning_rate_of_its_own(model_of, examples, tokenizer, recipe, tmp_path):
-    recipe = recipe.model_copy(update={"method_learning_rates": {"gateskip": 1e-9, "mod": 1.0}, "weight_decay": 0.0})
+    recipe = recipe.model_copy(update={"weight_decay": 0.0})
     model, before = model_of("gateskip"), model_of("gateskip")
-    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    train(model, examples, tokenizer, recipe, 1e-9, seed=1, folder=tmp_path)
     moved = {
         name: float((value - before.get_parameter(name)).detach().abs().max())
         for name, value in model.named_parameters()
@@ -153,9 +153,31 @@ def test_bf16_trains(model, examples, tokenizer, recipe, tmp_path):
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
-def test_the_learning_rate_warms_up_and_never_rises_again():
-    factors = [learning_rate_factor(step, 10, 100) for step in range(300)]
+@pytest.mark.parametrize("decay", ["linear_end", "cosine"])
+def test_the_learning_rate_warms_up_and_never_rises_again(decay):
+    factors = [learning_rate_factor(decay, step, 10, 100) for step in range(300)]
     peak = factors.index(max(factors))
     assert factors[peak] == 1.0 and peak == 10
     assert factors[:11] == sorted(factors[:11]) and factors[10:] == sorted(factors[10:], reverse=True)
     assert factors[0] > 0 and factors[100:] == [0.0] * 200
+
+
+def test_a_linear_end_holds_the_peak_while_targets_move():
+    factors = [learning_rate_factor("linear_end", step, 10, 100) for step in range(100)]
+    assert set(factors[10:61]) == {1.0} and factors[80] == pytest.approx(0.5) and factors[99] == pytest.approx(0.025)
+    assert learning_rate_factor("linear_end", 95, 90, 100) == pytest.approx(0.5)  # a warm-up into the end is no rise
+
+
+def test_the_cost_of_a_training_is_recorded(model_of, examples, tokenizer, recipe, tmp_path):
+    costs = {}
+    for spec in ("dense", "gateskip"):
+        train(model_of(spec), examples, tokenizer, recipe, seed=1, folder=tmp_path / spec)
+        costs[spec] = json.loads((tmp_path / spec / "cost.json").read_text())
+        assert costs[spec]["tokens"] == json.loads((tmp_path / spec / "data.json").read_text())["tokens"]
+    model = model_of("gateskip")
+    assert costs["dense"]["parameters_added"] == 0
+    assert costs["gateskip"]["parameters_added"] == sum(p.numel() for p in model.method.parameters())
+    assert 1.0 < costs["gateskip"]["flops"] / costs["dense"]["flops"] < 2.0
+    # forward and backward passes of every linear map: 6 FLOPs a weight and token at least
+    weights = sum(p.numel() for name, p in model.backbone_model.named_parameters() if "proj" in name)
+    assert costs["dense"]["flops"] > 6 * weights * costs["dense"]["tokens"]

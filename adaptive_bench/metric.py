@@ -1,0 +1,64 @@
+"""What a metric is: which way is better, whether it is a share, and between what bounds it lies.
+
+The one place that knows. Tables, intervals and retention ask here; a metric that is not listed is a number of unknown
+direction without bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Facts about a metric.
+
+    Attributes:
+        better: Which way is better.
+        unit: A `share` is shown in percent, a `number` as it is.
+        low, high: Bounds of its values, infinite where there is none.
+        counts_documents: It is the share of documents that are right, so one seed of it has a binomial interval.
+    """
+
+    better: Literal["higher", "lower", "unknown"] = "unknown"
+    unit: Literal["share", "number"] = "number"
+    low: float = -math.inf
+    high: float = math.inf
+    counts_documents: bool = False
+
+    def bounded(self, value: float) -> float:
+        """The value, moved to the nearest bound if it lies beyond it."""
+        return min(max(value, self.low), self.high)
+
+    def retention(self, score: float, dense: float) -> float | None:
+        """What is kept of the dense model's score: the share, 1 for all of it, below 1 for worse.
+
+        Where lower is better it is dense / score. `None` where the direction is not known, or a ratio says nothing:
+        the divisor is 0, or scores may be negative.
+        """
+        part, whole = (score, dense) if self.better == "higher" else (dense, score)
+        return part / whole if self.better != "unknown" and self.low >= 0 and whole > 0 else None
+
+
+_RIGHT = Metric("higher", "share", 0.0, 1.0, counts_documents=True)
+_SHARE = Metric("higher", "share", 0.0, 1.0)
+_PERCENT = Metric("higher", "number", 0.0, 100.0)
+_UNCERTAINTY = Metric("lower", "number", 1.0)  # perplexities
+_KNOWN = {
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em"), _RIGHT),
+    "f1": _SHARE,
+    "unparsable": Metric("lower", "share", 0.0, 1.0),  # share of answers that cannot be read
+    "mcc": Metric("higher", "number", -1.0, 1.0),
+    **dict.fromkeys(("bleu", "chrf"), _PERCENT),
+    "ter": Metric("lower", "number", 0.0),
+    "brier_score": Metric("lower", "number", 0.0, 2.0),
+    **dict.fromkeys(("perplexity", "word_perplexity", "byte_perplexity"), _UNCERTAINTY),
+    "bits_per_byte": Metric("lower", "number", 0.0),
+}
+
+
+def metric_of(key: str) -> Metric:
+    """Facts about the metric behind an lm-eval key such as `exact_match,strict-match`; the filter does not matter."""
+    return _KNOWN.get(key.split(",")[0], Metric())

@@ -1,0 +1,132 @@
+"""The rate rule: parameters a method adds get their learning rate from one small grid, chosen on validation documents.
+
+The same grid, the same number of trials and the same objective for every method: the score at the saving it is trained
+towards, on validation documents, averaged over tasks and seeds. A trial is a cell like any other, so a run with the
+chosen rate finds its training done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.matching import match, saving_name
+from adaptive_bench.method import training_spec
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.cells import Sweep
+from adaptive_bench.runs.chains import Failure
+from adaptive_bench.runs.keys import SCHEMA
+from adaptive_bench.runs.launch import carry_out
+from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.spec import MethodSpec
+
+GRID = (1.0, 3.0, 10.0, 30.0)  # times the rate of the backbone
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method at one rate.
+
+    Attributes:
+        method: As it is trained.
+        rate: Peak rate of the parameters it adds.
+        scores: By task, the headline score on validation documents at `level`, a mean over seeds; a saving that is not
+            reached scores 0.
+        level: Saving it was trained towards.
+        records: The trainings.
+    """
+
+    method: str
+    rate: float
+    scores: dict[str, float]
+    level: float
+    records: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """Mean over tasks."""
+        return fmean(self.scores.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"score": self.score}
+
+
+@dataclass(frozen=True)
+class RateChoice:
+    """All trials, and what could not be tried."""
+
+    trials: tuple[Trial, ...]
+    failures: tuple[Failure, ...]
+
+    @property
+    def chosen(self) -> dict[str, float]:
+        """The best rate of each method; of equal ones the lowest."""
+        best: dict[str, Trial] = {}
+        for trial in sorted(self.trials, key=lambda trial: trial.rate):
+            if trial.method not in best or trial.score > best[trial.method].score:
+                best[trial.method] = trial
+        return {method: trial.rate for method, trial in best.items()}
+
+    def to_json(self, config: RunConfig) -> dict[str, Any]:
+        """Everything a reader needs to do it again: recipe, trials and choice."""
+        kept = ("model", "tasks", "seeds", "match_on", "levels", "train", "evaluation")
+        plain = config.model_dump(mode="json", include=set(kept))
+        plain["train"].pop("method_learning_rates")
+        trials = [trial.to_json() for trial in self.trials]
+        return {"schema": SCHEMA, "documents": "validation", "recipe": plain, "trials": trials, "chosen": self.chosen}
+
+
+def choose_rates(
+    config: RunConfig, rates: Sequence[float] | None = None, reporter: Reporter | None = None, jobs: int | None = None
+) -> RateChoice:
+    """Train every method of a run at every rate and compare them on validation documents.
+
+    Args:
+        config: Its methods are those that add parameters; one target.
+        rates: Peak rates; `None` for `GRID` times the rate of the backbone.
+        jobs: Processes to use.
+
+    Raises:
+        UsageError: Two targets are given, or no method adds parameters.
+    """
+    if config.train.target is not None and len(config.train.target) > 1:
+        raise UsageError(f"Rates are compared at one target, got train.target={list(config.train.target)}. Give one.")
+    reporter = reporter or SilentReporter()
+    rates = rates or [config.train.learning_rate * factor for factor in GRID]
+    specs = list(dict.fromkeys(training_spec(MethodSpec.parse(text)) for text in config.methods))
+    plans = {rate: _plan(config, specs, rate) for rate in rates}
+    whole = Plan(
+        config,
+        tuple(dict.fromkeys(cell for one in plans.values() for cell in one.cells)),
+        tuple(sweep for one in plans.values() for sweep in one.sweeps),
+    )
+    failures = carry_out(whole, reporter, jobs)
+    trials = [
+        _trial(spec, rate, [sweep for sweep in one.sweeps if sweep.spec == spec])
+        for rate, one in plans.items()
+        for spec in specs
+        if all(sweep.finished() for sweep in one.sweeps if sweep.spec == spec)
+    ]
+    return RateChoice(tuple(trials), tuple(failures))
+
+
+def _plan(config: RunConfig, specs: Sequence[MethodSpec], rate: float) -> Plan:
+    recipe = config.train.model_copy(update={"method_learning_rates": {str(spec): rate for spec in specs}})
+    methods = tuple(map(str, specs))
+    return plan(config.model_copy(update={"methods": methods, "train": recipe}), splits=("validation",))
+
+
+def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep]) -> Trial:
+    scores: dict[str, list[float]] = {}
+    cells = {sweep.cell.folder.name: sweep.cell for sweep in sweeps}
+    (level,) = {cell.content["target"]["saving"] for cell in cells.values()}
+    for sweep in sweeps:
+        points = [one.point(sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+        (matched,) = match(points, [level], saving_name(sweep.config.match_on, sweep.config.match_phase))
+        scores.setdefault(sweep.task, []).append(matched.score or 0.0)
+    return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, tuple(cells))

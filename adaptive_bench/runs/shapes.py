@@ -1,0 +1,70 @@
+"""Named model shapes, for pricing on a real model what was decided in a small one. Sizes only, no weights.
+
+Sources: the `config.json` files of the models on the Hugging Face hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import AutoConfig, PretrainedConfig
+
+from adaptive_bench import registry
+from adaptive_bench.errors import UsageError
+
+_LLAMA_VOCABULARY = 128256
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "llama-3.2-1b": {  # meta-llama/Llama-3.2-1B
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "intermediate_size": 8192,
+        "vocab_size": _LLAMA_VOCABULARY,
+    },
+    "llama-3.2-3b": {  # meta-llama/Llama-3.2-3B
+        "model_type": "llama",
+        "hidden_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 8192,
+        "vocab_size": _LLAMA_VOCABULARY,
+    },
+    "llama-3.1-8b": {  # meta-llama/Llama-3.1-8B
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 14336,
+        "vocab_size": _LLAMA_VOCABULARY,
+    },
+    "gemma-2-2b": {  # google/gemma-2-2b
+        "model_type": "gemma2",
+        "hidden_size": 2304,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "intermediate_size": 9216,
+        "vocab_size": 256000,
+    },
+}
+
+
+def find_shape(name: str) -> PretrainedConfig:
+    """The shape of that name as a Hugging Face config.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name not in SHAPES:
+        raise UsageError(f"No model shape is called {name!r}. {registry.did_you_mean(name, SHAPES)}")
+    return AutoConfig.for_model(**SHAPES[name])

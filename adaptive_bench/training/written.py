@@ -1,0 +1,41 @@
+"""Calibration text that the model wrote itself: the prompts of training text, continued by the model.
+
+What a model writes differs from gold answers, and thresholds meet the former in decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adaptive_bench.model.generation import generate_queue
+from adaptive_bench.training.encoding import EncodedExample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
+
+
+def written(
+    model: AdaptiveModel, examples: Sequence[EncodedExample], tokenizer: PreTrainedTokenizerBase, batch_size: int
+) -> list[EncodedExample]:
+    """The examples with the model's own greedy answers, with nothing skipped, in place of the gold ones.
+
+    An answer ends where the model ends it, or at the length of the longest gold answer of the batch.
+    """
+    kept = model.dial
+    model.dial = model.method.dial.skip_nothing
+    end = tokenizer.eos_token_id
+    ordered = sorted(examples, key=lambda example: example.prompt_length)
+    found = []
+    for start in range(0, len(ordered), batch_size):
+        chunk = ordered[start : start + batch_size]
+        prompts = [example.token_ids[: example.prompt_length] for example in chunk]
+        longest = max(len(example.token_ids) - example.prompt_length for example in chunk)
+        answers = generate_queue(model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=(end,))
+        for prompt, answer in zip(prompts, answers, strict=True):
+            ended = answer if answer and answer[-1] == end else [*answer, end]  # the last token is never fed
+            found.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))
+    model.dial = kept
+    return found

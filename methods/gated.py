@@ -1,0 +1,65 @@
+"""Gates without skipping: GateSkip's gates and penalty, trained while every token executes every branch.
+
+Idea: a gate also scales its branch, and its penalty regularises. What this control scores is GateSkip's starting point:
+the difference to it is the price of skipping, the difference from `dense` to it the price (or gain) of the gates.
+Paper: the equations of `gateskip` at a constant budget of 1 (https://arxiv.org/abs/2510.13876, eq. 2, 4, 5).
+Deviations: as `gateskip`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptive_bench.method import Backbone, DialSpec, MethodConfig, MethodSpec, Semantics
+
+from .gateskip import GateSkip, GateSkipConfig
+
+
+class GatedConfig(MethodConfig):
+    """Those parameters of GateSkip that are not about skipping."""
+
+    shape: Literal["vector", "scalar"] = Field("vector", description="as in `gateskip`")
+    loss: Literal["l2", "l1"] = Field("l2", description="as in `gateskip`")
+    sparsity_weight: float | None = Field(None, ge=0, description="as in `gateskip`")
+
+
+class Gated(GateSkip):
+    """GateSkip that never skips; its dial does not move."""
+
+    Config: ClassVar[type[MethodConfig]] = GatedConfig
+
+    def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)
+        self.thresholds = None  # there is nothing to calibrate
+
+    @property
+    def dial(self) -> DialSpec:
+        """Budget 1."""
+        return DialSpec("budget", 1.0, 1.0, 1.0)
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Saves nothing."""
+        return 0.0
+
+    @property
+    def skip_share(self) -> float:
+        """Nobody skips, in training neither."""
+        return 0.0
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """There is nothing to move."""
+        return False
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """The pretrained model."""
+        return None
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same."""
+        return MethodSpec(spec.name, spec.params)

@@ -1,0 +1,155 @@
+"""Projected savings: what another model's layers, gates, probes and head would make of the same decisions."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.methods.gateskip import GateSkip
+from adaptive_bench.runs.projection import Projection, projected
+from adaptive_bench.runs.shapes import SHAPES, find_shape
+from adaptive_bench.spec import MethodSpec
+
+BUILT_IN = [
+    name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")
+]
+VARIANTS = ["gateskip[architecture=mlp,shape=scalar]", "gateskip[sharing=shared]", "gateskip[kv=evict]@paper"]
+VARIANTS += [
+    "mod@paper",
+    "free@paper",
+    "router_tuned_mod@paper",
+    "calm[confidence=state]",
+    "random_skip[kv=copy_below]",
+]
+
+
+def measured(model, random_text, saving=0.3):
+    """The report of a batch of prompts and of what is written after them."""
+    model.dial = model.method.dial_for(min(saving, model.method.max_saved_tokens))
+    model.reset_ledger()
+    mask = torch.arange(12).expand(3, 12) >= torch.tensor([[0], [4], [11]])
+    model.generate(random_text(3, 12), mask, max_new_tokens=5)
+    return model.compute_report()
+
+
+@pytest.mark.parametrize("spec", [*BUILT_IN, *VARIANTS])
+def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, shared_model, random_text):
+    model = shared_model(spec)
+    report = measured(model, random_text)
+    projection = Projection(model.spec, model.backbone.num_layers, model.backbone.config)
+    expected = {"all": report["saved"]["net"], "prefill": report["prefill"]["net"], "decode": report["decode"]["net"]}
+    assert projection.net(report["counts"]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "gemma2", "mistral"])
+def test_every_family_can_be_projected_onto(family, shared_model, random_text):
+    model = shared_model("gateskip", family)
+    report = measured(model, random_text)
+    projection = Projection(model.spec, model.backbone.num_layers, model.backbone.config)
+    assert projection.net(report["counts"])["all"] == pytest.approx(report["saved"]["net"], abs=1e-12)
+
+
+def test_counts_survive_a_measurement_in_between(shared_model, random_text):
+    """Calibration takes the ledger's sums away and gives them back."""
+    model = shared_model("gateskip")
+    before = measured(model, random_text)["counts"]
+    model.reset_ledger()
+    model.ledger.add(before)
+    model.ledger.add(before)
+    after = model.ledger.counts()
+    projection = Projection(model.spec, model.backbone.num_layers, model.backbone.config)
+    assert projection.net(after) == pytest.approx(projection.net(before))
+    assert after["decode"]["runs"]["head"] == 2 * before["decode"]["runs"]["head"]
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "head"),
+    [
+        ("llama-3.2-1b", 60.82, 262.7),
+        ("llama-3.2-3b", 100.66, 394.0),
+        ("llama-3.1-8b", 218.10, 525.3),
+        ("gemma-2-2b", 77.86, 589.8),
+    ],
+)
+def test_a_shape_has_the_costs_of_its_model(name, layer, head):
+    """Methods.md 2.1, in millions of MACs."""
+    backbone = Projection(MethodSpec("dense"), 2, find_shape(name)).backbone
+    costs = backbone.costs
+    assert (costs.attn_q_o + costs.attn_kv + costs.mlp)[0] / 1e6 == pytest.approx(layer, abs=0.005)
+    assert backbone.head_macs / 1e6 == pytest.approx(head, abs=0.05)
+    assert backbone.head_macs == find_shape(name).vocab_size * backbone.hidden_size
+
+
+def _counts(layers, tokens, kept, **runs):
+    """Counts of a decode without attention pairs and without repairs: `kept` tokens execute each branch."""
+    row = [tokens, kept, kept, 1.0, tokens, kept, kept, 1.0, kept, 0.0, 0.0, 0.0, tokens, 0.0, 0.0]
+    nothing = {"work": [[0.0] * 15] * layers, "runs": {}}
+    return {"prefill": nothing, "decode": {"work": [row] * layers, "runs": {"head": tokens, **runs}}}
+
+
+def test_vector_gates_cost_what_they_cost_in_the_real_model():
+    """Methods.md 2.3: two gates of H x H per layer, 20 % skipped with K,V kept, as a share of the layers' MACs."""
+    layers, shape = 4, find_shape("llama-3.2-1b")
+    gates = {f"method.gates.{number}": 100.0 for number in range(2 * layers)}
+    counts = _counts(layers, 100.0, 80.0, **gates)
+    for row in counts["decode"]["work"]:
+        row[8], row[9] = 100.0, 20.0  # K,V of the skipped are projected
+    net = Projection(MethodSpec("gateskip"), layers, shape).net(counts)
+    of_layers = net["decode"] * (16 * 60.82 + 262.7) / (16 * 60.82)
+    assert of_layers == pytest.approx(0.055, abs=0.001)
+    assert net["prefill"] is None and net["all"] == net["decode"]
+
+
+def test_deeper_models_have_more_gates_but_as_many_probes():
+    """A probe of the head costs 4.32 layers of Llama-3.2-1B; gates come with every layer."""
+    shape = find_shape("llama-3.2-1b")
+    spent = Projection(MethodSpec("calm"), 4, shape).net(_counts(4, 10.0, 10.0, probe=10.0))["decode"]
+    assert -spent == pytest.approx(4.32 / (16 + 4.32), abs=0.001)
+    gated = Projection(MethodSpec.parse("gateskip"), 4, shape)
+    few = gated.net(_counts(4, 10.0, 10.0, **{"method.gates.0": 10.0}))["decode"]
+    assert -few == pytest.approx(4 * 2048**2 / (16 * 60817408 + 262668288), rel=1e-6)
+
+
+def test_records_without_counts_have_no_projection():
+    savings = {"tokens": 0.1, "core": 0.1, "net": 0.1, "executed": 0.1}
+    old = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, savings, {"saved": savings}, 1.0, 10, 0, 4, 0, 1234)
+    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
+
+
+def test_the_projection_stands_beside_the_measured_savings(shared_model, random_text):
+    report = measured(shared_model("gateskip"), random_text)
+    before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
+    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
+    (after,) = found[1]
+    assert problems == []
+    assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
+    assert replace(after, projected=None, projected_shape=None) == before
+
+
+class Narrow(GateSkip):
+    """Cannot be built for a wide model."""
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        if backbone.hidden_size > 1000:
+            raise RuntimeError("too wide for me")
+
+
+def test_a_method_that_cannot_be_built_there_loses_its_projection_and_nothing_else(
+    monkeypatch, shared_model, random_text
+):
+    monkeypatch.setitem(registry._registered, ("methods", "narrow"), (Narrow, "this test"))
+    report = measured(shared_model("gateskip"), random_text)
+    before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
+    found, (problem,) = projected(MethodSpec("narrow"), {1: [before]}, "llama-3.2-1b")
+    assert found == {1: [before]}
+    assert "narrow" in problem and "too wide for me" in problem
+
+
+def test_an_unknown_shape_gets_a_suggestion():
+    with pytest.raises(UsageError, match=r"llama-3\.2-1b"):
+        find_shape("llama-3.2-1")
+    assert all(find_shape(name).num_hidden_layers > 1 for name in SHAPES)
