@@ -1,7 +1,7 @@
 """The configuration of a run: typed, complete, and strict about unknown keys.
 
-A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. What is not given keeps
-the default written here.
+A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. A file may name a preset
+as its `base` and say only what differs. What is not given keeps the default written here.
 """
 
 from __future__ import annotations
@@ -294,18 +294,15 @@ def load_config(
     return config
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may not extend another one."""
+def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may extend another one."""
     values = read_mapping(path)
     base = values.pop("extends", None)
     if base is None:
         return values
-    below = read_mapping(_preset(str(base)))
-    if "extends" in below:
-        raise UsageError(
-            f"A config extends a preset that extends none, got extends: {base} in {path.name}. Copy what it needs."
-        )
-    return _merged(below, values)
+    if base in above:
+        raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
+    return _merged(_read(_preset(_text(base)), (*above, base)), values)
 
 
 def default_presets() -> dict[str, ForModels]:

@@ -36,7 +36,7 @@ def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
 
 
 def test_the_config_survives_json():
-    config = load_config("paper_llama_1b")
+    config = load_config("paper_loglikelihood")
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 
@@ -108,7 +108,8 @@ def test_a_file_may_extend_a_preset(tmp_path):
     assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
 
 
-def test_a_chain_of_presets_is_refused(tmp_path):
-    (tmp_path / "mine.yaml").write_text("extends: nano_all\n")
-    with pytest.raises(UsageError, match="extends: nano_all"):
-        load_config(tmp_path / "mine.yaml")
+def test_presets_that_extend_each_other_in_a_circle_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("extends: mine\n")
+    monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))
+    with pytest.raises(UsageError, match="mine -> mine"):
+        load_config("mine")
