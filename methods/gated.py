@@ -29,6 +29,7 @@ class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
     Config: ClassVar[type[MethodConfig]] = GatedConfig
+    paper_class = "C0"  # nobody is ranked
 
     def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)
