@@ -6,4 +6,5 @@ _FOLDER = Path(__file__).parent
 
 nano = _FOLDER / "nano.yaml"
 smoke = _FOLDER / "smoke.yaml"
+tune = _FOLDER / "tune.yaml"
 paper_llama_1b = _FOLDER / "paper_llama_1b.yaml"

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time
+from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time, tune
 from adaptive_bench.cli.failures import reported
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("list")(listing.list_names)
 app.command("leaderboard")(leaderboard.leaderboard)
 app.command("time")(time.time)
 app.command("rates")(rates.rates)
+app.command("tune")(tune.tune)
 app.command("check")(check.check)
 app.command("new-method")(new_method.new_method)
 app.command("doctor")(doctor.doctor)
