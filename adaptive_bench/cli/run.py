@@ -71,6 +71,10 @@ def run(
         str | None,
         typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),
     ] = None,
+    tuned: Annotated[
+        str | None,
+        typer.Option(help="A study of `adaptive-bench tune`: the best of each method it tuned.", rich_help_panel=_HOW),
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).", rich_help_panel=_WHERE),
@@ -116,6 +120,11 @@ def run(
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
         ),
     )
+    if tuned is not None:
+        from adaptive_bench.tuning import find_result
+        from adaptive_bench.tuning import tuned as with_best
+
+        run_config = with_best(run_config, find_result(tuned, run_config.out))
     if not debug:
         quiet()
     if dry_run:

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import optuna
 from filelock import FileLock, Timeout
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler, PartialFixedSampler, TPESampler
+from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
-from scipy.stats.qmc import Halton
 
 from adaptive_bench import atomic
 from adaptive_bench.tuning.space import Space, Values
@@ -126,13 +125,20 @@ class Study:
                     self._put_back(stale.number, "interrupted: its process ended")
             if not self.left():
                 return None
+            if not any(one.state is TrialState.WAITING for one in self.all):
+                self._enqueue_next()
             trial = self.study.ask()
-            if "place" not in trial.user_attrs:
-                before = [one for one in self.all if one.number < trial.number]
-                trial.set_user_attr("place", sum("again" not in one.user_attrs for one in before))
             lock = self._lock(trial.number)
             lock.acquire(timeout=0)
             return trial, lock
+
+    def _enqueue_next(self) -> None:
+        """The method as it is, then points that cover the space evenly, then whatever the sampler will say."""
+        place = sum("again" not in one.user_attrs for one in self.all)
+        point = {}
+        if 1 <= place <= SPREAD:
+            point = self.space.at(Halton(len(self.space.ranges), scramble=False).random(place + 1)[place])
+        self.study.enqueue_trial(point, user_attrs={"place": place})
 
     def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:
         values = self._values(trial)
@@ -149,24 +155,19 @@ class Study:
         self.study.tell(trial, result.value)
 
     def _values(self, trial: optuna.Trial) -> dict[str, str]:
-        """The method as it is, then points that cover the space evenly, then what the sampler expects most of."""
         place = trial.user_attrs["place"]
         if place == 0:
             return {}
         seed = int.from_bytes(hashlib.sha256(f"{self.study.study_name} {place}".encode()).digest()[:4], "big")
-        sampler: BaseSampler = TPESampler(n_startup_trials=SPREAD, seed=seed)
-        if place <= SPREAD:
-            point = Halton(len(self.space.ranges), scramble=False).random(place + 1)[place]
-            sampler = PartialFixedSampler(self.space.at(point), sampler)
-        self.study.sampler = sampler
+        self.study.sampler = TPESampler(n_startup_trials=SPREAD, seed=seed)
         return self.space.draw(trial)
 
     def _put_back(self, number: int, reason: str) -> None:
         """Close a trial and have the same one begun again, once."""
         (trial,) = (one for one in self.all if one.number == number)
         if not any(one.user_attrs.get("again") == number for one in self.all):
-            place = {key: value for key, value in trial.user_attrs.items() if key == "place"}
-            self.study.enqueue_trial(trial.params, user_attrs={**place, "again": number})
+            same = {"place": trial.user_attrs["place"], "again": number}
+            self.study.enqueue_trial(trial.params, user_attrs=same)
         study = self.storage.get_study_id_from_name(self.study.study_name)
         trial_id = self.storage.get_trial_id_from_study_id_trial_number(study, number)
         for key, value in {"reason": reason, "interrupted": True}.items():
