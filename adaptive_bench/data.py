@@ -70,7 +70,15 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
             f"{', '.join(missing)} (found: {', '.join(rows.column_names)}). "
             f"Use the fields of {source.hub_id} on the hub."
         )
-    return rows.to_list()
+    found = rows.to_list()
+    for number, row in enumerate(found, 1):
+        if empty := [field for field in source.fields if row[field] is None or not str(row[field]).strip()]:
+            raise EnvironmentProblem(
+                f"Every row of {source.folder} has the fields {', '.join(source.fields)}, but in row {number} of "
+                f"{split!r} "
+                f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
+            )
+    return found
 
 
 def harness_splits(splits: Mapping[str, Iterable[Row]]) -> datasets.DatasetDict:

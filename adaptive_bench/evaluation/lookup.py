@@ -5,7 +5,6 @@ A registered task wins over a stock one of the same name: only its own folder is
 
 from __future__ import annotations
 
-import difflib
 import math
 import tempfile
 from copy import copy
@@ -19,11 +18,13 @@ import yaml
 from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.task import Task
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
@@ -41,14 +42,19 @@ def find_task(name: str) -> Task:
         UsageError: Nobody knows the name (the message suggests one), or it names a group of tasks.
     """
     if name in registry.names("tasks"):
-        return registry.get("tasks", name)
-    index = _stock_index()
-    if name in index:
-        return _describe(name)
-    ours = registry.names("tasks")
-    close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, index, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
-    raise UsageError(f"No task is called {name!r}. {hint}")
+        return _registered(name)
+    check_task_name(name)
+    return _describe(name)
+
+
+def _registered(name: str) -> Task:
+    found = registry.get("tasks", name)
+    if not isinstance(found, Task):
+        raise PluginFault(
+            f"What is registered as a task is an adaptive_bench.task.Task, got {type(found).__name__} under {name!r} "
+            f"({registry.origin('tasks', name)}). Correct the plugin."
+        )
+    return found
 
 
 def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
@@ -111,28 +117,26 @@ def _read(manager: TaskManager, name: str) -> HarnessTask:
         raise
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
-            f"The data of the task {name!r} cannot be read: {' '.join(str(error).split())}. Set --data-dir or "
+            f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
         raise EnvironmentProblem(
-            f"The task {name!r} cannot be set up: {type(error).__name__}: {' '.join(str(error).split())}. Install what "
+            f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
             f"it needs, or choose another task."
         ) from error
 
 
 @cache
-def _stock_index() -> dict[str, dict[str, Any]]:
-    """Task name to its YAML, functions unresolved. Takes some seconds: lm-eval has over 13,000 files."""
-    with quiet():
-        manager = TaskManager()
-    return {name: (entry.cfg or {}) | {"yaml": entry.yaml_path} for name, entry in manager.task_index.items()}
+def _stock_settings(name: str) -> dict[str, Any]:
+    """A task's YAML with what it includes, functions unresolved, and under `yaml` the file; `{}` for a tag."""
+    file = stock_tasks()[name].file
+    return {} if file is None else load_yaml(Path(file), resolve_func=False, recursive=True) | {"yaml": Path(file)}
 
 
 def _describe(name: str) -> Task:
-    settings = _stock_index()[name]
-    members = settings.get("task")
-    if settings["yaml"] is None or not isinstance(members, str):
+    settings = _stock_settings(name)
+    if stock_tasks()[name].kind != "task":
         raise UsageError(
             f"A task is evaluated by itself, but {name!r} is a group of lm-eval tasks. Name one of its tasks."
         )
@@ -160,7 +164,7 @@ def _local_name(settings: dict[str, Any]) -> str:
 
 def _redirect(name: str, data_dir: Path, overrides: Path) -> None:
     """Write a task file that is the stock one with a local data set, if there is one."""
-    settings = _stock_index()[name]
+    settings = _stock_settings(name)
     if not settings.get("dataset_path"):
         return
     folder = data_dir / _local_name(settings)

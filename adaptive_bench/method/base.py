@@ -38,7 +38,7 @@ class MethodConfig(BaseModel):
     companions: ClassVar[Mapping[str, str]] = {}
     search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Method(nn.Module):

@@ -19,6 +19,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
+from scipy.stats.qmc import Halton
 
 from adaptive_bench import atomic
 from adaptive_bench.tuning.space import Space, Values
