@@ -11,6 +11,7 @@ import typer
 from adaptive_bench import __version__
 from adaptive_bench.cli import (
     check,
+    diff,
     doctor,
     export,
     export_model,
@@ -23,6 +24,7 @@ from adaptive_bench.cli import (
     retry,
     run,
     samples,
+    show,
     status,
     time,
     tune,
@@ -45,6 +47,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "leaderboard": leaderboard.leaderboard,
     "status": status.status,
     "retry": retry.retry,
+    "show": show.show,
+    "diff": diff.diff,
     "samples": samples.samples,
     "export": export.export,
     "generate": generate.generate,

@@ -50,6 +50,6 @@ def check_scores(scores: Iterable[float], what: str) -> None:
 
 def _not_finite(what: str) -> NotFinite:
     return NotFinite(
-        f"A model must give finite logits, but gave NaN or infinity in {what}. Look at the end of its train.jsonl for a "
-        f"training that diverged: lower its rates, or train in fp32. A method may also scale a branch by such a number."
+        f"A model must give finite logits, but gave NaN or infinity in {what}. Look at the end of its train.jsonl: if "
+        f"the training diverged, lower its rates, or train in fp32. A method may also scale a branch by such a number."
     )

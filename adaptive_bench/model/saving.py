@@ -136,8 +136,8 @@ def read(folder: Path) -> SavedModel:
         raise _damaged(folder, _ABOUT, error) from error
     if different := changed(folder, known):
         raise EnvironmentProblem(
-            f"The files of a saved model stay as they were written, but {', '.join(different)} in {folder} changed or is "
-            f"missing. Copy the model again; of a run, delete that folder and give the run's command: it trains anew."
+            f"The files of a saved model stay as they were written, but {', '.join(different)} in {folder} changed or "
+            f"is missing. Copy the model again; of a run, delete that folder and give the run's command again."
         )
     try:
         tensors = load_file(folder / _TENSORS)

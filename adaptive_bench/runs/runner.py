@@ -98,7 +98,10 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
     if "markdown" in registry.names("leaderboards"):
-        atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(_to_print(plain, config)))
+        render = registry.get("leaderboards", "markdown")
+        atomic.write_text(
+            folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
+        )
     return RunOutcome(plain, folder, warnings, failures)
 
 

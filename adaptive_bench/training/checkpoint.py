@@ -68,8 +68,8 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
     if different := changed(checkpoint, numbers.get("sha256", {})):  # those of earlier versions have none
         raise EnvironmentProblem(
-            f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed or "
-            f"is missing. Delete that folder to train from the start."
+            f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
+            f"or is missing. Delete that folder to train from the start."
         )
     saved = load_file(checkpoint / _WEIGHTS)
     current = trainable_state(model)

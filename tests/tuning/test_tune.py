@@ -48,7 +48,8 @@ def test_a_trial_that_fails_says_why(config, monkeypatch):
 
     monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
     result = tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
-    assert [(trial.state, trial.reason) for trial in result.trials] == [("fail", "train gateskip: it burns")] * 2
+    assert [trial.state for trial in result.trials] == ["fail", "fail"]
+    assert all("train gateskip" in trial.reason and "it burns" in trial.reason for trial in result.trials)
     assert json.loads((config.out / "studies" / "mine" / "result.json").read_text())["best"] == {}
     with pytest.raises(UsageError, match="no method"):
         tuned(config, result)
