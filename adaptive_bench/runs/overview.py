@@ -53,7 +53,8 @@ def _piece(record: Record, training: Piece | None) -> Piece:
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
     if state == "running" and not _is_held(record.folder):
-        state = "stopped"
+        # A process may be killed between its result and its last word.
+        state = "done" if (record.folder / "checkpoint").is_dir() else "stopped"
     if damaged := record.damaged():
         state, reason = "damaged", f"{', '.join(damaged)} cannot be read; the command of its run makes it again."
     work = "train" if training is None else task + ("" if "split" not in about else f" ({about['split']})")

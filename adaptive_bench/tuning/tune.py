@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.keys import key_of
 from adaptive_bench.spec import MethodSpec
@@ -52,7 +52,8 @@ def tune(
         jobs: Processes for the work of one trial.
 
     Raises:
-        UsageError: Something to tune does not exist, or the study was begun with something else.
+        UsageError: Something to tune does not exist, a task has no validation documents, or the study was begun with
+            something else.
         EnvironmentProblem: The storage cannot be reached.
     """
     if config.train.target is not None and len(config.train.target) > 1:
@@ -61,8 +62,9 @@ def tune(
     specs = [MethodSpec.parse(text) for text in config.methods]
     check_owned(specs, params)
     spaces = [Space.of(spec, params) for spec in dict.fromkeys(specs)]
-    for task in config.tasks:
-        objective.check(find_task(task).metrics[0])
+    for task in map(find_task, config.tasks):
+        objective.check(task.metrics[0])
+        load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
     definition = _definition(config, objective, spaces)
     name = name or f"tune-{key_of(definition)[:8]}"
     folder = studies_folder(config.out) / name
