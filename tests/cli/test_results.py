@@ -31,16 +31,18 @@ def folders(finished, tmp_path):
 
 def test_status_lists_what_is_not_done(command, folders):
     assert "8 done" in command("status", "--out", "out").stdout
-    record = next(folder for folder in (folders[0].parent.parent / "records").glob("*"))
-    about = json.loads((record / "status.json").read_text())
-    (record / "status.json").write_text(json.dumps(about | {"state": "running"}))
-    other = next((record / "eval").glob("*"))
+    records = sorted((folders[0].parent.parent / "records").glob("*"))
+    one, other, third = (next((record / "eval").glob("*")) for record in records[:3])
+    about = json.loads((one / "status.json").read_text())
+    for killed in (one, records[0]):  # the training was done before its process was killed
+        (killed / "status.json").write_text(json.dumps(about | {"state": "running"}))
     (other / "status.json").write_text(json.dumps(about | {"state": "failed", "reason": "the router is on fire"}))
-    (other / "dial.json").write_text('{"max')
+    (third / "dial.json").write_text('{"max')
     said = command("status", "--out", "out").stdout
-    assert "1 stopped" in said and "1 damaged" in said and "dial.json cannot be read" in said
+    assert "1 stopped, 1 failed, 1 damaged, 5 done" in said
+    assert "on fire" in said and "dial.json cannot be read" in said
     listed = json.loads(command("status", "--out", "out", "--json").stdout)
-    assert len(listed) == 8 and {"stopped", "damaged", "done"} == {one["state"] for one in listed}
+    assert len(listed) == 8 and {"stopped", "failed", "damaged", "done"} == {one["state"] for one in listed}
 
 
 def test_show_tells_where_numbers_come_from(command, folders):
