@@ -1,7 +1,7 @@
 """The configuration of a run: typed, complete, and strict about unknown keys.
 
-A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. What is not given keeps
-the default written here.
+A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. A file may name a preset
+as its `base` and say only what differs. What is not given keeps the default written here.
 """
 
 from __future__ import annotations
@@ -265,7 +265,8 @@ def load_config(
     """Read a preset or a YAML file and apply overrides.
 
     Args:
-        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`).
+        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
+            that says `extends: nano` changes that preset.
         overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
         flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
 
@@ -278,7 +279,7 @@ def load_config(
     if path.suffix not in {".yaml", ".yml"}:
         path = _preset(str(preset_or_path))
         preset = str(preset_or_path)
-    values = _merged({"preset": preset} | read_mapping(path), overrides or {})
+    values = _merged({"preset": preset} | _read(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
@@ -291,6 +292,17 @@ def load_config(
             f"or leave both out to read from the Hugging Face hub."
         )
     return config
+
+
+def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may extend another one."""
+    values = read_mapping(path)
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if base in above:
+        raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
+    return _merged(_read(_preset(_text(base)), (*above, base)), values)
 
 
 def default_presets() -> dict[str, ForModels]:
