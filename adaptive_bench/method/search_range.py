@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from adaptive_bench.errors import UsageError
 
@@ -52,7 +52,7 @@ class SearchRange:
             raise UsageError(f"A logarithmic range begins above 0, got {text!r}. Use linear:{low:g}:{high:g}.")
         if scale == "int" and not (low.is_integer() and high.is_integer()):
             raise UsageError(f"A range of whole numbers ends at whole numbers, got {text!r}.")
-        return replace(cls(scale, low, high), source=source)
+        return cls(cast(Scale, scale), low, high, source=source)
 
     @property
     def ends(self) -> tuple[str, ...]:
