@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 from scipy.stats.qmc import Halton
 
 from adaptive_bench import atomic
+from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
@@ -98,8 +99,8 @@ class Study:
     def work(self, attempt: Attempt) -> bool:
         """Do one trial; `False` if there is none left to begin.
 
-        Raises:
-            BaseException: Whatever `attempt` raises but `TrialFailed`; the trial is put back to be done again.
+        An error of `attempt` fails the trial, unless it is one the user can act on or a stop: then the trial is put
+        back to be done again, and the error goes on.
         """
         claimed = self._claim()
         if claimed is None:
@@ -108,11 +109,14 @@ class Study:
         try:
             self._carry_out(trial, attempt)
         except TrialFailed as error:
-            trial.set_user_attr("reason", str(error))
-            self.study.tell(trial, state=TrialState.FAIL)
+            self._fail(trial, str(error))
+        except AdaptiveBenchError as error:
+            self._interrupt(trial.number, error)
+            raise
+        except Exception as error:  # one broken trial must not cost the others
+            self._fail(trial, f"{type(error).__name__}: {message_of(error)}")
         except BaseException as error:
-            with self._alone():
-                self._put_back(trial.number, f"interrupted: {type(error).__name__}")
+            self._interrupt(trial.number, error)
             raise
         finally:
             lock.release()
@@ -162,6 +166,14 @@ class Study:
         seed = int.from_bytes(hashlib.sha256(f"{self.study.study_name} {place}".encode()).digest()[:4], "big")
         self.study.sampler = TPESampler(n_startup_trials=SPREAD, seed=seed)
         return self.space.draw(trial)
+
+    def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        trial.set_user_attr("reason", reason)
+        self.study.tell(trial, state=TrialState.FAIL)
+
+    def _interrupt(self, number: int, error: BaseException) -> None:
+        with self._alone():
+            self._put_back(number, f"interrupted: {type(error).__name__}")
 
     def _put_back(self, number: int, reason: str) -> None:
         """Close a trial and have the same one begun again, once."""

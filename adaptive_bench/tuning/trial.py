@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.matching import Point, match, saving_name
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.cells import Cell, Sweep
@@ -43,7 +43,7 @@ class Trials:
         curve: dict[str, list[list[float | None]]] = {}
         try:
             whole = plan(self.space.config_with(values, self.config), splits=("validation",))
-        except AdaptiveBenchError as error:
+        except UsageError as error:  # of these values: the study itself was checked
             raise TrialFailed(str(error)) from error
         for number, sweep in enumerate(whole.sweeps, 1):
             points = _measured(

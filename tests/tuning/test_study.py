@@ -11,6 +11,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tuning.space import Space
 from adaptive_bench.tuning.study import Intermediate, Study, TrialFailed
@@ -96,6 +97,24 @@ def test_a_failed_trial_is_kept_with_its_reason_and_counts(tmp_path):
     to_the_end(study, failing)
     assert [one.state.name for one in study.all] == ["FAIL", "COMPLETE", "COMPLETE"]
     assert study.all[0].user_attrs["reason"] == "the loss is not a number"
+
+
+def test_a_broken_trial_costs_itself_and_a_broken_machine_none(tmp_path):
+    def broken(values):
+        raise ZeroDivisionError("of a plugin")
+        yield
+
+    def full(values):
+        raise EnvironmentProblem("the disk is full")
+        yield
+
+    study = opened(tmp_path, trials=2)
+    assert study.work(broken)
+    with pytest.raises(EnvironmentProblem):
+        study.work(full)
+    to_the_end(study)
+    assert [one.state.name for one in finished(study)] == ["FAIL", "COMPLETE"]
+    assert study.all[0].user_attrs["reason"] == "ZeroDivisionError: of a plugin"
 
 
 def test_a_trial_below_the_median_stops_early(tmp_path):
