@@ -113,7 +113,7 @@ class Study:
         except AdaptiveBenchError as error:
             self._interrupt(trial.number, error)
             raise
-        except Exception as error:  # one broken trial must not cost the others
+        except Exception as error:  # noqa: BLE001 - one broken trial must not cost the others
             self._fail(trial, f"{type(error).__name__}: {message_of(error)}")
         except BaseException as error:
             self._interrupt(trial.number, error)
