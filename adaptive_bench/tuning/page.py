@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna import visualization
 
 from adaptive_bench import atomic
 from adaptive_bench.tuning.result import StudyResult, TrialResult
@@ -19,7 +19,7 @@ _WITHOUT = "Install adaptive-bench[plots] and give the tune command again to see
 
 def write_page(result: StudyResult, studies: Sequence[optuna.Study], folder: Path) -> Path:
     """Write `study.html`, which needs no network. Without Plotly it has the table alone, and says so."""
-    plots = list(_plots(result, studies)) if find_spec("plotly") else [f"<p>{_WITHOUT}</p>"]
+    plots = list(_plots(result, studies)) if visualization.is_available() else [f"<p>{_WITHOUT}</p>"]
     title = f"Study {escape(result.name)}"
     about = f"<p>Objective {escape(result.definition['objective'])}, on validation documents.</p>"
     body = "\n".join([f"<h1>{title}</h1>", about, _table(result.trials), *plots])
@@ -40,8 +40,6 @@ def _table(trials: Sequence[TrialResult]) -> str:
 
 
 def _plots(result: StudyResult, studies: Sequence[optuna.Study]) -> Iterator[str]:
-    from optuna import visualization
-
     script: Any = True  # Plotly itself, once
     for study in studies:
         named = [trial for trial in study.trials if trial.state is optuna.trial.TrialState.COMPLETE and trial.params]
