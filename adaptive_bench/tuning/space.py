@@ -10,9 +10,10 @@ from optuna import Trial
 from pydantic import ValidationError
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig, TrainRecipe
+from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class, training_spec
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.aims import Aims
 from adaptive_bench.spec import MethodSpec
 
