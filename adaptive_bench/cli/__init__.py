@@ -11,7 +11,9 @@ import typer
 from adaptive_bench import __version__
 from adaptive_bench.cli import (
     check,
+    diff,
     doctor,
+    export,
     export_model,
     generate,
     leaderboard,
@@ -19,9 +21,13 @@ from adaptive_bench.cli import (
     lm_eval,
     new_method,
     rates,
+    retry,
     run,
     samples,
+    show,
+    status,
     time,
+    tune,
 )
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
@@ -39,11 +45,17 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "list": listing.list_names,
     "leaderboard": leaderboard.leaderboard,
+    "status": status.status,
+    "retry": retry.retry,
+    "show": show.show,
+    "diff": diff.diff,
     "samples": samples.samples,
+    "export": export.export,
     "generate": generate.generate,
     "export-model": export_model.export_model,
     "time": time.time,
     "rates": rates.rates,
+    "tune": tune.tune,
     "check": check.check,
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,

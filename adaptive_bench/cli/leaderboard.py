@@ -11,8 +11,8 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
-from adaptive_bench.cli.result_files import read_json, read_table
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.results import read_json, read_table
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
