@@ -1,4 +1,4 @@
-"""Finds methods, tasks, models, configs and leaderboards by name.
+"""Finds methods, tasks, models, configs, leaderboards and sites by name.
 
 The core never imports a plugin: names come from entry points (`adaptive_bench.<group>`) of any installed package and
 from files given with `--plugin`. Nothing is imported before somebody asks for it.
@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
-Group = Literal["methods", "tasks", "models", "configs", "leaderboards"]
+Group = Literal["methods", "tasks", "models", "configs", "leaderboards", "sites"]
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # the plugin file that is being run, if any
 
