@@ -21,6 +21,12 @@ def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
     return [_run(folder) for folder in folders]
 
 
+def matched_on(folder: Path) -> tuple[str, str]:
+    """Axis and phase of a run, as far as it says; they need not exist."""
+    about = _object(folder / "run.json")
+    return str(about.get("match_on", "net")), str(about.get("match_phase", "all"))
+
+
 def records_of(folder: Path) -> list[Path]:
     """The record folders a run names. A name that is no key leads nowhere, whatever path it spells."""
     named = _object(folder / "run.json").get("records")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench import atomic
+from adaptive_bench.errors import UsageError
 
 from .figures import installed, write_figures
 from .frame import Board, read_board
@@ -13,6 +14,7 @@ from .grid import Row, label
 from .markdown import render as render_markdown
 from .page import render as render_page
 from .plain import cell, markdown
+from .provenance import matched_on
 from .verdict import verdict
 
 SCHEMA = 1
@@ -20,18 +22,19 @@ LARGEST_PAGE_BYTES = 1_572_864
 _TEXTS = ("label", "method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape", "status")
 
 
-def build(tables: Sequence[Path], out: Path, axis: str = "net", phase: str = "all") -> list[str]:
+def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None) -> list[str]:
     """Write a site.
 
     Args:
         tables: `table.json` of runs. What is wrong in them is left out of the board, and said.
         out: The folder to write to.
-        axis, phase: What the page shows first.
+        axis, phase: What the page shows first; by default what the runs were matched on.
 
     Returns:
         What the user should know, one sentence each.
     """
     board = read_board(tables)
+    axis, phase = first_view(board, axis, phase)
     said = list(board.problems)
     figures: list[str] = []
     if installed():
@@ -51,6 +54,26 @@ def build(tables: Sequence[Path], out: Path, axis: str = "net", phase: str = "al
     with atomic.writable(out / "board.parquet"):
         board.frame.to_parquet(out / "board.parquet", index=False)
     return said
+
+
+def first_view(board: Board, axis: str | None = None, phase: str | None = None) -> tuple[str, str]:
+    """Axis and phase to begin with: what was asked for, else what all runs were matched on, else net, pooled.
+
+    Raises:
+        UsageError: Something was asked for that no row has.
+    """
+    there = list(dict.fromkeys((row["axis"], row["phase"]) for row in board.rows))
+    asked = [place for place in there if axis in (None, place[0]) and phase in (None, place[1])]
+    if not asked and there:
+        known = ", ".join(one if where == "all" else f"{one} of {where}" for one, where in there)
+        raise UsageError(
+            f"A board shows what its runs have, but none has {axis or 'an axis'} of {phase}. There is {known}."
+        )
+    preferred = [(axis or "net", phase or "all"), ("net", "all")]
+    matched = {matched_on(folder) for folder in board.folders}
+    if axis is None and phase is None and len(matched) == 1:
+        preferred.insert(0, matched.pop())
+    return next((place for place in preferred if place in asked), asked[0] if asked else ("net", "all"))
 
 
 def as_csv(board: Board) -> str:

@@ -27,35 +27,39 @@ def verdict(rows: Sequence[Row], axis: str, phase: str = "all") -> str:
         for grid in grids(row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase)
         if first[grid.task] == grid.metric
     ]
-    clauses = [said for grid in chosen[:_MOST_TASKS] if (said := _clause(grid))]
+    clauses = [
+        (level, said) for grid in chosen[:_MOST_TASKS] if (level := _level(grid)) and (said := _clause(grid, level))
+    ]
     if not clauses:
-        return f"No method reached a level above 0 % on {AXES[axis]}."
-    text = "; ".join(clauses)
+        return f"No method reached a level above 0 % on the axis {AXES[axis]}."
+    one = len({level for level, _ in clauses}) == 1
+    at = [f"at {percent(level, '{:.4g}')} % {AXES[axis]}" for level, _ in clauses]
+    if one:
+        text = f"{at[0]}, " + "; ".join(said for _, said in clauses)
+    else:
+        text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
     return text[0].upper() + text[1:] + "."
 
 
-def _clause(grid: Grid) -> str:
-    level = _level(grid)
-    if level is None:
-        return ""
+def _clause(grid: Grid, level: float) -> str:
     reached = [row for (_, at), row in grid.cells.items() if at == level and row["score"] is not None]
     sign = -1 if metric_of(grid.metric).better == "lower" else 1
     ranked = sorted((row for row in reached if not _control(row)), key=lambda row: -sign * row["score"])
-    where = f"at {percent(level, '{:.4g}')} % {AXES[grid.axis]} on {grid.task}"
+    where = f"on {grid.task}"
     if not ranked:
         return ""
     leader, others = ranked[0], ranked[1:]
     random = next((row for row in reached if row["method"].partition("[")[0].partition(" ")[0] == "random_skip"), None)
     keeps = f"{label(leader)} {_keeps(leader, grid)}"
     if random is None:
-        return f"{where}, {keeps}, with no random skipping to compare with"
+        return f"{where} {keeps}, with no random skipping to compare with"
     if not _apart(leader, random, sign):
-        return f"{where}, no method is separated from random skipping (the highest score: {keeps})"
+        return f"{where} no method is separated from random skipping (the highest score: {keeps})"
     tied = [label(row) for row in others if not _apart(leader, row, sign)]
-    told = f"{where}, {keeps} and is ahead of random skipping"
+    told = f"{where} {keeps}, ahead of random skipping"
     if not others:
         return told
-    return f"{told}, {_names(tied)} not separated from it" if tied else f"{told} and of every other method"
+    return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told} and of every other method"
 
 
 def _level(grid: Grid) -> float | None:
@@ -91,5 +95,5 @@ def _keeps(row: Row, grid: Grid) -> str:
 
 def _names(names: Sequence[str]) -> str:
     if len(names) > _MOST_NAMES:
-        return f"{len(names)} other methods"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        return f"{len(names)} other methods are"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" is" if len(names) == 1 else " are")

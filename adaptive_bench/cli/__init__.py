@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time
+from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, site, time
+from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
 
 app = typer.Typer(
@@ -21,7 +22,10 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("list")(listing.list_names)
-app.command("leaderboard")(leaderboard.leaderboard)
+boards = typer.Typer(cls=group_with_default("show"), help="Print the leaderboard of runs, or build a page from them.")
+boards.command("show")(leaderboard.leaderboard)
+boards.command("build")(site.build)
+app.add_typer(boards, name="leaderboard")
 app.command("time")(time.time)
 app.command("rates")(rates.rates)
 app.command("check")(check.check)

@@ -15,8 +15,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.tables import Row, joined, newest, phase_of, tables
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
-_AXES = (*_COUNTED, "claimed", "projected", "time")
-_PHASES = ("all", "prefill", "decode")
+AXES = (*_COUNTED, "claimed", "projected", "time")
+PHASES = ("all", "prefill", "decode")
 
 
 def leaderboard(
@@ -27,11 +27,11 @@ def leaderboard(
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
     axis: Annotated[
-        str | None, typer.Option(metavar="|".join(_AXES), help="The axis; by default the one the run was matched on.")
+        str | None, typer.Option(metavar="|".join(AXES), help="The axis; by default the one the run was matched on.")
     ] = None,
     phase: Annotated[
         str | None,
-        typer.Option(metavar="|".join(_PHASES), help="The tokens that count; by default those the run was matched on."),
+        typer.Option(metavar="|".join(PHASES), help="The tokens that count; by default those the run was matched on."),
     ] = None,
     timing: Annotated[
         str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
@@ -43,8 +43,8 @@ def leaderboard(
     debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    _check("--axis", axis, _AXES)
-    _check("--phase", phase, _PHASES)
+    check_value("--axis", axis, AXES)
+    check_value("--phase", phase, PHASES)
     if wide and style != "terminal":
         raise UsageError(
             f"--wide is for --format terminal, got {style!r}, which shows all levels anyway. Leave it out."
@@ -52,11 +52,11 @@ def leaderboard(
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: _read(path) for path in chosen})
-    matched_on, matched_phase = _matched([path.parent for path in chosen], rows)
-    one_axis = axis or matched_on
-    one_phase = phase or (matched_phase if one_axis in _COUNTED else "all")
-    axes = {one_axis} if axis or not full else set(_AXES) - {"projected"}
-    phases = {one_phase} if phase or not full else set(_PHASES)
+    axis_then, phase_then = _matched([path.parent for path in chosen], rows)
+    one_axis = axis or axis_then
+    one_phase = phase or (phase_then if one_axis in _COUNTED else "all")
+    axes = {one_axis} if axis or not full else set(AXES) - {"projected"}
+    phases = {one_phase} if phase or not full else set(PHASES)
     found = [row for row in rows if row["axis"] in axes and phase_of(row) in phases]
     if rows and not found:
         raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
@@ -64,7 +64,7 @@ def leaderboard(
     typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
 
 
-def _check(option: str, value: str | None, known: Iterable[str]) -> None:
+def check_value(option: str, value: str | None, known: Iterable[str]) -> None:
     if value is not None and value not in known:
         raise UsageError(f"{option} is one of {', '.join(known)}, got {value!r}. {registry.did_you_mean(value, known)}")
 

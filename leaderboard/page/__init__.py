@@ -81,7 +81,8 @@ def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
     finished = sorted(fact[1] for run in runs for fact in run["facts"] if fact[0] == "finished")
     parts = [f"{len(methods_of(board.rows))} methods", f"{len({row['task'] for row in board.rows})} tasks"]
     if seeds:
-        parts.append(f"{max(seeds)} seeds" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)} seeds")
+        span = str(max(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+        parts.append(f"{span} seed{'' if span == '1' else 's'}")
     models = sorted({fact[1] for run in runs for fact in run["facts"] if fact[0] == "model"})
     parts += [f"model {name}" for name in models]
     if finished:

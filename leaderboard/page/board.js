@@ -51,7 +51,7 @@ function render() {
   else document.documentElement.dataset.theme = state.theme;
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
   const tables = chosen();
-  byId("board").replaceChildren(...tables.map(section));
+  byId("board").replaceChildren(...pictures(tables), ...tables.map(section));
   if (!tables.length) byId("board").append(element("p", { class: "note" }, "No run has this axis, phase and metric. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   drawer();
@@ -61,27 +61,34 @@ const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase()
 
 function section(table) {
   const rows = sorted(table, table.rows.filter((row) => visible(row[0])));
-  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), ...picture(table, rows), grid(table, rows),
+  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, rows),
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
 }
 
-function picture(table, rows) {
+/** One key for all charts, then the charts. */
+function pictures(tables) {
+  const found = tables.map((table) => [table, picture(table)]).filter(([, drawn]) => drawn);
+  if (!found.length) return [];
+  const there = (name) => visible(name) && tables.some((table) => table.rows.some((row) => row[0] === name));
+  const icon = (...shapes) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, ...shapes);
+  const rule = (name) => [icon(shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": DASHES[name] })), name];
+  const region = [icon(shape("rect", { class: "noskill", width: 26, height: 14 })), "no skill: what random skipping reaches"];
+  const line = (name) => [icon(shape("g", { class: `series ${LOOKS.get(name).colour}` }, shape("path", { class: "line", d: "M0 7L26 7" }), marker(LOOKS.get(name).kind, 13, 7))), name];
+  const keys = [...Object.keys(DASHES).filter(there).map(rule), ...(there("random_skip") ? [region] : []), ...NAMES.filter((name) => !(name in DASHES) && there(name)).map(line)];
+  return [element("ul", { class: "keys", "aria-label": "Key of the charts" }, ...keys.map((key) => element("li", {}, ...key))),
+    element("div", { class: "charts" }, ...found.map(([table, drawn]) => element("figure", {}, element("figcaption", {}, table.title.split(" by ")[0]), drawn)))];
+}
+
+function picture(table) {
   const value = state.value === "reach" ? "kept" : state.value;
-  const at = (name) => table.rows.find((row) => row[0] === name);
-  const level = (name) => { const cell = at(name) && at(name)[1].find((one) => one && one[0] !== NONE); return cell ? numeric(shown(cell, value)[0]) : null; };
-  const random = at("random_skip");
-  const curves = rows.filter((row) => row[0] !== "dense" && row[0] !== "base").map((row) => ({ name: row[0], ...LOOKS.get(row[0]), faded: state.pins.length > 0 && !state.pins.includes(row[0]),
-    points: row[1].map((cell) => { const texts = shown(cell, value); return texts && texts[0] !== NONE ? { y: numeric(texts[0]), low: numeric(texts[1]), high: numeric(texts[2]) } : null; }) }));
-  const drawn = chart({ x: table.levels.map(Number), curves, dense: level("dense"), base: level("base"),
-    random: random ? random[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : [], xTitle: `${table.axis_title} (%)`,
-    yTitle: value === "score" ? table.metric.split(",")[0] : "% kept", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
-  if (!drawn) return [];
-  const key = (colour, kind) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true", class: "swatch" }, shape("g", { class: `series ${colour}` }, shape("path", { class: "line", d: "M0 7L26 7" }), marker(kind, 13, 7)));
-  const line = (name, dash) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": dash }));
-  const keys = element("ul", { class: "keys" }, ...(at("dense") ? [element("li", {}, line("dense", "9 4"), "dense")] : []), ...(at("base") ? [element("li", {}, line("base", "2 4"), "base")] : []),
-    ...(random ? [element("li", {}, shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, shape("rect", { class: "noskill", width: 26, height: 14 })), "no skill (random skipping)")] : []),
-    ...curves.map((curve) => element("li", {}, key(curve.colour, curve.kind), curve.name)));
-  return [element("figure", {}, drawn, keys)];
+  const rows = table.rows.filter((row) => visible(row[0]));
+  const texts = (name) => { const row = rows.find((one) => one[0] === name); return row ? row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
+  const rule = (name) => texts(name).find((one) => one !== null) ?? null;
+  const point = (cell) => { const [y, low, high] = (shown(cell, value) || [NONE]).map(numeric); return y === null ? null : { y, low, high }; };
+  const curves = rows.filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
+    faded: state.pins.length > 0 && !state.pins.includes(row[0]), points: row[1].map(point) }));
+  return chart({ x: table.levels.map(Number), curves, dense: rule("dense"), base: rule("base"), random: texts("random_skip"), xTitle: `${table.axis_title} (%)`,
+    yTitle: value === "score" ? table.metric.split(",")[0] : "%", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
 }
 
 function sorted(table, rows) {

@@ -2,7 +2,8 @@
 // Charts as inline SVG. Every number comes as text from the data; nothing is computed but positions.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 820, HEIGHT = 330, LEFT = 56, RIGHT = 24, TOP = 14, BOTTOM = 46;
+const WIDTH = 600, HEIGHT = 320, LEFT = 56, RIGHT = 20, TOP = 12, BOTTOM = 46;
+const DASHES = { dense: "9 4", base: "2 4" }; // models drawn as lines across
 
 /** An SVG element with attributes and children. */
 function shape(name, attributes = {}, ...children) {
@@ -68,9 +69,9 @@ function chart(what) {
   for (const x of what.x) drawn.append(shape("text", { class: "tick", x: px(x), y: HEIGHT - BOTTOM + 19, "text-anchor": "middle" }, `${x} %`));
   drawn.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, what.xTitle),
     shape("text", { x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, what.yTitle));
-  for (const [name, y, dash] of [["dense", what.dense, ""], ["base", what.base, "2 4"]]) {
-    if (y === null || !Number.isFinite(y)) continue;
-    drawn.append(shape("line", { class: `rule ${name}`, x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y), "stroke-dasharray": dash || "9 4" }));
+  for (const [name, dash] of Object.entries(DASHES)) {
+    const y = what[name];
+    if (y !== null) drawn.append(shape("line", { class: `rule ${name}`, x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y), "stroke-dasharray": dash }));
   }
   what.curves.forEach((curve, number) => {
     const group = shape("g", { class: `series ${curve.colour}${curve.faded ? " faded" : ""}` });
