@@ -83,8 +83,7 @@ def _value(key: str, check: Callable[[object], bool], value: object) -> Any:
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        printable = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in value[:24])
-        return f"text {printable!r}"
+        return f"the text {re.sub(r'[^A-Za-z0-9_ -]', '?', value[:24])!r}"
     return type(value).__name__
 
 
