@@ -196,8 +196,13 @@ def number(metric: str, score: float) -> str:
     return f"{100 * score:.1f}" if metric_of(metric).unit == "share" else f"{score:.4g}"
 
 
+def percent(share: float) -> str:
+    """A share in percent with one decimal; what rounds to nothing has no sign."""
+    return f"{100 * share:.1f}".replace("-0.0", "0.0") if abs(share) < 0.0005 else f"{100 * share:.1f}"
+
+
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f}"
+    return "" if share is None else percent(share)
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], style: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, label, marks, number
+from .grid import AXES, Grid, Row, grids, label, marks, number, percent
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.
@@ -57,7 +57,7 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "axis_title": AXES[grid.axis],
         "lower_is_better": metric_of(grid.metric).better == "lower",
         "notes": grid.notes,
-        "levels": [percent(level, "{:.4g}") for level in grid.levels],
+        "levels": [f"{100 * level:.4g}" for level in grid.levels],
         "rows": [_line(grid, method) for method in grid.methods],
     }
 
@@ -79,11 +79,6 @@ def cell(row: Row) -> list[str]:
         str(row["seeds"]),
         *(_maybe(row[key], percent) for key in SAVED.values()),
     ]
-
-
-def percent(share: float, form: str = "{:.1f}") -> str:
-    """A share in percent."""
-    return form.format(100 * share)
 
 
 def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:

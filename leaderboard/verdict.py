@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, label, marks
-from .tables import FAMILY_OF_CONTROLS, percent
+from .grid import AXES, Grid, Row, grids, label, marks, percent
+from .tables import FAMILY_OF_CONTROLS
 
 _PREFERRED = 0.15  # the saving of the paper's second table
 _MOST_TASKS = 4
@@ -33,7 +33,7 @@ def verdict(rows: Sequence[Row], axis: str, phase: str = "all") -> str:
     if not clauses:
         return f"No method reached a level above 0 % on the axis {AXES[axis]}."
     one = len({level for level, _ in clauses}) == 1
-    at = [f"at {percent(level, '{:.4g}')} % {AXES[axis]}" for level, _ in clauses]
+    at = [f"at {100 * level:.4g} % {AXES[axis]}" for level, _ in clauses]
     if one:
         text = f"{at[0]}, " + "; ".join(said for _, said in clauses)
     else:

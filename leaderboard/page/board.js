@@ -45,8 +45,8 @@ async function copyLink() {
 function render() {
   for (const key of Object.keys(OPTIONS)) if (byId(`choose-${key}`)) byId(`choose-${key}`).value = state[key];
   if (byId("choose-filter").value !== state.filter) byId("choose-filter").value = state.filter;
-  byId("choose-phase").disabled = data.pooled.includes(state.axis);
-  if (byId("choose-setting")) byId("choose-setting").disabled = !settingsOf(state.axis).length;
+  byId("choose-phase").parentElement.hidden = data.pooled.includes(state.axis);
+  if (byId("choose-setting")) byId("choose-setting").parentElement.hidden = !settingsOf(state.axis).length;
   if (state.theme === "auto") document.documentElement.removeAttribute("data-theme");
   else document.documentElement.dataset.theme = state.theme;
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
