@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 from collections.abc import Sequence
@@ -35,8 +36,7 @@ def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "al
 
 
 def _write(grid: Grid, folder: Path) -> list[str]:
-    import matplotlib
-
+    matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
     settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
@@ -52,9 +52,7 @@ def _write(grid: Grid, folder: Path) -> list[str]:
 
 
 def _draw(grid: Grid) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2, 3.2))
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(5.2, 3.2))
     axes = figure.add_subplot()
     colours = iter(range(len(grid.methods)))
     for method in grid.methods:

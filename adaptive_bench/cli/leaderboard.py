@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.result_files import read_json, read_table
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.tables import Row, joined, newest, phase_of, tables
 
@@ -51,7 +51,7 @@ def leaderboard(
         )
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
-    rows = joined({path.parent: _read(path) for path in chosen})
+    rows = joined({path.parent: read_table(path) for path in chosen})
     axis_then, phase_then = _matched([path.parent for path in chosen], rows)
     one_axis = axis or axis_then
     one_phase = phase or (phase_then if one_axis in _COUNTED else "all")
@@ -82,8 +82,10 @@ def _said(folder: Path) -> tuple[str, str] | None:
     path = folder / "run.json"
     if not path.is_file():
         return None
-    about = _read(path)
-    return (about["match_on"], about["match_phase"]) if "match_on" in about else None
+    about = read_json(path)
+    if not isinstance(about, dict) or not {"match_on", "match_phase"} <= about.keys():
+        return None
+    return str(about["match_on"]), str(about["match_phase"])
 
 
 def _missing(axis: str, phase: str, rows: list[Row]) -> str:
@@ -105,10 +107,3 @@ def _missing(axis: str, phase: str, rows: list[Row]) -> str:
 def _in_setting(row: Row, wanted: str | None) -> bool:
     setting = row.get("timing")
     return wanted is None or setting is None or wanted in setting
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EnvironmentProblem(f"{str(path)!r} cannot be read: {error}. Run the same command again.") from error

@@ -38,6 +38,8 @@ class Evaluation:
         projected: By phase, the net saving that the same decisions would have on the shape `projected_shape`; worked
             out from the report where a table is made (`runs.projection`), else `None`.
         projected_shape: Its name.
+        data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
+            of them, the version of the task, and signatures of its metrics; `None` in older records.
     """
 
     task: str
@@ -55,6 +57,7 @@ class Evaluation:
     claimed: float | None = None
     projected: Mapping[str, float | None] | None = None
     projected_shape: str | None = None
+    data: Mapping[str, Any] | None = None
 
     @property
     def time_per_token_s(self) -> float:
@@ -111,6 +114,8 @@ class Sample:
         answers: What each filter made of the output (`strict-match: "42"`); empty for log-likelihood tasks.
         scores: lm-eval metric key to the value of this document, where it is a number.
         correct: The headline metric of this document, `None` where it is not a number.
+        prompt: What the model was given; on disk only where nothing was to be saved, as it is the same everywhere.
+        choices: The continuations that were scored, where there were several; on disk like the prompt.
     """
 
     doc: int
@@ -119,7 +124,17 @@ class Sample:
     answers: Mapping[str, str]
     scores: Mapping[str, float]
     correct: float | None
+    prompt: str | None = None
+    choices: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, with_prompt: bool = True) -> dict[str, Any]:
         """Plain values, ready for one line of JSON."""
-        return asdict(self)
+        values = asdict(self)
+        if not with_prompt:
+            del values["prompt"], values["choices"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Sample:
+        """Read back what `to_json` gave, now or in an earlier version."""
+        return cls(**dict(values) | {"choices": tuple(values.get("choices", ()))})
