@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import atomic
+from adaptive_bench.metric import metric_of
 
 from .grid import AXES, Grid, Row, grids, number
 
@@ -65,14 +66,11 @@ def _draw(grid: Grid) -> Any:
             axes.axhline(scores[0], color="0.2", linestyle="-" if method == "dense" else ":", linewidth=1, label=method)
             continue
         if method == "random_skip":
-            low, high = axes.get_ylim()[0], max(scores)
-            axes.fill_between(
-                levels, scores, min(low, *scores) if high else low, color="0.88", label="no skill (random)"
-            )
-        number_ = next(colours)
-        below = [score - low if math.isfinite(low) else 0 for score, low in zip(scores, lows, strict=True)]
-        above = [high - score if math.isfinite(high) else 0 for score, high in zip(scores, highs, strict=True)]
-        look = {"color": _COLOURS[number_ % len(_COLOURS)], "marker": _MARKERS[number_ % len(_MARKERS)]}
+            axes.fill_between(levels, scores, _worst(grid), color="0.88", label="no skill (random)")
+        place = next(colours)
+        below = [_length(score - low) for score, low in zip(scores, lows, strict=True)]
+        above = [_length(high - score) for score, high in zip(scores, highs, strict=True)]
+        look = {"color": _COLOURS[place % len(_COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
         axes.errorbar(
             levels, scores, (below, above), **look, markersize=4, linewidth=1.2, capsize=2, label=_plain(method)
         )
@@ -81,6 +79,17 @@ def _draw(grid: Grid) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _worst(grid: Grid) -> float:
+    """The worst score in a grid, where the shaded region ends."""
+    scores = _shown([row for row in grid.cells.values() if row["score"] is not None], "score")
+    return max(scores) if metric_of(grid.metric).better == "lower" else min(0.0, *scores)
+
+
+def _length(difference: float) -> float:
+    """Length of an interval's arm; nothing where there is none, or where it points the wrong way."""
+    return max(difference, 0.0) if math.isfinite(difference) else 0.0
 
 
 def _shown(rows: Sequence[Row], key: str) -> list[float]:
