@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.method import Backbone, DialSpec, MethodConfig, MethodSpec, SearchRange, Semantics
+from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, SearchRange, Semantics
 
 from .gateskip import GateSkip, GateSkipConfig
 
@@ -33,6 +33,7 @@ class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
     Config: ClassVar[type[MethodConfig]] = GatedConfig
+    paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 
     def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)

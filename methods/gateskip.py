@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from adaptive_bench.method import (
     Backbone,
     Branch,
+    CausalityClass,
     Decision,
     DialSpec,
     ForwardCall,
@@ -112,7 +113,7 @@ class GateSkip(Method):
     """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
 
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
-    paper_class = "C2"  # one quantile over the tokens of a call
+    paper_class: ClassVar[CausalityClass] = "C2"  # one quantile over the tokens of a call
     config: GateSkipConfig
 
     def __init__(self, config: GateSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -25,10 +25,12 @@ from adaptive_bench.cli import (
     run,
     samples,
     show,
+    site,
     status,
     time,
     tune,
 )
+from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
 
@@ -44,7 +46,6 @@ app = typer.Typer(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "list": listing.list_names,
-    "leaderboard": leaderboard.leaderboard,
     "status": status.status,
     "retry": retry.retry,
     "show": show.show,
@@ -62,6 +63,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
+boards = typer.Typer(cls=group_with_default("show"), help="Print the leaderboard of runs, or build a page from them.")
+boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
+boards.command("build", cls=StrictCommand)(site.build)
+app.add_typer(boards, name="leaderboard")
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 
 
