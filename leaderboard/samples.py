@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -58,7 +59,7 @@ def _point(path: Path, documents: int) -> tuple[list[float], dict[str, list[Any]
     try:
         about = read_json(path.with_name(path.name.removesuffix(".samples.jsonl") + ".json"))
         savings = about["savings"]
-        saved = [round(100 * float(savings[axis]), 1) for axis in ("tokens", "core", "net")]
+        saved = [round(100 * _finite(savings[axis]), 1) for axis in ("tokens", "core", "net")]
         with path.open(encoding="utf-8", errors="replace") as stream:
             lines = [json.loads(line[:_LARGEST_LINE]) for line in islice(stream, documents)]
         answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
@@ -70,4 +71,12 @@ def _point(path: Path, documents: int) -> tuple[list[float], dict[str, list[Any]
 
 def _right(line: dict[str, Any]) -> float | None:
     correct = line.get("correct")
-    return None if correct is None else float(f"{float(correct):.3g}")
+    return None if correct is None else float(f"{_finite(correct):.3g}")
+
+
+def _finite(value: Any) -> float:
+    """The number; a page cannot hold any other."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"a number of a record is finite, got {number}")
+    return number
