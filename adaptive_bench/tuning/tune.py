@@ -94,11 +94,13 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
     """What a study is: begun with one definition, it continues with no other."""
     searched = {str(space.spec): {name: str(one) for name, one in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
+    levels = {name: list(objective.levels(config.levels or find_task(name).levels)) for name in config.tasks}
     return {
         "schema": SCHEMA,
         "objective": str(objective),
         "documents": "validation",
         "space": searched,
+        "levels": levels,
         "recipe": recipe,
     }
 

@@ -33,7 +33,13 @@ def test_dense_writes_what_hugging_face_writes(family: str) -> None:
     ids = torch.randint(3, 97, (3, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[1] * 9, [0] * 4 + [1] * 5, [1] * 9])
     wanted = backbone.generate(ids, attention_mask=mask, max_new_tokens=16, do_sample=False)[:, 9:].tolist()
-    assert AdaptiveModel.build(backbone, "dense").eval().generate(ids, attention_mask=mask, max_new_tokens=16)[:, 9:].tolist() == wanted
+    assert (
+        AdaptiveModel.build(backbone, "dense")
+        .eval()
+        .generate(ids, attention_mask=mask, max_new_tokens=16)[:, 9:]
+        .tolist()
+        == wanted
+    )
 
 
 def test_smollm_is_a_llama() -> None:

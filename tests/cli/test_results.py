@@ -74,7 +74,8 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
 
 def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):
     table = (folders[0] / "table.json").read_text()
-    point = next(path for path in sorted(folders[0].parent.parent.glob("records/*/eval/*/0.json")))
+    used = json.loads((folders[0] / "run.json").read_text())["records"]
+    (point, *_) = sorted((folders[0].parent.parent / "records" / used[0]).glob("eval/*/0.json"))
     point.write_text(point.read_text()[:40])
     assert command("retry", str(folders[0])).exit_code == 0
     assert json.loads(point.read_text())["docs"] == 4 and point.with_name("0.json.damaged").is_file()
