@@ -120,8 +120,7 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
             f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "
-            f"one "
-            "like 'my_method'."
+            "one like 'my_method'."
         )
 
     def put(thing: Any) -> Any:
