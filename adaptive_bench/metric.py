@@ -41,6 +41,7 @@ _PERCENT = Metric("higher", "number", 0.0, 100.0)
 _UNCERTAINTY = Metric("lower", "number", 1.0)  # perplexities
 _KNOWN = {
     **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"), _SHARE),
+    "unparsable": Metric("lower", "share", 0.0, 1.0),  # share of answers that cannot be read
     "mcc": Metric("higher", "number", -1.0, 1.0),
     **dict.fromkeys(("bleu", "chrf"), _PERCENT),
     "ter": Metric("lower", "number", 0.0),

@@ -14,11 +14,12 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.result_files import read_run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
+from adaptive_bench.results import read_run
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 
 class Listed(StrEnum):
@@ -27,12 +28,13 @@ class Listed(StrEnum):
     methods = "methods"
     tasks = "tasks"
     models = "models"
+    families = "families"
     configs = "configs"
     runs = "runs"
 
 
 def list_names(
-    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, configs or runs.")],
+    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs or runs.")],
     model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
     methods: Annotated[
         str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
@@ -42,10 +44,10 @@ def list_names(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: Debug = False,
 ) -> None:
-    """List methods, tasks, models, configs or runs."""
+    """List methods, tasks, models, families of models, configs or runs."""
     if not debug:
         quiet()
-    if plugin or what in (Listed.methods, Listed.tasks):
+    if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)
     if model is not None or methods is not None:
@@ -76,6 +78,7 @@ def _registered(group: registry.Group) -> list[dict[str, Any]]:
     return [
         {"name": name, "what it is": _first_sentence(thing)}
         | ({"parameters": list(thing.Config.model_fields)} if group == "methods" else {})
+        | (_about_task(thing) if group == "tasks" else {})
         | {"from": registry.origin(group, name)}
         for name, thing in ((name, _thing(group, name)) for name in registry.names(group))
     ]
@@ -87,6 +90,15 @@ def _thing(group: registry.Group, name: str) -> Any:
     from adaptive_bench.method import method_class
 
     return method_class(MethodSpec(name))
+
+
+def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, str]:
+    if isinstance(thing, TaskGroup):
+        return {"kind": "group", "shots": "", "chance": "", "source": ", ".join(thing.members), "licence": ""}
+    if isinstance(thing, OpenTask):
+        return {"kind": f"{thing.name}:DATA", "shots": "0", "chance": "", "source": "any", "licence": ""}
+    about = {"kind": thing.kind, "shots": str(thing.num_fewshot), "chance": f"{thing.chance:.2g}"}
+    return about | {"source": thing.source, "licence": thing.licence}
 
 
 def _first_sentence(thing: object) -> str:

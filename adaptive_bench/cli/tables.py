@@ -10,7 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 _GAP = 2  # between two columns
-_MARGIN = 2  # that tabulate leaves around a heading
+_HEADER = 2  # tabulate makes a column so much wider than its header at least
 _NARROWEST = 10  # a column of prose
 
 
@@ -25,9 +25,9 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     room = (width or shutil.get_terminal_size((80, 24)).columns) - _GAP * (len(rows[0]) - 1)
     keys = list(rows[0])
     columns = {key: [str(row.get(key, "")) for row in rows] for key in keys}
-    natural = {key: max(len(key) + _MARGIN, *(len(text) for text in columns[key])) for key in keys}
+    natural = {key: max(len(key) + _HEADER, *(len(text) for text in columns[key])) for key in keys}
     smallest = {
-        key: min(natural[key], max(_NARROWEST, len(key) + _MARGIN, _longest_word(columns[key]))) for key in keys
+        key: min(natural[key], max(_NARROWEST, len(key) + _HEADER, _longest_word(columns[key]))) for key in keys
     }
     widths = dict(natural)
     while (excess := sum(widths.values()) - room) > 0:

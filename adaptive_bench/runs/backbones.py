@@ -12,7 +12,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
-from adaptive_bench.backbone.adapter import FAMILIES
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.runs.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
@@ -154,11 +153,11 @@ def _check_config(file: Path) -> None:
             f"save "
             f"the model again."
         ) from error
-    if family not in FAMILIES:
+    known = registry.names("families")
+    if family not in known:
         raise EnvironmentProblem(
-            f"A model is of one of the families {', '.join(FAMILIES)}, but {str(file)!r} says model_type {family!r}. "
-            f"Set "
-            f"--model to another folder, or add the family to adaptive_bench/backbone."
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. Set "
+            f"--model to another folder, or register the family (see docs/models.md)."
         )
 
 

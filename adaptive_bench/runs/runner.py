@@ -19,6 +19,7 @@ from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.chains import Failure
+from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.preflight import preflight
@@ -97,8 +98,12 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     }
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
+    atomic.write_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
-        atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(_to_print(plain, config)))
+        render = registry.get("leaderboards", "markdown")
+        atomic.write_text(
+            folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
+        )
     return RunOutcome(plain, folder, warnings, failures)
 
 

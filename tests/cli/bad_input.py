@@ -328,7 +328,7 @@ MODELS = [
     (("--model", "a/b/c"), ENVIRONMENT, "hub id like owner/name"),
     (("--model", "{here}"), ENVIRONMENT, "config.json"),
     (("--config", "nano", "--model", "{model}"), USAGE, "is for nano, got the model"),
-    (("--config", "paper_llama_1b", "--model", "{model}"), USAGE, "--any-model"),
+    (("--config", "paper_generative", "--model", "{model}"), USAGE, "--any-model"),
     (("--config", "pretrained_large", "--model", "{model}"), USAGE, "Leave --config out"),
     (("--config", "pretrained_medium", "--model", "nano"), USAGE, "--any-model"),
     (("--model", "{model}", "--device", "cpu:7"), USAGE, "A device is"),

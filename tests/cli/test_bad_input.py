@@ -14,7 +14,8 @@ from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.checks.model import model_facts
 
 corpus = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("bad_input.py"))))
-_MOST_SECONDS = 3.0  # of this process, so that a busy machine makes no difference
+# Of this process; 3 are asked for on a free core, and two processes on one core's two threads take twice as long.
+_MOST_SECONDS = 8.0
 _LONGEST = 6000  # characters
 GSM8K_TRAIN = "".join(
     f'{{"question": "What is {n} + 1?", "answer": "It is {n + 1}.\\\\n#### {n + 1}"}}\n' for n in range(40)

@@ -198,3 +198,16 @@ def test_nothing_is_printed(
 ) -> None:
     evaluate(model, tokenizer, "toy", limit=2)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_record_tells_what_was_asked(backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = AdaptiveModel.build(backbone, "dense")
+    first, again, fewer, shown = (
+        evaluate(model, tokenizer, "toy", limit=limit, num_fewshot=shots, batch_size=4)[0].data
+        for limit, shots in ((4, 0), (4, 0), (3, 0), (4, 1))
+    )
+    assert first is not None and fewer is not None and shown is not None
+    assert first == again
+    assert first["documents_sha256"] == shown["documents_sha256"] != fewer["documents_sha256"]
+    assert first["prompts_sha256"] != shown["prompts_sha256"]
+    assert first["revision"] is None  # made by code, not read from the hub
