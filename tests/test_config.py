@@ -1,7 +1,9 @@
+from itertools import pairwise
+
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig, load_config
+from adaptive_bench.config import RunConfig, default_presets, load_config, preset_naming
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 
@@ -15,6 +17,14 @@ def test_the_default_is_the_nano_comparison():
     assert config.methods == ("dense", "random_skip", "gateskip", "mod")
     assert config.tasks == ("nano_math", "nano_qa")
     assert config.model == "nano"
+
+
+def test_presets_that_are_taken_unasked_say_for_which_models():
+    assert preset_naming(None) == preset_naming("nano") == "nano"
+    assert preset_naming("meta-llama/Llama-3.2-1B") == "pretrained_large"
+    assert preset_naming("some/folder") is None
+    sizes = sorted(models.parameters for models in default_presets().values() if models.parameters)
+    assert all(before[1] == after[0] for before, after in pairwise(sizes))  # no size has two, none in between has none
 
 
 def test_overrides_win_and_leave_their_neighbours_alone():

@@ -57,12 +57,15 @@ class Report:
         statuses: dict[str, dict[str, set[str]]] = {}
         for result in self.results:
             statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)
+        numbers = [str(number) for number, _ in enumerate(CHECKS, 1)]
         rows = [[spec, *(_mark(by_check[check.name]) for check in CHECKS)] for spec, by_check in statuses.items()]
-        longest = _WIDTH - sum(2 + len(str(number)) for number, _ in enumerate(CHECKS, 1))
+        longest = _WIDTH - sum(2 + len(number) for number in numbers)
+        # Numbers are a row like the others: as headings they would get a margin of their own, and 80 columns are few.
         table = tabulate(
-            rows,
-            headers=["", *(str(number) for number, _ in enumerate(CHECKS, 1))],
-            tablefmt="simple",
+            [["", *numbers], *rows],
+            tablefmt="plain",
+            colalign=("left", *("right" for _ in CHECKS)),
+            disable_numparse=True,
             maxcolwidths=[longest, *(None for _ in CHECKS)],
         )
         legend = ", ".join(f"{number}\N{NO-BREAK SPACE}{check.name}" for number, check in enumerate(CHECKS, 1))

@@ -19,7 +19,10 @@ def dense_report():
 def test_the_report_of_a_sound_method(dense_report):
     assert dense_report.failures == [] and dense_report.warnings == ()
     assert len(dense_report.results) == 2 * len(CHECKS)
-    (row,) = (line.split() for line in dense_report.table().splitlines() if line.startswith("dense"))
+    text = dense_report.table()
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(check.name in text for check in CHECKS)
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("dense")]
     assert row.count(".") == len(CHECKS) - 4 and row.count("-") == 4
 
 

@@ -48,7 +48,7 @@ def check_task(
         _check_shots(task, harness)
         if tokenizer is None:
             return
-        _check_length(task, harness, documents, tokenizer, context, findings)
+        _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings)
     texts = [text for parts in answers[:_ANSWERS] for text in parts]
     check_answers(task, texts, tokenizer, findings)
 
@@ -171,18 +171,25 @@ def _check_shots(task: Task, harness: HarnessTask) -> None:
         )
 
 
+def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[Sequence[str]]) -> list[int]:
+    """The documents with the longest prompts, and those with the longest answers."""
+    numbers = range(len(documents))
+    by_prompt = sorted(numbers, key=lambda number: -len(str(harness.doc_to_text(documents[number]))))
+    by_answer = sorted(numbers, key=lambda number: -max(map(len, answers[number]), default=0))
+    return sorted({*by_prompt[:_LONGEST], *by_answer[:_LONGEST]})
+
+
 def _check_length(
     task: Task,
     harness: HarnessTask,
-    documents: Sequence[Any],
+    longest: list[int],
     tokenizer: PreTrainedTokenizerBase,
     context: int,
     findings: Findings,
 ) -> None:
-    longest = sorted(range(len(documents)), key=lambda number: -len(str(harness.doc_to_text(documents[number]))))
     harness.set_fewshot_seed(FEWSHOT_SEED)
     try:
-        harness.build_all_requests(samples=longest[:_LONGEST], rank=0, world_size=1)
+        harness.build_all_requests(samples=longest, rank=0, world_size=1)
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
