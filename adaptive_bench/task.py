@@ -1,4 +1,4 @@
-"""What the core knows of a task: its lm-eval name and folder, its headline metric and its training text."""
+"""What the core knows of a task: its lm-eval name and folder, its headline metric, its data and its training text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Example:
-    """One training sequence. The loss covers `completion` only; the encoder appends the end-of-sequence token."""
+    """One training text. The loss covers `completion` only; the encoder appends the end-of-sequence token.
+
+    Without a prompt it is a document of a corpus: such documents are packed into sequences of full length.
+    """
 
     prompt: str
     completion: str
@@ -18,12 +21,16 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRequest:
-    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local."""
+    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local.
+
+    A corpus gives as many documents as `count` sequences of `length` tokens need.
+    """
 
     split: Literal["train", "calibration"]
     count: int
     seed: int
     data_dir: Path | None = None
+    length: int = 1024
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,16 @@ class Task:
         num_fewshot: Worked examples before each question.
         data_folders: Folders of a local data folder that it reads: their content is part of a record's key. `None` if
             that is not known; then the place of the local data folder is.
+        validation_split: lm-eval split whose documents are neither trained on, calibrated on nor tested, so that
+            settings may be chosen on them; `None` if there is none.
+        source: Where the documents come from, for the reader.
+        licence: Terms of the documents.
+        text_source: What the training text is, for the reader and for records; empty without training text.
+        other_files: Files outside `folder` that the questions or scores depend on; their content is part of a record's
+            key.
+        harness_name: Name in lm-eval where it is not `name`.
+        argument: Handed to the task's `custom_dataset` function as `argument`; what stands after the colon in a name
+            such as `perplexity:novels`.
     """
 
     name: str
@@ -53,3 +70,32 @@ class Task:
     training: Callable[[ExampleRequest], list[Example]] | None
     num_fewshot: int = 0
     data_folders: tuple[str, ...] | None = None
+    validation_split: str | None = None
+    source: str = ""
+    licence: str = ""
+    text_source: str = ""
+    other_files: tuple[Path, ...] = ()
+    harness_name: str = ""
+    argument: str = ""
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """Several tasks under one name, registered like a task; where task names are given, it stands for its members."""
+
+    name: str
+    description: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task that needs an argument, given after a colon (`perplexity:novels`); registered like a task.
+
+    Attributes:
+        make: Gives the task for an argument; raises `UsageError` for one it cannot use.
+    """
+
+    name: str
+    description: str
+    make: Callable[[str], Task]

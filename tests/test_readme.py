@@ -36,8 +36,9 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
-        plan=lambda config: config,
-        describe=lambda config: reached.append(config) or [],
+        preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
+        about=lambda config, found: [],
+        describe=lambda config, estimator: reached.append(config) or [],
         run=lambda config, reporter: SimpleNamespace(
             rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
         ),

@@ -1,8 +1,8 @@
 """What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
 
-Hugging Face modules are used as they are. Pre-norm families (Llama, Mistral, Qwen2, Qwen3) normalise a branch's
-input; Gemma-2 normalises its output as well, before it joins the residual stream. A method's scale acts after that
-post-norm.
+Hugging Face modules are used as they are. What differs between families is in `families/`, one small file each: most
+normalise a branch's input, some its output as well, before it joins the residual stream. A method's scale acts after
+that post-norm.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, Turn
 from adaptive_bench.errors import UsageError
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,7 @@ class Backbone:
 
     def __init__(self, model: PreTrainedModel) -> None:
         config = model.config
-        if config.model_type not in FAMILIES:
-            raise UsageError(
-                f"A backbone must be one of the families {', '.join(FAMILIES)}, got model_type {config.model_type!r} "
-                f"({type(model).__name__}). Choose another --model, or add the family to backbone/adapter.py."
-            )
+        self.family = find_family(config.model_type, type(model).__name__)
         if config._attn_implementation not in ATTENTION:
             raise UsageError(
                 f"A backbone must run attention as one of {', '.join(ATTENTION)}, got {config._attn_implementation!r}. "
@@ -70,14 +66,13 @@ class Backbone:
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.vocab_size: int = config.vocab_size
-        self.has_post_norm = config.model_type == "gemma2"
-        self.step = StepArithmetic(model, adds_one=config.model_type == "gemma2")
+        self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
         self._rotary_tables: tuple[Tensor, Tensor] | None = None
         self.costs = LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
         head = model.get_output_embeddings().weight
         self.head_macs, self.head_bytes = head.numel(), head.numel() * head.element_size()
-        self.windows = [self._window(layer) for layer in range(self.num_layers)]
+        self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
 
     @property
     def eager(self) -> bool:
@@ -112,17 +107,13 @@ class Backbone:
 
     def norm_before(self, site: Site) -> Any:
         """The norm of what the branch reads."""
-        layer = self.layers[site.layer]
-        if site.branch != "mlp":
-            return layer.input_layernorm
-        return layer.pre_feedforward_layernorm if self.has_post_norm else layer.post_attention_layernorm
+        branch = "mlp" if site.branch == "mlp" else "attention"  # a whole layer reads what its attention reads
+        return getattr(self.layers[site.layer], self.family.norm_before[branch])
 
     def norm_after(self, site: Site) -> Any:
         """The norm of what the branch adds; `None` where the family has none."""
-        if not self.has_post_norm:
-            return None
-        layer = self.layers[site.layer]
-        return layer.post_attention_layernorm if site.branch == "attention" else layer.post_feedforward_layernorm
+        name = self.family.norm_after.get("attention" if site.branch == "attention" else "mlp")
+        return None if name is None else getattr(self.layers[site.layer], name)
 
     def attention(self, layer: int) -> Any:
         """The attention module of a layer."""
@@ -152,11 +143,6 @@ class Backbone:
     def _capped(self, logits: Tensor) -> Tensor:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
-
-    def _window(self, layer: int) -> int | None:
-        if self.config.model_type == "mistral":
-            return self.config.sliding_window
-        return getattr(self.attention(layer), "sliding_window", None)
 
 
 def _costs(layer: Any) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ def check(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every registered method.")] = False,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help="Family of `list families` to check on instead of the usual three; may be repeated."),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
     capabilities: Annotated[
         Path | None, typer.Option(help="Write what each spec can do to this file, for `list methods`.")
@@ -43,19 +48,20 @@ def check(
     """
     if not debug:
         quiet()
-    for path in plugin or []:
-        registry.load_plugin(path)
+    load_libraries()
+    registry.load_plugins(plugin)
     specs = _specs(methods or [], everything)
 
     import torch
 
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.testing import check_specs
+    from adaptive_bench.testing.backbones import FAMILIES
     from adaptive_bench.testing.capabilities import write_matrix
 
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
     with open_reporter() as reporter:
-        report = check_specs(specs, reporter=reporter, debug=debug)
+        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug)
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if capabilities is not None:

@@ -13,6 +13,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import counts_value, shares_value
+from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
@@ -49,10 +50,10 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    for path in plugin or []:
-        registry.load_plugin(path)
     if not debug:
         quiet()
+    load_libraries()
+    registry.load_plugins(plugin)
     import torch
 
     from adaptive_bench.progress import open_reporter

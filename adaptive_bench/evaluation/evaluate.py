@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -15,6 +16,7 @@ from accelerate.utils.memory import clear_device_cache
 from lm_eval import evaluator
 from lm_eval.api.task import Task as HarnessTask
 
+from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import DocumentSplit, find_task, load_task
@@ -24,6 +26,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.task import Task
 
 if TYPE_CHECKING:
+    from lm_eval.api.task import Task as HarnessTask
     from transformers import PreTrainedTokenizerBase
 
     from adaptive_bench.model import AdaptiveModel
@@ -143,9 +146,30 @@ def _evaluate_once(
         batch_size=batch_size,
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
+        data=_data(task, harness_task, results["samples"][task.name]),
         claimed=model.method.claimed_saving,
     )
     return evaluation, samples
+
+
+def _data(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was asked, so that two records can be told apart or proved alike."""
+    by_doc = {entry["doc_id"]: entry for entry in logged}
+    ordered = [by_doc[doc] for doc in sorted(by_doc)]
+    splits = harness_task.dataset.values() if isinstance(harness_task.dataset, dict) else ()
+    metadata = harness_task.config.metadata or {}
+    return {
+        "source": task.source,
+        "revision": next(filter(None, map(revision, splits)), None),
+        "documents_sha256": _digest(entry["doc_hash"] for entry in ordered),
+        "prompts_sha256": _digest(entry["prompt_hash"] for entry in ordered),
+        "task_version": metadata.get("version"),
+        "signatures": metadata.get("signatures"),
+    }
+
+
+def _digest(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _samples(logged: list[dict[str, Any]], task: Task) -> list[Sample]:

@@ -154,12 +154,15 @@ class AdaptiveLM(TemplateLM):
         return answers
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Log-likelihood of whole texts, in windows of the context length."""
+        """Log-likelihood of whole texts, in windows of the context length.
+
+        Each text follows one start token, which is never scored: lm-eval gives it, so the tokenizer must not.
+        """
         windows: list[Request] = []
         owners: list[int] = []
         for owner, request in enumerate(requests):
             pieces = get_rolling_token_windows(
-                token_list=self.tok_encode(request.args[0]),
+                token_list=self.tok_encode(request.args[0], add_special_tokens=False),
                 prefix_token=self.prefix_token_id,
                 max_seq_len=self.context_length,
                 context_len=1,

@@ -5,26 +5,29 @@ A registered task wins over a stock one of the same name: only its own folder is
 
 from __future__ import annotations
 
-import difflib
 import math
 import tempfile
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import datasets
-import yaml
 from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.data import data_root
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.evaluation.harness_data import local_folders, write_local_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.task import Task
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
@@ -38,28 +41,37 @@ def find_task(name: str) -> Task:
     """The task of that name; a stock lm-eval task gets the paper's levels and no training text.
 
     Raises:
-        UsageError: Nobody knows the name (the message suggests one), or it names a group of tasks.
+        UsageError: Nobody knows the name (the message suggests one), it names a group of tasks, or it lacks an argument
+            that the task needs.
     """
-    if name in registry.names("tasks"):
-        return registry.get("tasks", name)
-    index = _stock_index()
-    if name in index:
-        return _describe(name)
-    ours = registry.names("tasks")
-    close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, index, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
-    raise UsageError(f"No task is called {name!r}. {hint}")
+    base, colon, argument = name.partition(":")
+    if base in registry.names("tasks"):
+        return _registered(base, argument if colon else None)
+    check_task_name(name)
+    return _describe(name)
+
+
+def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
+    """Task names, with every group (ours or lm-eval's) replaced by its tasks; each name once.
+
+    Raises:
+        UsageError: A group of lm-eval's gives its tasks settings of their own, which a plain name cannot carry.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        found |= dict.fromkeys(_members(name))
+    return tuple(found)
 
 
 def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
-    A stock task reads its data set from the hub, unless `data_dir` holds a folder with the last part of the data set's
-    name (`baber/piqa` is `piqa`; a configuration other than `default` and `main` is a folder in it).
+    A task that names a data set of the hub reads it from there, unless a data folder is given: then it reads local
+    files, found by the rule of `adaptive_bench.data.folders`.
 
     Args:
         task: A task that `find_task` gave.
-        data_dir: Folder with local data files.
+        data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         split: `test` is whatever lm-eval evaluates; `validation` the task's validation documents beside its test set.
 
@@ -67,41 +79,67 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
         UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
     """
-    stock = task.name not in registry.names("tasks")
-    loaded = _load(task.name, task.folder, data_dir, stock)
-    if num_fewshot and stock and loaded.config.num_fewshot == 0:
+    stock = task.name.partition(":")[0] not in registry.names("tasks")
+    name = task.harness_name or task.name
+    found = _load(name, task.folder, data_root(data_dir), task.argument)
+    if num_fewshot and stock and found.task.config.num_fewshot == 0:
         raise UsageError(
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
             f"Leave it out."
         )
-    if split == "validation" and not (loaded.has_test_docs() and loaded.has_validation_docs()):
+    shots = task.num_fewshot if num_fewshot is None else num_fewshot
+    if shots and found.missing_shots:
+        raise EnvironmentProblem(
+            f"Worked examples of {task.name!r} are drawn from the split {found.missing_shots!r}, but the local data "
+            f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
+        )
+    loaded = copy(found.task)
+    asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
+    loaded._config = replace(loaded.config, task=task.name, num_fewshot=shots, **asked)
+    return loaded
+
+
+def _validation_split(task: Task, loaded: HarnessTask) -> str:
+    """The split of a task's validation documents: the one it names, else lm-eval's beside the one that is tested."""
+    by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
+    split = task.validation_split or by_harness
+    if split is None:
         raise UsageError(
             f"Choices are made on validation documents, but the task {task.name!r} has none beside those it is tested "
             f"on. Name a task with a validation_split and a test_split in its YAML file."
         )
-    loaded = copy(loaded)
-    chosen = {"test_split": None} if split == "validation" else {}  # without one lm-eval takes the validation split
-    loaded._config = replace(
-        loaded.config, num_fewshot=task.num_fewshot if num_fewshot is None else num_fewshot, **chosen
-    )
-    return loaded
+    if split not in loaded.dataset:
+        raise EnvironmentProblem(
+            f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
+            f"{split}.jsonl. Put it there, or choose on another task."
+        )
+    return split
+
+
+class _Loaded(NamedTuple):
+    """An lm-eval task, and the split its worked examples would need if that is not there."""
+
+    task: HarnessTask
+    missing_shots: str | None
 
 
 @lru_cache(maxsize=8)
-def _load(name: str, folder: Path, data_dir: Path | None, stock: bool) -> HarnessTask:
+def _load(name: str, folder: Path, data_dir: Path | None, argument: str) -> _Loaded:
+    metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
     with tempfile.TemporaryDirectory() as overrides, quiet():
-        paths = [str(folder)]
-        if stock and data_dir is not None:
-            _redirect(name, data_dir, Path(overrides))
-            paths.append(overrides)
-        metadata: dict[str, Any] = {"data_dir": None if data_dir is None else str(data_dir)}
-        manager = TaskManager(include_path=list(paths), include_defaults=False, metadata=metadata)
+        manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
             raise EnvironmentProblem(
                 f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be "
                 f"read. Reinstall the package that registers the task."
             )
-        return _read(manager, name)
+        entry, missing = manager.task_index[name], None
+        if data_dir is not None and "class" not in entry.cfg and entry.cfg.get("dataset_path"):
+            missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
+            manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
+        task = _read(manager, name)
+        _process_once(task)
+        return _Loaded(task, missing)
 
 
 def _read(manager: TaskManager, name: str) -> HarnessTask:
@@ -111,31 +149,85 @@ def _read(manager: TaskManager, name: str) -> HarnessTask:
         raise
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
-            f"The data of the task {name!r} cannot be read: {' '.join(str(error).split())}. Set --data-dir or "
+            f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
         raise EnvironmentProblem(
-            f"The task {name!r} cannot be set up: {type(error).__name__}: {' '.join(str(error).split())}. Install what "
+            f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
             f"it needs, or choose another task."
         ) from error
 
 
+def _process_once(task: HarnessTask) -> None:
+    """Process documents now: lm-eval does it again each time it looks at them."""
+    if (process := task.config.process_docs) is None:
+        return
+    used = {task.config.training_split, task.config.validation_split, task.config.test_split}
+    for split in used & set(task.dataset):  # others may be impossible to process: a hidden split has no labels
+        task.dataset[split] = process(task.dataset[split])
+    task._config = replace(task.config, process_docs=None)
+
+
+def _registered(name: str, argument: str | None) -> Task:
+    thing: Task | TaskGroup | OpenTask = registry.get("tasks", name)
+    if isinstance(thing, OpenTask):
+        if not argument:
+            raise UsageError(
+                f"The task {name!r} needs to be told its data after a colon, got nothing. Write for example "
+                f"{name}:novels."
+            )
+        return thing.make(argument)
+    if argument is not None:
+        raise UsageError(f"The task {name!r} takes nothing after a colon, got {argument!r}. Leave it out.")
+    if isinstance(thing, TaskGroup):
+        raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
+    if not isinstance(thing, Task):
+        raise PluginFault(
+            f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
+            f"({registry.origin('tasks', name)}). Correct the plugin."
+        )
+    return thing
+
+
+def _members(name: str) -> Iterator[str]:
+    """Names of the tasks that a name stands for; a name that is no group stands for itself."""
+    if name.partition(":")[0] in registry.names("tasks"):
+        thing = registry.get("tasks", name.partition(":")[0])
+        yield from expand_tasks(thing.members) if isinstance(thing, TaskGroup) else (name,)
+        return
+    if not _is_stock_group(name):
+        yield name
+        return
+    stock = stock_tasks()[name]
+    for member in stock.members if stock.kind == "tag" else _stock_settings(name)["task"]:
+        if not isinstance(member, str):
+            raise UsageError(
+                f"A group stands for its tasks as they are, but lm-eval's group {name!r} changes settings of its "
+                f"tasks. Name the tasks, with --num-fewshot where they need it."
+            )
+        yield from _members(member)
+
+
 @cache
-def _stock_index() -> dict[str, dict[str, Any]]:
-    """Task name to its YAML, functions unresolved. Takes some seconds: lm-eval has over 13,000 files."""
-    with quiet():
-        manager = TaskManager()
-    return {name: (entry.cfg or {}) | {"yaml": entry.yaml_path} for name, entry in manager.task_index.items()}
+def _stock_settings(name: str) -> dict[str, Any]:
+    """A task's YAML with what it includes, functions unresolved, and under `yaml` the file; `{}` for a tag."""
+    file = stock_tasks()[name].file
+    return {} if file is None else load_yaml(Path(file), resolve_func=False, recursive=True) | {"yaml": Path(file)}
+
+
+def _is_stock_group(name: str) -> bool:
+    known = stock_tasks()
+    return name in known and known[name].kind != "task"
 
 
 def _describe(name: str) -> Task:
-    settings = _stock_index()[name]
-    members = settings.get("task")
-    if settings["yaml"] is None or not isinstance(members, str):
+    if _is_stock_group(name):
         raise UsageError(
-            f"A task is evaluated by itself, but {name!r} is a group of lm-eval tasks. Name one of its tasks."
+            f"One task is wanted, but {name!r} is a group of lm-eval tasks. Name one of its tasks, or use it with "
+            f"--tasks, where it stands for all of them."
         )
+    settings = _stock_settings(name)
     output = settings.get("output_type", "generate_until")
     listed = [entry["metric"] for entry in settings.get("metric_list") or []] or DEFAULT_METRIC_REGISTRY[output]
     filters = [entry["name"] for entry in settings.get("filter_list") or []] or ["none"]
@@ -150,23 +242,6 @@ def _describe(name: str) -> Task:
         levels=GENERATIVE_LEVELS if generative else LOGLIKELIHOOD_LEVELS,
         training=None,
         num_fewshot=settings.get("num_fewshot") or 0,
-        data_folders=(_local_name(settings),) if settings.get("dataset_path") else None,
+        data_folders=local_folders(settings),
+        source=str(settings.get("dataset_path") or ""),
     )
-
-
-def _local_name(settings: dict[str, Any]) -> str:
-    return str(settings["dataset_path"]).rpartition("/")[2]
-
-
-def _redirect(name: str, data_dir: Path, overrides: Path) -> None:
-    """Write a task file that is the stock one with a local data set, if there is one."""
-    settings = _stock_index()[name]
-    if not settings.get("dataset_path"):
-        return
-    folder = data_dir / _local_name(settings)
-    configuration = settings.get("dataset_name")
-    if configuration not in (None, "default", "main"):
-        folder = folder / str(configuration)
-    if folder.is_dir():
-        content = {"include": str(settings["yaml"]), "dataset_path": str(folder.resolve()), "dataset_name": None}
-        (overrides / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")

@@ -38,6 +38,8 @@ class Evaluation:
         projected: By phase, the net saving that the same decisions would have on the shape `projected_shape`; worked
             out from the report where a table is made (`runs.projection`), else `None`.
         projected_shape: Its name.
+        data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
+            of them, the version of the task, and signatures of its metrics; `None` in older records.
     """
 
     task: str
@@ -55,6 +57,7 @@ class Evaluation:
     claimed: float | None = None
     projected: Mapping[str, float | None] | None = None
     projected_shape: str | None = None
+    data: Mapping[str, Any] | None = None
 
     @property
     def time_per_token_s(self) -> float:

@@ -53,7 +53,7 @@ def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation", "mo
     """
     core = Path(__file__).parent.parent
     digest = hashlib.sha256(Path(inspect.getfile(method_class(spec))).read_bytes())
-    for part in ("backbone", "method", "engine", "model", work):
+    for part in ("backbone", "backbone/families", "method", "engine", "model", work):
         for file in sorted(core.glob(f"{part}/*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

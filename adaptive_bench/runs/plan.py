@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.lookup import DocumentSplit, find_task
+from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
 from adaptive_bench.evaluation.time_axis import TimeCurves
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -43,6 +43,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
         UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
+    config = _without_groups(config)
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
@@ -103,12 +104,18 @@ class _Questions:
             for split in splits:
                 content = common | about | {"calibration_sha256": self.calibration[task, cell.seed]}
                 content |= {} if split == "test" else {"split": split}
-                folder = cell.folder / "eval" / f"{task.name}-{key_of(content)}"
+                folder = cell.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
                 levels = self.config.levels or task.levels
                 sweeps.append(
                     Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder, timed, split)
                 )
         return sweeps
+
+
+def _without_groups(config: RunConfig) -> RunConfig:
+    """The config with every group of tasks replaced by its tasks."""
+    train_on = None if config.train_on is None else expand_tasks(config.train_on)
+    return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
 
 def _curves(config: RunConfig, fingerprint: str) -> TimeCurves:
@@ -162,4 +169,4 @@ def _local_data(task: Task, data_dir: Path | None) -> str | None:
 
 def _definition(task: Task) -> list[Path]:
     """The files that say what a task asks and how it is scored."""
-    return [file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)]
+    return [*(file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)), *task.other_files]

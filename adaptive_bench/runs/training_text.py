@@ -48,6 +48,9 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
         return []
     examples: list[Example] = []
     for task, found, share in _draw(config, "train", wanted, seed):
+        if not found[0].prompt:
+            examples += found  # documents of a corpus: packed into sequences later
+            continue
         if len(found) < share:
             reporter.line(f"{task.name} has {len(found)} training examples, {share} are wanted: they repeat.")
         examples += islice(cycle(found), share)
@@ -84,7 +87,7 @@ def _draw(
     share = math.ceil(wanted / max(1, len(tasks)))
     for task in tasks:
         assert task.training is not None
-        found = task.training(ExampleRequest(split, share, seed, config.data_dir))[:share]
+        found = task.training(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
         if not found:
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, found, share

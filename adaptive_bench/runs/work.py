@@ -17,6 +17,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
@@ -168,7 +169,10 @@ def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) 
     except Exception as error:
         record.fail(error)
         raise
-    except BaseException:
-        record.move("partial")
+    except BaseException as error:
+        if isinstance(error, SystemExit) and is_exit_of_plugin(error):
+            record.fail(error)
+        else:
+            record.move("partial")
         raise
     record.move("done")

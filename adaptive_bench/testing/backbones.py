@@ -10,13 +10,15 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-FAMILIES = ("llama", "qwen3", "gemma2")
+from adaptive_bench.backbone import find_family
+
+FAMILIES = ("llama", "qwen3", "gemma2")  # those checked by default; between them they have all that is particular
 VOCABULARY = 97
 FIRST_WORD = 3  # ids below are special tokens
 SIZES = {
@@ -32,31 +34,26 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-_PECULIARITIES: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "qwen3": {"head_dim": 16},  # norms of q and k; heads wider than the hidden size
-    "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8},  # post-norms, windows, soft caps
-}
 
 
 def tiny_backbone(family: str) -> PreTrainedModel:
-    """A new model of one of `FAMILIES`, in `eval()`; always the same weights."""
+    """A new model of a registered family, in `eval()`; always the same weights."""
     return copy.deepcopy(_original(family))
 
 
 @cache
 def _original(family: str) -> PreTrainedModel:
-    config = AutoConfig.for_model(family, **SIZES, **_PECULIARITIES[family])
-    attention = "eager" if family == "gemma2" else "sdpa"  # the fused kernels cannot soft-cap scores
+    about = find_family(family)
+    config = AutoConfig.for_model(family, **{**SIZES, **about.tiny})
+    caps_scores = getattr(config, "attn_logit_softcapping", None) is not None
+    attention = "eager" if caps_scores else "sdpa"  # the fused kernels cannot soft-cap scores
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.add_(0.3 * torch.randn_like(parameter))
-            if family == "gemma2" and name.endswith(
-                ("post_attention_layernorm.weight", "post_feedforward_layernorm.weight")
-            ):
+            if any(f".{norm}." in name for norm in about.norm_after.values()):
                 parameter.add_(2.0)  # else the scaled embeddings drown what branches add, and every word repeats itself
     return model.eval()
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from adaptive_bench.backbone import Site
+from adaptive_bench.backbone import Family, Site, find_family
 from adaptive_bench.method import Decision
 
 
@@ -25,7 +25,7 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
             if site.branch == "layer":
                 handles.append(layer.register_forward_hook(_scale_update(decision.scale)))
                 continue
-            reads, adds = _modules(layer, site.branch, backbone.config.model_type == "gemma2")
+            reads, adds = _modules(layer, site.branch, find_family(backbone.config.model_type))
             handles.append(reads.register_forward_hook(_scale(decision.input_scale)))
             handles.append(adds.register_forward_hook(_scale(decision.scale)))
         return backbone(input_ids).logits
@@ -34,13 +34,10 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
             handle.remove()
 
 
-def _modules(layer: Any, branch: str, has_post_norm: bool) -> tuple[nn.Module, nn.Module]:
+def _modules(layer: Any, branch: str, family: Family) -> tuple[nn.Module, nn.Module]:
     """The module whose output the branch reads, and the one whose output it adds."""
-    if branch == "attention":
-        return layer.input_layernorm, layer.post_attention_layernorm if has_post_norm else layer.self_attn
-    if has_post_norm:
-        return layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
-    return layer.post_attention_layernorm, layer.mlp
+    own = "self_attn" if branch == "attention" else "mlp"
+    return getattr(layer, family.norm_before[branch]), getattr(layer, family.norm_after.get(branch, own))
 
 
 def _scale(scale: Tensor | None) -> Any:

@@ -1,5 +1,7 @@
 """Turns examples into token ids: the prompt is masked in the loss, the end-of-sequence token is learned.
 
+Documents without a prompt are packed: one after the other, each with its end, cut into sequences of full length.
+
 The prompt's tokens are those the model sees at evaluation; the completion continues them. The last token of a text is
 a label and no more: nothing comes after it, so generation and scoring never feed it. It is masked like padding, and
 thereby stays out of whatever a method shares out among tokens (budgets, capacities, thresholds, penalties).
@@ -41,7 +43,7 @@ class EncodedExample:
 def encode_examples(
     examples: Iterable[Example], tokenizer: PreTrainedTokenizerBase, max_length: int, reporter: Reporter
 ) -> list[EncodedExample]:
-    """Encode examples and say aloud how many had to be cut.
+    """Encode examples, documents without a prompt after the others, and say aloud how many had to be cut.
 
     Raises:
         UsageError: The tokenizer has no end-of-sequence token, or `max_length` leaves no room for a prediction.
@@ -53,13 +55,27 @@ def encode_examples(
         )
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
-    encoded = [_encode(example, tokenizer, max_length) for example in examples]
+    examples = list(examples)
+    encoded = [_encode(example, tokenizer, max_length) for example in examples if example.prompt]
+    encoded += _packed((example.completion for example in examples if not example.prompt), tokenizer, max_length)
     if cut := sum(example.truncated for example in encoded):
         reporter.line(
             f"{cut} of {len(encoded)} training sequences are longer than {max_length} tokens: the beginning of the "
             f"prompt (then the end of the completion) is cut. Raise train.max_length to keep them whole."
         )
     return encoded
+
+
+def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[EncodedExample]:
+    """Sequences of `max_length` tokens, the last may be shorter; each begins with the token the one before ends with.
+
+    That one was a label only: so every token is predicted once, and every token but the very last is read once.
+    """
+    stream: list[int] = []
+    for document in documents:
+        stream += [*_special_start(tokenizer(document).input_ids, tokenizer), int(tokenizer.eos_token_id)]
+    starts = range(0, len(stream) - 1, max_length - 1)
+    return [EncodedExample(tuple(stream[start : start + max_length]), 0) for start in starts]
 
 
 def _encode(example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExample:

@@ -18,9 +18,9 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
 from adaptive_bench import atomic
-from adaptive_bench.config import TrainRecipe
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import counted_flops, training_cost
@@ -67,6 +67,9 @@ def train(
     max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, reporter)
     order = data_order(len(encoded), recipe, seed)
+    packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
+    if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
+        reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
     with atomic.writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     atomic.write_json(folder / "data.json", _describe(encoded, order))
@@ -79,11 +82,20 @@ def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, 
     return {
         "examples": len(encoded),
         "truncated_examples": sum(example.truncated for example in encoded),
+        "prompt_tokens": _spread([example.prompt_length for example in encoded]),
+        "completion_tokens": _spread([len(example.token_ids) - example.prompt_length for example in encoded]),
         "sequences": len(used),
         "tokens": sum(len(example.token_ids) for example in used),
         "loss_tokens": sum(example.loss_tokens for example in used),
         "order_sha256": order_digest(encoded, order),
     }
+
+
+def _spread(lengths: Sequence[int]) -> dict[str, int]:
+    """Smallest, middle and largest of some lengths, and the one that 95 of 100 do not exceed."""
+    ordered = sorted(lengths) or [0]
+    at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
+    return {name: ordered[math.ceil(share * (len(ordered) - 1))] for name, share in at.items()}
 
 
 class _Training:

@@ -1,13 +1,13 @@
 """CommonsenseQA in the GateSkip paper's template: the options stand in the question, the answer is a letter.
 
 The labels of the public test split are secret, so evaluation is on the validation split (the paper says "test", but
-only these 1,221 questions have answers). The reasoning to train on is CoS-E's, written by people and joined by id; some
-of it is weak. The paper trained on explanations of a 70B model, which are not part of these data sets.
+only these 1,221 questions have answers). `csqa` trains on the explanations of CoS-E, written by people and joined by
+id; some are weak. `csqa_nemotron` is the same task, trained on the traces of a 70B model that the paper names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,90 +17,125 @@ from adaptive_bench.data import Row, Source, draw, harness_splits, read_rows
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.task import Example, ExampleRequest, Task
 
-QUESTIONS = Source("tau/commonsense_qa", folder="commonsense_qa", fields=("id", "question", "choices", "answerKey"))
-EXPLANATIONS = Source(
-    "Salesforce/cos_e", folder="cos_e", configuration="v1.11", fields=("id", "abstractive_explanation")
+from ..template import (
+    LOGLIKELIHOOD_LEVELS,
+    PROMPT,
+    SHARED_FILES,
+    TRACES_FIELD,
+    document,
+    examples,
+    generative,
+    read_traces,
+    validation,
+    with_options,
 )
-PROMPT = "Question: {question}\nAnswer:"
+
+FIELDS = ("question", "choices", "answerKey")
+QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS))
+EXPLANATIONS = Source(
+    "Salesforce/cos_e",
+    configuration="v1.11",
+    fields=("id", "abstractive_explanation"),
+    may_be_empty=("abstractive_explanation",),
+)
+TRACES = Source(
+    "multi-domain-reasoning/commonsense_qa", fields=(*FIELDS, TRACES_FIELD), exact=True, may_be_empty=(TRACES_FIELD,)
+)
 DIRECT_PROMPT = PROMPT + "\n####"
 
 
 def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Documents of the generative form for lm-eval; it also passes the task's metadata, which is not needed."""
-    validation = [_question(row) for row in read_rows(QUESTIONS, "validation", data_dir)]
-    for document in validation:
-        document["target"] = (
-            f"#### {document['answer']}"  # only worked examples, from the training split, show reasoning
-        )
-    return harness_splits({"train": _explained(data_dir), "validation": validation})
+    """Documents of the generative form for lm-eval; it also passes the task's metadata, which is not needed.
+
+    Only worked examples, from the training split, show reasoning.
+    """
+    test, train = (read_rows(QUESTIONS, split, data_dir) for split in ("validation", "train"))
+    return harness_splits(
+        {
+            "test": map(_document, test),
+            "shown": _explained(train, data_dir),
+            "validation": map(_document, validation(train, "id")),
+        },
+        QUESTIONS,
+    )
 
 
 def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents of the log-likelihood form for lm-eval. They need no explanations."""
-    splits = {split: read_rows(QUESTIONS, split, data_dir) for split in ("train", "validation")}
-    return harness_splits({split: map(_question, rows) for split, rows in splits.items()})
+    test, train = (read_rows(QUESTIONS, split, data_dir) for split in ("validation", "train"))
+    splits = {"test": test, "shown": train, "validation": validation(train, "id")}
+    return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, QUESTIONS)
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:
     """Question, explanation and letter."""
-    return _examples(request, _explained(request.data_dir), PROMPT, "target")
+    return examples(request, _explained(read_rows(QUESTIONS, "train", request.data_dir), request.data_dir), "id")
+
+
+def traced(request: ExampleRequest) -> list[Example]:
+    """Question, the 70B model's reasoning and letter."""
+    rows = read_traces(TRACES, request.data_dir)
+    return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
 
 
 def direct(request: ExampleRequest) -> list[Example]:
     """Question and letter at once, in the same template with the reasoning left out."""
-    rows = read_rows(QUESTIONS, "train", request.data_dir)
-    return _examples(request, [_question(row) for row in rows], DIRECT_PROMPT, "answer")
+    drawn = draw(read_rows(QUESTIONS, "train", request.data_dir), lambda row: str(row["id"]), request)
+    rows = map(_document, drawn)
+    return [Example(DIRECT_PROMPT.format(question=row["question"]), f" {row['answer']}") for row in rows]
 
 
-def _examples(request: ExampleRequest, rows: list[dict[str, Any]], prompt: str, completion: str) -> list[Example]:
-    drawn = draw(rows, lambda row: row["id"], request)
-    return [Example(prompt.format(question=row["question"]), f" {row[completion]}") for row in drawn]
-
-
-def _explained(data_dir: Path | str | None) -> list[dict[str, Any]]:
+def _explained(rows: list[dict[str, Any]], data_dir: Path | str | None) -> list[dict[str, Any]]:
     explanations = {row["id"]: row["abstractive_explanation"] for row in read_rows(EXPLANATIONS, "train", data_dir)}
-    documents = [_question(row) for row in read_rows(QUESTIONS, "train", data_dir)]
-    if missing := [document["id"] for document in documents if document["id"] not in explanations]:
+    if missing := [row["id"] for row in rows if row["id"] not in explanations]:
         raise EnvironmentProblem(
-            f"Every question of {QUESTIONS.folder} needs an explanation of the same id in {EXPLANATIONS.folder}, but "
+            f"Every question of {QUESTIONS} needs an explanation of the same id in {EXPLANATIONS}, but "
             f"{len(missing)} have none (first: {missing[0]}). Use matching versions of the two."
         )
-    for document in documents:
-        reasoning = " ".join(explanations[document["id"]].split())
-        document["target"] = f"{reasoning}\n#### {document['answer']}"
-    return documents
+    return [_document(row, " ".join(explanations[row["id"]].split())) for row in rows]
 
 
-def _question(row: Row) -> dict[str, Any]:
-    options = zip(row["choices"]["label"], row["choices"]["text"], strict=True)
-    lines = [row["question"].strip(), *(f"{label}. {text}" for label, text in options)]
-    return {"id": row["id"], "question": "\n".join(lines), "answer": row["answerKey"]}
+def _document(row: Row, reasoning: str = "") -> dict[str, Any]:
+    labels, texts = row["choices"]["label"], row["choices"]["text"]
+    about = document(with_options(row["question"], texts, labels), row["answerKey"], "".join(labels), reasoning)
+    return about | {"id": row.get("id", "")}
 
 
-def _task(
-    name: str, kind: Any, how: str, metrics: tuple[str, ...], levels: tuple[float, ...], training: Callable[..., Any]
-) -> Task:
-    return Task(
-        name=name,
-        description=f"CommonsenseQA, {how}; validation split, because the test labels are not public",
-        kind=kind,
-        folder=Path(__file__).parent,
-        metrics=metrics,
-        chance=0.2,
-        levels=levels,
-        training=training,
-        data_folders=(QUESTIONS.folder, EXPLANATIONS.folder),
-    )
-
-
-CSQA = _task(
+CSQA = generative(
     "csqa",
-    "generative",
-    "zero-shot with reasoning",
-    ("exact_match,strict-match", "exact_match,flexible-extract"),
-    (0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
-    reasoned,
+    description="CommonsenseQA, zero-shot with reasoning; validation split, because the test labels are not public",
+    folder=Path(__file__).parent,
+    chance=0.2,
+    training=reasoned,
+    validation_split="validation",
+    data_folders=(*QUESTIONS.folders, *EXPLANATIONS.folders),
+    source=str(QUESTIONS),
+    licence="MIT; CoS-E BSD-3-Clause",
+    text_source=f"explanations written by people ({EXPLANATIONS}); a stand-in for the paper's traces of a 70B model",
 )
-CSQA_LL = _task(
-    "csqa_ll", "loglikelihood", "by the likeliest option letter", ("acc,none",), (0.0, 0.15, 0.3, 0.45, 0.6), direct
+CSQA_NEMOTRON = replace(
+    CSQA,
+    name="csqa_nemotron",
+    harness_name="csqa",
+    description="csqa, trained on the paper's reasoning traces",
+    training=traced,
+    data_folders=(*QUESTIONS.folders, *EXPLANATIONS.folders, *TRACES.folders),
+    licence="MIT",
+    text_source=f"reasoning of Nemotron-70B ({TRACES}, field {TRACES_FIELD})",
+)
+CSQA_LL = Task(
+    name="csqa_ll",
+    description="CommonsenseQA by the likeliest option letter; validation split, as csqa",
+    kind="loglikelihood",
+    folder=Path(__file__).parent,
+    metrics=("acc,none",),
+    chance=0.2,
+    levels=LOGLIKELIHOOD_LEVELS,
+    training=direct,
+    validation_split="validation",
+    data_folders=QUESTIONS.folders,
+    source=str(QUESTIONS),
+    licence="MIT",
+    text_source=f"the right letter of each training question ({QUESTIONS})",
+    other_files=SHARED_FILES,
 )

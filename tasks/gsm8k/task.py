@@ -1,53 +1,78 @@
 """GSM8K in the GateSkip paper's template: zero-shot, reasoning first, then `#### answer`.
 
-The human solutions are the reasoning; their calculator marks (`<<48/2=24>>`) are removed, because a model is not meant
-to learn to write them. A tenth of the training split is kept for calibration; the test split is only evaluated.
+`gsm8k` trains on the solutions written by people, without their calculator marks (`<<48/2=24>>`), which a model is not
+meant to learn to write. `gsm8k_nemotron` is the same task, trained on the traces of a 70B model that the paper names.
+A tenth of the training split is held out; the test split is only evaluated.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from datasets import DatasetDict
 
-from adaptive_bench.data import Row, Source, draw, harness_splits, read_rows
-from adaptive_bench.task import Example, ExampleRequest, Task
+from adaptive_bench.data import Row, Source, harness_splits, read_rows
+from adaptive_bench.task import Example, ExampleRequest
 
-SOURCE = Source("openai/gsm8k", folder="gsm8k", configuration="main", fields=("question", "answer"))
-PROMPT = "Question: {question}\nAnswer:"
+from ..template import TRACES_FIELD, examples, generative, read_traces, target, validation
+
+SOURCE = Source("openai/gsm8k", configuration="main", fields=("question", "answer"))
+TRACES = Source(
+    "multi-domain-reasoning/gsm8k",
+    fields=("question", "answer", TRACES_FIELD),
+    exact=True,
+    may_be_empty=(TRACES_FIELD,),
+)
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 
 def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed."""
-    return harness_splits({split: map(_document, read_rows(SOURCE, split, data_dir)) for split in ("train", "test")})
+    rows = {split: read_rows(SOURCE, split, data_dir) for split in ("train", "test")}
+    rows["validation"] = validation(rows["train"], "question")
+    return harness_splits({split: map(_document, some) for split, some in rows.items()}, SOURCE)
 
 
 def training(request: ExampleRequest) -> list[Example]:
     """Question and worked solution; the answer is a number."""
-    rows = draw(read_rows(SOURCE, "train", request.data_dir), lambda row: row["question"], request)
-    return [Example(PROMPT.format(question=row["question"]), f" {_target(row)}") for row in rows]
+    return examples(request, map(_document, read_rows(SOURCE, "train", request.data_dir)), "question")
 
 
-def _document(row: Row) -> dict[str, str]:
-    return {"question": row["question"], "target": _target(row)}
+def traced(request: ExampleRequest) -> list[Example]:
+    """Question and the 70B model's reasoning, with the data set's own answer."""
+    rows = read_traces(TRACES, request.data_dir)
+    return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
 
 
-def _target(row: Row) -> str:
-    reasoning, _, answer = _CALCULATOR_MARK.sub("", row["answer"]).rpartition("####")
-    return f"{reasoning.strip()}\n#### {answer.strip()}"
+def _document(row: Row, reasoning: str | None = None) -> dict[str, Any]:
+    written, _, answer = _CALCULATOR_MARK.sub("", row["answer"]).rpartition("####")
+    return {
+        "question": row["question"],
+        "target": target(written if reasoning is None else reasoning, answer.strip()),
+    }
 
 
-GSM8K = Task(
-    name="gsm8k",
+GSM8K = generative(
+    "gsm8k",
     description="Grade-school word problems, zero-shot with reasoning; test split",
-    kind="generative",
     folder=Path(__file__).parent,
-    metrics=("exact_match,strict-match", "exact_match,flexible-extract"),
     chance=0.0,
-    levels=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
     training=training,
-    data_folders=(SOURCE.folder,),
+    validation_split="validation",
+    data_folders=SOURCE.folders,
+    source=str(SOURCE),
+    licence="MIT",
+    text_source=f"solutions written by people ({SOURCE}); a stand-in for the paper's traces of a 70B model",
+)
+GSM8K_NEMOTRON = replace(
+    GSM8K,
+    name="gsm8k_nemotron",
+    harness_name="gsm8k",
+    description="gsm8k, trained on the paper's reasoning traces",
+    training=traced,
+    data_folders=(*SOURCE.folders, *TRACES.folders),
+    text_source=f"reasoning of Nemotron-70B ({TRACES}, field {TRACES_FIELD})",
 )

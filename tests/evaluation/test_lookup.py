@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.model import AdaptiveModel
 
 
@@ -45,9 +45,33 @@ def test_an_unknown_task_is_answered_with_a_suggestion(name: str, hint: str) -> 
         find_task(name)
 
 
-def test_a_group_of_tasks_is_refused() -> None:
-    with pytest.raises(UsageError, match="group"):
-        find_task("mmlu")
+def test_groups_stand_for_their_tasks_where_several_are_named() -> None:
+    assert expand_tasks(["csqa", "paper-generative", "piqa"]) == ("csqa", "gsm8k", "piqa")
+    assert len(expand_tasks(["mmlu_humanities"])) == 13
+    assert "arc_easy" in expand_tasks(["ai2_arc"])
+    assert expand_tasks(["perplexity:novels", "no such task"]) == ("perplexity:novels", "no such task")
+
+
+@pytest.mark.parametrize("name", ["paper-generative", "mmlu_humanities", "ai2_arc"])
+def test_a_group_is_no_single_task(name: str) -> None:
+    with pytest.raises(UsageError, match=f"One task is wanted, but '{name}' is a group"):
+        find_task(name)
+
+
+def test_a_group_that_changes_its_tasks_is_refused() -> None:
+    with pytest.raises(UsageError, match="lm-eval's group 'openllm' changes settings"):
+        expand_tasks(["openllm"])
+
+
+def test_an_argument_is_given_to_tasks_that_take_one_only() -> None:
+    assert find_task("perplexity:novels").name == "perplexity:novels"
+    for name, message in (
+        ("perplexity", "needs to be told its data"),
+        ("perplexity:", "needs to be told"),
+        ("piqa:novels", "takes nothing after a colon"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            find_task(name)
 
 
 def test_a_stock_task_runs_on_a_local_copy_of_its_data(
@@ -61,7 +85,7 @@ def test_a_stock_task_runs_on_a_local_copy_of_its_data(
 
 def test_data_that_cannot_be_reached_is_an_error_that_says_what_to_set(data_dir: Path) -> None:
     for folder in (None, data_dir):
-        with pytest.raises(EnvironmentProblem, match=r"'openbookqa' cannot be read.*--data-dir or ADAPTIVE_BENCH_DATA"):
+        with pytest.raises(EnvironmentProblem, match=r"openbookqa.* cannot be read.*--data-dir or ADAPTIVE_BENCH_DATA"):
             load_task(find_task("openbookqa"), folder, None)
 
 

@@ -1,9 +1,10 @@
-"""GSM8K and CommonsenseQA: the template, the splits, the extraction of answers, and data that is not there."""
+"""GSM8K and CommonsenseQA: the template, the splits, the scores, and data that is not there."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL
 from adaptive_bench.tasks.gsm8k.task import GSM8K
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[2].parent / "shared") / "data"
 real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
+PERFECT = dict(zip(GSM8K.metrics, (1.0, 1.0, 0.0, 0.0), strict=True))
 TASKS = pytest.mark.parametrize("task", [GSM8K, CSQA, CSQA_LL], ids=lambda task: task.name)
 
 GSM8K_ROW = {"question": "Half of 1,000 eggs?", "answer": "It is 1000/2 = <<1000/2=500>>500 eggs.\n#### 500"}
@@ -102,49 +104,30 @@ def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(
 
 
 @pytest.mark.parametrize(
-    ("text", "strict", "flexible"),
+    ("task", "text", "strict", "flexible", "unread"),
     [
-        (" It is 500.\n#### 500", 1, 1),
-        (" so\n#### 500.00 eggs", 0, 0),
-        (" so\n#### 0,500", 0, 0),
-        (" The answer is $500.", 0, 1),
-        (" 500 eggs, no, 499\n#### 500\nmore 7", 1, 0),
-        (" #### five", 0, 0),
-        ("", 0, 0),
+        (GSM8K, " It is 500.\n#### 500.00", 1, 1, (0, 0)),
+        (GSM8K, " The answer is $500.", 0, 1, (1, 0)),
+        (GSM8K, " five hundred", 0, 0, (1, 1)),
+        (CSQA, " fire burns\n#### B", 1, 1, (0, 0)),
+        (CSQA, " It must be (B).", 0, 1, (1, 0)),
+        (CSQA, " A? No: B\n#### A", 0, 0, (0, 0)),
     ],
 )
-def test_gsm8k_reads_the_number_after_the_mark_or_the_last_one(
-    data_dir: Path, text: str, strict: float, flexible: float
+def test_answers_are_scored_strictly_and_flexibly_beside_the_share_that_cannot_be_read(
+    task: Task, text: str, strict: float, flexible: float, unread: tuple[float, float], data_dir: Path
 ) -> None:
-    scores, ((prompt, settings),) = _scores(GSM8K, data_dir, [text])
-    assert scores == {"exact_match,strict-match": strict, "exact_match,flexible-extract": flexible}
-    assert prompt == "Question: Half of 1,000 eggs? test 0\nAnswer:"
-    assert settings["until"] == ["Question:"]
-    assert not settings["do_sample"]
+    scores, ((prompt, settings),) = _scores(task, data_dir, [text])
+    assert tuple(scores.values()) == (strict, flexible, *unread)
+    assert prompt.startswith("Question: ") and prompt.endswith("\nAnswer:")
+    assert settings["until"] == ["Question:"] and not settings["do_sample"]
 
 
 def test_gsm8k_does_not_mind_commas(tmp_path: Path) -> None:
     for split in ("train", "test"):
         _write(tmp_path / "gsm8k", split, [{"question": "How many?", "answer": "Many.\n#### 1,500"}])
     for text in (" Many.\n#### 1500", " Many.\n#### 1,500."):
-        assert set(_scores(GSM8K, tmp_path, [text])[0].values()) == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("text", "strict", "flexible"),
-    [
-        (" fire burns\n#### B", 1, 1),
-        (" It must be (B).", 0, 1),
-        (" #### Bad", 0, 0),
-        (" A? No: B\n#### A", 0, 0),
-        (" nothing", 0, 0),
-    ],
-)
-def test_csqa_reads_the_letter_after_the_mark_or_the_last_one(
-    data_dir: Path, text: str, strict: float, flexible: float
-) -> None:
-    scores, _ = _scores(CSQA, data_dir, [text])
-    assert scores == {"exact_match,strict-match": strict, "exact_match,flexible-extract": flexible}
+        assert _scores(GSM8K, tmp_path, [text])[0] == PERFECT
 
 
 def test_csqa_ll_scores_the_five_letters_after_the_mark(data_dir: Path) -> None:
@@ -183,27 +166,29 @@ def test_the_environment_variable_stands_for_the_data_folder(data_dir: Path, mon
 
 def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> None:
     _write(data_dir / "cos_e", "train", [COS_E_ROW | {"id": "another"}])
-    with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in cos_e, but 10 have none"):
+    with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in .*cos_e.*, but 10 have none"):
         CSQA.training(_request(data_dir))  # type: ignore[misc]
     _write(data_dir / "cos_e", "train", [{"id": "1"}])
-    with pytest.raises(EnvironmentProblem, match=r"lacks abstractive_explanation \(found: id\)"):
+    with pytest.raises(EnvironmentProblem, match=r"cos_e/train.jsonl .* line 1 lacks abstractive_explanation"):
         CSQA.training(_request(data_dir))  # type: ignore[misc]
 
 
 def test_a_broken_file_is_told(data_dir: Path) -> None:
     (data_dir / "gsm8k" / "test.jsonl").write_text('{"question": "cut off')
-    with pytest.raises(EnvironmentProblem, match=r"'test' of gsm8k in .* cannot be read"):
+    with pytest.raises(EnvironmentProblem, match=r"gsm8k/test.jsonl cannot be read in line 1"):
         load_task(GSM8K, data_dir, None)
 
 
 @real_files
 @pytest.mark.parametrize(("task", "rows"), [(GSM8K, 7473), (CSQA, 9741), (CSQA_LL, 9741)], ids=lambda one: str(one)[:9])
-def test_training_and_calibration_share_the_real_training_split(task: Task, rows: int) -> None:
+def test_training_calibration_and_validation_share_the_real_training_split(task: Task, rows: int) -> None:
     assert task.training is not None
     train = task.training(_request(SHARED))
     calibration = task.training(_request(SHARED, "calibration"))
-    assert len(train) + len(calibration) == rows
-    assert 0.08 < len(calibration) / rows < 0.12
+    validation = load_task(task, SHARED, None).dataset["validation"]
+    assert len(train) + len(calibration) + len(validation) == rows
+    assert 0.06 < len(calibration) / rows < 0.08
+    assert 0.02 < len(validation) / rows < 0.04
     few = task.training(_request(SHARED, count=5))
     assert few == train[:5]
     assert few != task.training(_request(SHARED, count=5, seed=2))
@@ -217,8 +202,10 @@ def test_the_real_test_questions_are_in_no_training_text(task: Task, documents: 
     tested = {loaded.doc_to_text(document) for document in loaded.eval_docs}
     assert len(loaded.eval_docs) == documents
     assert task.training is not None
+    chosen_on = {loaded.doc_to_text(document) for document in loaded.dataset["validation"]}
+    assert chosen_on and not tested & chosen_on
     for split in ("train", "calibration"):
-        assert not tested & {example.prompt for example in task.training(_request(SHARED, split))}
+        assert not (tested | chosen_on) & {example.prompt for example in task.training(_request(SHARED, split))}
 
 
 @real_files
@@ -236,4 +223,4 @@ def test_a_perfect_model_scores_one_on_the_real_files() -> None:
     for task in (GSM8K, CSQA):
         loaded = load_task(task, SHARED, None)
         perfect = [f" {loaded.doc_to_target(document)}" for document in loaded.eval_docs]
-        assert _scores(task, SHARED, perfect)[0] == dict.fromkeys(task.metrics, 1.0)
+        assert _scores(task, SHARED, perfect)[0] == PERFECT

@@ -1,5 +1,7 @@
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import SilentReporter
@@ -91,3 +93,18 @@ def test_without_a_pad_token_the_end_token_pads(tokenizer_of):
 def test_a_tokenizer_without_an_end_token_cannot_train(tokenizer_of):
     with pytest.raises(UsageError, match="end-of-sequence"):
         encode(tokenizer_of(eos=False), Example("a", "b"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the tokenizer is the same every time
+@given(
+    documents=st.lists(st.text("abc ", min_size=1, max_size=30), min_size=1, max_size=6),
+    max_length=st.integers(2, 16),
+)
+def test_documents_are_packed_without_losing_a_token(documents, max_length, tokenizer):
+    """Every token after the first is predicted exactly once; all sequences but the last are full."""
+    encoded = encode_examples([Example("", text) for text in documents], tokenizer, max_length, SilentReporter())
+    stream = [token for text in documents for token in [*tokenizer(text).input_ids, tokenizer.eos_token_id]]
+    assert [token for example in encoded for token in example.token_ids[1:]] == stream[1:]
+    assert all(len(example.token_ids) == max_length for example in encoded[:-1])
+    assert not any(example.truncated for example in encoded)
+    assert sum(example.loss_tokens for example in encoded) == len(stream) - 1

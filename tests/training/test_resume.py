@@ -19,7 +19,7 @@ from pathlib import Path
 module = importlib.util.spec_from_file_location("parts", sys.argv[1])
 parts = importlib.util.module_from_spec(module)
 module.loader.exec_module(parts)
-from adaptive_bench.config import TrainRecipe
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import train
 setting = json.loads(sys.argv[3])

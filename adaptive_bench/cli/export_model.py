@@ -1,4 +1,4 @@
-"""`adaptive-bench export`: a trained model of a run as a folder to share."""
+"""`adaptive-bench export-model`: a trained model of a run as a folder to share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
 
 
-def export(
+def export_model(
     run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
     out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],

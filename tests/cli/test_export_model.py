@@ -17,8 +17,8 @@ def finished(tmp_path_factory):
 
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
 def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.export.quiet", lambda: None)
-    result = command("export", str(finished), "shared", "--method", spec)
+    monkeypatch.setattr("adaptive_bench.cli.export_model.quiet", lambda: None)
+    result = command("export-model", str(finished), "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
     assert str(model.spec) == spec and load_tokenizer(tmp_path / "shared").eos_token_id is not None
@@ -27,5 +27,5 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     assert yaml.safe_load(front)["tags"] == ["adaptive-computation", "gateskip"]
     assert f"`{spec}` on a 8-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
-    again = command("export", str(finished), "shared", "--method", spec)
+    again = command("export-model", str(finished), "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr

@@ -1,0 +1,1 @@
+"""One file for each family of backbones, registered as entry points under its `model_type`."""

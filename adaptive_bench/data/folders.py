@@ -1,0 +1,84 @@
+"""The one rule by which a data set of the hub is found in a folder of local files.
+
+A data set `owner/name` is the first of `owner/name`, `name` and the short name some have that is a folder. Its
+configuration `c` is looked for as `name/c` and `name_c` before `name` itself: the plain folder stands for the
+configuration that everybody uses, or holds all of them in rows with a field `subject`. In the folder every split is one
+file, `<split>.jsonl` or `<split>.jsonl.gz`, with the fields of the hub; a folder without such files is read as a copy
+of the hub's repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_bench.config import DATA_VARIABLE
+from adaptive_bench.errors import EnvironmentProblem
+
+SUBJECT = "subject"
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+# Configurations that the plain folder of a data set stands for.
+_PLAIN = (None, "default", "main", "all", "plain_text", "v1.11", "winogrande_xl")
+_SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
+
+
+class Place(NamedTuple):
+    """Where a data set lies.
+
+    Attributes:
+        folder: The folder with its files.
+        subject: Only rows with this `subject` belong to it; `None` for all rows.
+    """
+
+    folder: Path
+    subject: str | None = None
+
+    def split_file(self, split: str) -> Path | None:
+        """The file of a split, or `None`."""
+        files = (self.folder / f"{split}{suffix}" for suffix in _SUFFIXES)
+        return next((file for file in files if file.is_file()), None)
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that have a file; none in a copy of the hub's repository."""
+        files = (file for suffix in _SUFFIXES for file in self.folder.glob(f"*{suffix}"))
+        return sorted({file.name.partition(".jsonl")[0] for file in files})
+
+
+def folder_names(hub_id: str, configuration: str | None = None, *, exact: bool = False) -> list[str]:
+    """Folders a data set is looked for in, the first choice first."""
+    return list(dict.fromkeys(name for name, _ in _candidates(hub_id, configuration, exact)))
+
+
+def find_place(data_dir: Path, hub_id: str, configuration: str | None = None, *, exact: bool = False) -> Place:
+    """The folder of a data set.
+
+    Args:
+        exact: Only `owner/name` will do, since another data set has the same name.
+
+    Raises:
+        EnvironmentProblem: There is none.
+    """
+    for name, plain in _candidates(hub_id, configuration, exact):
+        place = Place((data_dir / name).resolve())
+        if place.folder.is_dir():
+            whole = not plain or configuration in _PLAIN or not place.splits
+            return place if whole else place._replace(subject=configuration)
+    what = hub_id if configuration is None else f"{hub_id} ({configuration})"
+    names = folder_names(hub_id, configuration, exact=exact)
+    raise EnvironmentProblem(
+        f"The data set {what} cannot be read: it must be a folder of {str(data_dir)!r} called {' or '.join(names)}, "
+        f"but there is none. Set --data-dir or {DATA_VARIABLE} to a folder with {names[-1]}/<split>.jsonl, or leave "
+        f"both out to read from the Hugging Face hub."
+    )
+
+
+def _candidates(hub_id: str, configuration: str | None, exact: bool) -> Iterator[tuple[str, bool]]:
+    """Names, and whether each is the plain one."""
+    name = hub_id.rpartition("/")[2]
+    bases = [hub_id] if exact else [hub_id, name, _SHORT_NAMES.get(name, name)]
+    for base in bases if configuration is not None else ():
+        yield f"{base}/{configuration}", False
+        yield f"{base}_{str(configuration).replace('-', '_')}", False
+    yield from ((base, True) for base in bases)

@@ -1,0 +1,204 @@
+"""Data sets by their name on the hub: all rows of a split, from local files or from the hub itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import datasets
+from huggingface_hub.errors import HfHubHTTPError
+
+from adaptive_bench.config import DATA_VARIABLE
+from adaptive_bench.data.files import read_lines
+from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
+from adaptive_bench.errors import EnvironmentProblem
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set.
+
+    Attributes:
+        hub_id: Name on the Hugging Face hub.
+        fields: Fields every row must have; without any, those of the first row.
+        configuration: Configuration on the hub, if the data set has several.
+        exact: Local files lie under the whole name, since another data set has the same last part.
+        may_be_empty: Fields that may have nothing in them in some rows.
+    """
+
+    hub_id: str
+    fields: tuple[str, ...] = ()
+    configuration: str | None = None
+    exact: bool = False
+    may_be_empty: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders of a data folder that may hold it (see `folder_names`)."""
+        return tuple(folder_names(self.hub_id, self.configuration, exact=self.exact))
+
+    def place(self, root: Path) -> Place:
+        """Its folder in a folder of local data.
+
+        Raises:
+            EnvironmentProblem: There is none.
+        """
+        return find_place(root, self.hub_id, self.configuration, exact=self.exact)
+
+    def __str__(self) -> str:
+        return self.hub_id if self.configuration is None else f"{self.hub_id} ({self.configuration})"
+
+
+def data_root(data_dir: Path | str | None) -> Path | None:
+    """The folder of local data: the one given, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
+    chosen = data_dir or os.environ.get(DATA_VARIABLE) or None
+    return None if chosen is None else Path(chosen)
+
+
+def read_rows(source: Source, split: str, data_dir: Path | str | None = None) -> list[dict[str, Any]]:
+    """All rows of a split.
+
+    Args:
+        source: The data set.
+        split: `train`, `validation` or `test`.
+        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. A folder that
+            is given is used or complained about, never passed over.
+
+    Raises:
+        EnvironmentProblem: The data cannot be read, or a row lacks a field or has nothing in it.
+    """
+    root = data_root(data_dir)
+    if root is not None:
+        found = _local_rows(source.place(root), source, split)
+    else:
+        rows = _hub_rows(source, split)
+        _check_fields(source, split, rows.column_names)
+        found = rows.to_list()
+    needed = [field for field in source.fields if field not in source.may_be_empty]
+    for number, row in enumerate(found, 1):
+        if empty := [field for field in needed if row[field] is None or not str(row[field]).strip()]:
+            raise EnvironmentProblem(
+                f"Every row of {source} has the fields {', '.join(needed)}, but in row {number} of {split!r} "
+                f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
+            )
+    return found
+
+
+def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
+    """Rows of a split of the hub, one by one, without downloading the rest.
+
+    Raises:
+        EnvironmentProblem: The data cannot be read.
+    """
+    try:
+        yield from datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
+    except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
+        _unreachable(str(source), split, error)
+
+
+def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: Iterable[str], **_: Any) -> Any:
+    """Some splits of a local data set in the form lm-eval expects of a task's `custom_dataset`.
+
+    lm-eval also passes a task's metadata, which is not needed.
+    """
+    source = Source(hub_id, configuration=configuration)
+    place = source.place(Path(data_dir))
+    return harness_splits({split: _local_rows(place, source, split) for split in splits}, source)
+
+
+def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = None) -> datasets.DatasetDict:
+    """Splits in the form lm-eval expects of a task's `custom_dataset`.
+
+    Raises:
+        EnvironmentProblem: A field has values of different kinds.
+    """
+    found = datasets.DatasetDict()
+    for name, rows in splits.items():
+        try:
+            found[name] = datasets.Dataset.from_list(list(rows))
+        except (ValueError, TypeError) as error:  # pyarrow says so
+            where = f"{name!r} of {source}" if source else repr(name)
+            raise EnvironmentProblem(
+                f"A field has values of one kind, but the split {where} mixes them: {' '.join(str(error).split())}. "
+                f"Use the format of the data set on the Hugging Face hub."
+            ) from error
+    return found
+
+
+def revision(dataset: datasets.Dataset) -> str | None:
+    """The commit of the hub that a data set was read from, or `None` for local files."""
+    for url in dataset.info.download_checksums or {}:
+        if found := re.search(r"@([0-9a-f]{40})/", str(url)):
+            return found.group(1)
+    return None
+
+
+def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]]:
+    if not place.splits:
+        rows = _copied_rows(place, source, split)
+        _check_fields(source, split, rows.column_names)
+        return rows.to_list()
+    file = place.split_file(split)
+    if file is None:
+        raise EnvironmentProblem(
+            f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "
+            f"{str(place.folder)!r} (found: {', '.join(place.splits)}). Put it there, or set --data-dir or "
+            f"{DATA_VARIABLE} to a folder with {place.folder.name}/{split}.jsonl."
+        )
+    found = read_lines(file, source.fields)
+    if place.subject is None:
+        return found
+    if any(SUBJECT not in row for row in found) or not any(row[SUBJECT] == place.subject for row in found):
+        raise EnvironmentProblem(
+            f"The folder {str(place.folder)!r} stands for {source} where its rows have the {SUBJECT!r} "
+            f"{place.subject!r}, but {file.name} has none. Put the data into {folder_names(*_named(source))[0]} of "
+            f"--data-dir."
+        )
+    return [row for row in found if row[SUBJECT] == place.subject]
+
+
+def _named(source: Source) -> tuple[str, str | None]:
+    return source.hub_id.rpartition("/")[2], source.configuration
+
+
+def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
+    """Rows of a copy of the hub's repository, which may hold any format of the hub's."""
+    try:
+        return datasets.load_dataset(str(place.folder), source.configuration, split=split)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise EnvironmentProblem(
+            f"The split {split!r} of {source} cannot be read: {str(place.folder)!r} has no {split}.jsonl and is no "
+            f"copy of the hub's repository either ({' '.join(str(error).split())[:300]}). Set --data-dir or "
+            f"{DATA_VARIABLE} to a folder with {place.folder.name}/{split}.jsonl."
+        ) from error
+
+
+def _hub_rows(source: Source, split: str) -> datasets.Dataset:
+    try:
+        return datasets.load_dataset(source.hub_id, source.configuration, split=split)
+    except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
+        _unreachable(str(source), split, error)
+
+
+def _unreachable(what: str, split: str, error: Exception) -> NoReturn:
+    reason = " ".join(str(error).split())[:300]
+    gated = " Accept its terms on the hub and set HF_TOKEN." if "gated" in reason.lower() else ""
+    name = what.partition(" ")[0].rpartition("/")[2]
+    raise EnvironmentProblem(
+        f"The split {split!r} of {what} cannot be read from the Hugging Face hub: {reason}.{gated} Set --data-dir or "
+        f"{DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
+    ) from error
+
+
+def _check_fields(source: Source, split: str, found: list[str]) -> None:
+    if missing := [field for field in source.fields if field not in found]:
+        raise EnvironmentProblem(
+            f"Rows of {source} have the fields {', '.join(source.fields)}, but {split!r} lacks {', '.join(missing)} "
+            f"(found: {', '.join(found)}). Use the fields of {source.hub_id} on the hub."
+        )

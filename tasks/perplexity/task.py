@@ -1,0 +1,72 @@
+"""Bits per byte of any text: `perplexity:novels`, `perplexity:notes.txt`, `perplexity:HuggingFaceFW/fineweb`.
+
+After the colon stands a text file (one document), a file of JSON lines or a data set with the field `text`, or a folder
+of text files. A data set is also a corpus to train on: of its `train` split a tenth is held out, and where it has no
+other split the held-out documents are the ones measured. FineWeb is streamed from the hub.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from datasets import DatasetDict
+
+from adaptive_bench.data import draw, harness_splits, held_out
+from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
+
+from ..template import LOGLIKELIHOOD_LEVELS
+from .texts import folders, local_path, tested, text_files, trained_on
+
+_BYTES_PER_TOKEN = 5  # more than any tokenizer of today reads of English in one token
+
+
+def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
+    """The documents for lm-eval; it also passes the task's metadata, which is not needed."""
+    return harness_splits({"test": [{"text": row["text"]} for row in tested(argument, data_dir)]})
+
+
+def corpus(argument: str, request: ExampleRequest) -> list[Example]:
+    """The first documents of the corpus that suffice, in seeded order; all of their tokens are learned."""
+    wanted = _BYTES_PER_TOKEN * request.count * request.length
+    found, size = [], 0
+    for row in trained_on(argument, request.data_dir):
+        if row["text"].strip() and held_out([row], _key, request.split):
+            found.append(row)
+            size += len(row["text"].encode())
+        if size >= wanted:
+            break
+    return [Example("", row["text"]) for row in draw(found, _key, replace(request, count=len(found)))]
+
+
+def _key(row: Any) -> str:
+    return str(row["text"])
+
+
+def make(argument: str) -> Task:
+    """The task of one text."""
+    path = local_path(argument)
+    return Task(
+        name=f"perplexity:{argument}",
+        description=f"Bits per byte of {argument}",
+        kind="loglikelihood",
+        folder=Path(__file__).parent,
+        metrics=("bits_per_byte,none", "byte_perplexity,none", "word_perplexity,none"),
+        chance=math.nan,
+        levels=LOGLIKELIHOOD_LEVELS,
+        training=None if path is not None else partial(corpus, argument),
+        data_folders=folders(argument),
+        source=argument,
+        text_source="" if path is not None else f"documents of {argument}, train split",
+        other_files=() if path is None else tuple(text_files(path)),
+        harness_name="perplexity",
+        argument=argument,
+    )
+
+
+PERPLEXITY = OpenTask(
+    "perplexity", "Bits per byte of a text file, a folder of them, or a data set with the field `text`", make
+)

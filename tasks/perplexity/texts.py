@@ -1,0 +1,87 @@
+"""Documents of a corpus: a text file, a folder of them, a local data set, or one of the hub, which is streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.data import Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
+from adaptive_bench.errors import EnvironmentProblem
+
+# Of a corpus without a split for testing, documents at its beginning are looked through for held-out ones.
+_LOOKED_THROUGH = 20_000
+_TESTED = ("test", "validation")
+# Corpora whose useful part on the hub has a name of its own.
+_CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
+
+
+def source_of(name: str) -> Source:
+    """The data set of a name; documents are in the field `text`."""
+    return Source(name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",))
+
+
+def local_path(argument: str) -> Path | None:
+    """The file or folder that an argument names, or `None` if it names a data set."""
+    path = Path(argument).expanduser()
+    looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or path.suffix in (".txt", ".jsonl", ".gz")
+    return path if looks_like_one else None
+
+
+def text_files(path: Path) -> list[Path]:
+    """The files of a path, sorted.
+
+    Raises:
+        EnvironmentProblem: There is none.
+    """
+    files = [path] if path.is_file() else sorted(file for kind in ("*.txt", "*.jsonl*") for file in path.rglob(kind))
+    if not files:
+        raise EnvironmentProblem(
+            f"A corpus is a .txt or .jsonl file or a folder of them, but none is at {str(path)!r}. Check the path."
+        )
+    return files
+
+
+def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
+    """Documents to measure: the split for testing, or the held-out ones where all are in `train`; all of a file."""
+    path = local_path(argument)
+    if path is not None:
+        return [row for file in text_files(path) for row in _file_rows(file)]
+    source, root = source_of(argument), data_root(data_dir)
+    if root is None:
+        return held_out(islice(stream_rows(source, "train"), _LOOKED_THROUGH), _key, "validation")
+    place = source.place(root)
+    for split in _TESTED:
+        if split in place.splits:
+            return read_rows(source, split, root)
+    return held_out(read_rows(source, "train", root), _key, "validation")
+
+
+def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str, Any]]:
+    """Documents of the training split, in its order."""
+    source, root = source_of(argument), data_root(data_dir)
+    yield from stream_rows(source, "train") if root is None else read_rows(source, "train", root)
+
+
+def folders(argument: str) -> tuple[str, ...]:
+    """Folders of a data folder that may hold the corpus."""
+    return () if local_path(argument) is not None else tuple(folder_names(argument, source_of(argument).configuration))
+
+
+def _file_rows(file: Path) -> list[dict[str, Any]]:
+    if file.suffix != ".txt":
+        return read_lines(file, ("text",))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(
+            f"A text file is UTF-8, but {file} cannot be read: {error}. Convert it, or name another."
+        ) from error
+    if not text.strip():
+        raise EnvironmentProblem(f"A text file holds text, but {file} is empty. Name another.")
+    return [{"text": text}]
+
+
+def _key(row: Any) -> str:
+    return str(row["text"])

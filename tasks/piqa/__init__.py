@@ -1,0 +1,1 @@
+"""PIQA written in the paper's template."""

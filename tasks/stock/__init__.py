@@ -1,0 +1,1 @@
+"""Tasks of the paper that are lm-eval's own, unchanged."""

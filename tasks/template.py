@@ -1,0 +1,83 @@
+"""The GateSkip paper's template for generative tasks, and what its tasks have in common.
+
+`Question: ...`, `Answer: <reasoning>`, then `#### <answer>`; the options of a multiple-choice question stand in the
+question, one a line, and its answer is a letter. (The appendix that gives the template shows no options; without them
+an answer letter means nothing.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.data import Source, draw, held_out, read_rows
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.task import Example, ExampleRequest, Task
+
+PROMPT = "Question: {question}\nAnswer:"
+METRICS = (
+    "exact_match,strict-match",
+    "exact_match,flexible-extract",
+    "unparsable,strict-match",
+    "unparsable,flexible-extract",
+)
+GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.3, 0.45, 0.6)
+_HERE = Path(__file__).parent
+SHARED_FILES = (_HERE / "answers.py", _HERE / "letter_answers.yaml", _HERE / "template.py")
+TRACES_FIELD = "reasoning_nemotron_70B"
+_TAGS = re.compile(r"</?reasoning>")
+
+
+def with_options(question: str, options: Sequence[str], letters: Sequence[str] = "ABCDEFGHIJ") -> str:
+    """The question with one option a line."""
+    return "\n".join([question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=False))])
+
+
+def target(reasoning: str, answer: str) -> str:
+    """What a model is meant to write after `Answer: `."""
+    return f"{reasoning.strip()}\n#### {answer}".lstrip()
+
+
+def document(question: str, answer: str, letters: str, reasoning: str = "") -> dict[str, Any]:
+    """A document of a task whose answer is a letter; it is also what a training example is made of."""
+    return {"question": question, "answer": answer, "letters": letters, "target": target(reasoning, answer)}
+
+
+def examples(request: ExampleRequest, rows: Iterable[dict[str, Any]], key: str) -> list[Example]:
+    """Training text of documents with `question` and `target`; `key` names the field that identifies a row."""
+    drawn = draw(rows, lambda row: str(row[key]), request)
+    return [Example(PROMPT.format(question=row["question"]), f" {row['target']}") for row in drawn]
+
+
+def validation(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """The rows of a training split that are neither trained nor calibrated on."""
+    return held_out(rows, lambda row: str(row[key]), "validation")
+
+
+def read_traces(source: Source, data_dir: Path | str | None) -> list[dict[str, Any]]:
+    """Rows of the paper's reasoning traces with a field `reasoning`; the few rows without a trace are left out.
+
+    Raises:
+        EnvironmentProblem: The data cannot be read, or no row has a trace.
+    """
+    rows = read_rows(source, "train", data_dir)
+    for row in rows:
+        row["reasoning"] = _TAGS.sub("", row[TRACES_FIELD] or "").strip()
+    if not any(row["reasoning"] for row in rows):
+        raise EnvironmentProblem(f"The field {TRACES_FIELD!r} of {source} holds reasoning, but every row's is empty.")
+    return [row for row in rows if row["reasoning"]]
+
+
+def generative(name: str, **fields: Any) -> Task:
+    """A task in this template, zero-shot."""
+    return Task(
+        name=name,
+        kind="generative",
+        metrics=METRICS,
+        levels=GENERATIVE_LEVELS,
+        other_files=SHARED_FILES,
+        **fields,
+    )

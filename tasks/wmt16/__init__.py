@@ -1,0 +1,1 @@
+"""WMT16: news translated from English into Romanian."""

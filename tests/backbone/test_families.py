@@ -1,0 +1,88 @@
+"""Families are registered one by one; a new one is a small file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone, Family, Site, find_family
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.testing.backbones import SIZES, tiny_backbone
+
+FAMILIES = registry.names("families")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_norms_are_where_the_family_says(family: str) -> None:
+    backbone = Backbone(tiny_backbone(family))
+    for branch in ("attention", "mlp"):
+        site = Site(1, branch)  # type: ignore[arg-type]
+        assert "norm" in type(backbone.norm_before(site)).__name__.lower()
+        assert (backbone.norm_after(site) is not None) == (family == "gemma2")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_dense_writes_what_hugging_face_writes(family: str) -> None:
+    """On the models the conformance checks use, past every window; X1."""
+    backbone = tiny_backbone(family)
+    backbone.generation_config.eos_token_id = None
+    ids = torch.randint(3, 97, (3, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[1] * 9, [0] * 4 + [1] * 5, [1] * 9])
+    wanted = backbone.generate(ids, attention_mask=mask, max_new_tokens=16, do_sample=False)[:, 9:].tolist()
+    assert AdaptiveModel.build(backbone, "dense").eval().generate(ids, mask, max_new_tokens=16) == wanted
+
+
+def test_smollm_is_a_llama() -> None:
+    """Its config.json says model_type llama, heads in groups of three, tied embeddings."""
+    config = AutoConfig.for_model(
+        "llama", **SIZES | {"num_attention_heads": 6, "hidden_size": 48, "tie_word_embeddings": True}
+    )
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    ids = torch.randint(3, 97, (2, 7), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(AdaptiveModel.build(model, "dense").eval()(ids).logits, model(ids).logits)
+
+
+def test_llama_3_scales_its_rotary_tables() -> None:
+    """Llama 3.1 and 3.2: `rope_type` llama3."""
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }
+    config = LlamaConfig(**SIZES | {"rope_parameters": rope})
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    model.generation_config.eos_token_id = None
+    ids = torch.randint(3, 97, (2, 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        wanted = model.generate(ids, max_new_tokens=12, do_sample=False)[:, 20:].tolist()
+    assert AdaptiveModel.build(model, "dense").eval().generate(ids, max_new_tokens=12) == wanted
+
+
+def test_an_unknown_family_is_told_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"gemma2, llama, mistral, qwen2, qwen3, got .*'gpt2'.*docs/models.md"):
+        find_family("gpt2")
+
+
+def test_a_plugin_registers_a_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("families", "mine")(Family("Mine"))
+    assert find_family("mine").description == "Mine"
+
+
+def test_the_example_of_the_documentation_is_a_family(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    (tmp_path / "olive.py").write_text(page.split("```python\n")[1].split("```")[0])
+    registry.load_plugin(tmp_path / "olive.py")
+    assert find_family("olive").norm_after["mlp"] == "post_feedforward_layernorm"
+    for name in FAMILIES:
+        assert f"`{name}`" in page

@@ -1,0 +1,88 @@
+"""What counts as an answer in what a model wrote."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_bench.tasks.answers import (
+    INVALID,
+    flexible_letters,
+    last_letter,
+    last_number,
+    letter_after_mark,
+    number_after_mark,
+    strict_numbers,
+    unparsable,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "flexible"),
+    [
+        (" It is 500.\n#### 500", "500", "500"),
+        (" so\n#### 500.00 eggs", "500", "500"),
+        (" so\n#### $**500**", "500", "500"),
+        (" so\n#### $1,500.", "1500", "1500"),
+        (" so\n####\n-1.50", "-1.5", "-1.5"),
+        (" so\n#### −7%", "-7", "-7"),
+        (" so\n#### 0,500", "0", "500"),  # no separator of thousands: another number, or a decimal comma
+        (" so\n#### x = 12", "12", "12"),
+        (" 10-3 = 7", INVALID, "7"),
+        (" that leaves 10-3", INVALID, "3"),
+        (" it fell to -3", INVALID, "-3"),
+        (" The answer is $500.", INVALID, "500"),
+        (" 500 eggs, no, 499\n#### 500\nmore 7", "500", "7"),
+        (" #### 12\nQuestion 2 #### 13", "12", "13"),
+        (" #### five", INVALID, INVALID),
+        (" #### 0.0", "0", "0"),
+        (" #### -0", "0", "0"),
+        ("", INVALID, INVALID),
+    ],
+)
+def test_numbers(text: str, strict: str, flexible: str) -> None:
+    assert (number_after_mark(text), last_number(text)) == (strict, flexible)
+
+
+@given(value=st.decimals(-(10**9), 10**9, places=2), around=st.sampled_from(["{}", "${}", "{} eggs", "**{}**", "({})"]))
+def test_every_spelling_of_a_number_is_that_number(value: Decimal, around: str) -> None:
+    for spelled in (f"{value:f}", f"{value:,f}", f"{value:f}0"):
+        text = "so\n#### " + (spelled if value < 0 else around.format(spelled))
+        assert Decimal(last_number(text)) == value
+        assert number_after_mark(text) in (INVALID, last_number(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "flexible"),
+    [
+        (" fire burns\n#### B", "B", "B"),
+        (" fire burns\n#### (b)", "B", INVALID),
+        (" fire burns\n#### **B. fire**", "B", "B"),
+        (" It must be (B).", INVALID, "B"),
+        (" The answer is B: a fire", INVALID, "B"),
+        (" B. A fire burns", INVALID, "B"),
+        (" A is right", INVALID, "A"),
+        (" I'd say A", INVALID, "A"),
+        (" #### Bad", INVALID, INVALID),
+        (" #### F", INVALID, INVALID),
+        (" A? No: B\n#### A", "A", "A"),
+        (" nothing", INVALID, INVALID),
+    ],
+)
+def test_letters(text: str, strict: str, flexible: str) -> None:
+    assert (letter_after_mark(text, "ABCDE"), last_letter(text, "ABCDE")) == (strict, flexible)
+
+
+def test_only_letters_of_the_documents_options_count() -> None:
+    documents = [{"letters": "AB"}, {"letters": "ABCD"}]
+    assert flexible_letters([["C or A?"], ["A or C"]], documents) == [["A"], ["C"]]
+
+
+def test_filters_keep_the_shape_lm_eval_gives_them() -> None:
+    assert strict_numbers([["#### 1", "#### x"], []], [{}, {}]) == [["1", INVALID], []]
+
+
+@pytest.mark.parametrize(("answer", "value"), [(INVALID, 1.0), ("7", 0.0)])
+def test_an_answer_that_cannot_be_read_is_counted(answer: str, value: float) -> None:
+    assert unparsable(references=["7"], predictions=[answer]) == value

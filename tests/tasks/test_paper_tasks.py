@@ -1,0 +1,165 @@
+"""The paper's other tasks on the real files: MMLU, PIQA, translation, and what lm-eval ships."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.data import find_place
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
+from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.tasks.csqa.task import CSQA_NEMOTRON
+from adaptive_bench.tasks.gsm8k.task import GSM8K_NEMOTRON
+
+SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[2].parent / "shared") / "data"
+real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
+CSQA_ROW = {
+    "question": "What is hot?",
+    "choices": {"label": list("ABCDE"), "text": ["ice", "fire", "sand", "wood", "rain"]},
+    "answerKey": "B",
+}
+
+
+def _write(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@real_files
+@pytest.mark.parametrize(
+    ("name", "documents"),
+    [
+        ("mmlu", 14042),
+        ("mmlu_stem", 3153),
+        ("mmlu_gen", 14042),
+        ("piqa", 1838),
+        ("piqa_gen", 1838),
+        ("openbookqa", 500),
+        ("winogrande", 1267),
+        ("lambada", 5153),
+        ("lambada_openai", 5153),
+        ("wmt16_en_ro", 1999),
+        ("mmlu_virology", 166),
+        ("perplexity:novels", 563),
+    ],
+)
+def test_every_task_finds_its_local_files(name: str, documents: int) -> None:
+    assert len(load_task(find_task(name), SHARED, 0).eval_docs) == documents
+
+
+@real_files
+@pytest.mark.parametrize("subject", ["abstract_algebra", "high_school_european_history", "virology"])
+@pytest.mark.parametrize("shots", [0, 5])
+def test_mmlu_asks_what_lm_evals_subjects_ask(subject: str, shots: int) -> None:
+    ours, stock = load_task(find_task("mmlu"), SHARED, shots), load_task(find_task(f"mmlu_{subject}"), SHARED, shots)
+    mine = [document for document in ours.eval_docs if document["subject"] == subject]
+    assert len(mine) == len(stock.eval_docs)
+    for one, other in list(zip(mine, stock.eval_docs, strict=True))[:5]:
+        assert ours.fewshot_context(one, shots) == stock.fewshot_context(other, shots)
+        assert ours.doc_to_target(one) == stock.doc_to_target(other)
+
+
+@real_files
+def test_the_subjects_of_mmlu_take_turns() -> None:
+    documents = load_task(find_task("mmlu_stem"), SHARED, 0).eval_docs
+    stock = {name.removeprefix("mmlu_") for name in expand_tasks(["mmlu_stem_tasks"])}
+    assert {document["subject"] for document in documents.select(range(19))} == stock
+    assert len({document["subject"] for document in documents.select(range(19, 38))}) == 19
+
+
+@real_files
+def test_without_a_training_split_only_worked_examples_are_refused() -> None:
+    """The local HellaSwag has no training split."""
+    hellaswag = find_task("hellaswag")
+    assert len(load_task(hellaswag, SHARED, 0).eval_docs) == 10042
+    with pytest.raises(EnvironmentProblem, match=r"'hellaswag' are drawn from the split 'train'.*--num-fewshot 0"):
+        load_task(hellaswag, SHARED, 5)
+
+
+@real_files
+def test_written_tasks_show_their_options() -> None:
+    loaded = load_task(find_task("piqa_gen"), SHARED, 1)
+    loaded.set_fewshot_seed(0)
+    shown, asked = loaded.fewshot_context(loaded.eval_docs[0], 1).split("\n\n")
+    assert shown.startswith("Question: ") and shown[-8:-1] == ": #### "
+    assert "\nA. Provide the guinea pig" in asked and asked.endswith("\nAnswer:")
+    assert loaded.doc_to_target(loaded.eval_docs[0]) == "#### A"
+
+
+@real_files
+def test_translation_is_scored_by_sacrebleu_with_its_signature() -> None:
+    signatures = load_task(find_task("wmt16_en_ro"), SHARED, None).config.metadata["signatures"]
+    assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "chrf" in signatures
+
+
+@pytest.mark.parametrize("name", sorted(set(registry.names("tasks"))))
+def test_every_task_tells_where_its_documents_are_from(name: str) -> None:
+    thing = registry.get("tasks", name)
+    if isinstance(thing, Task) and not name.startswith("nano"):
+        assert thing.source and thing.licence
+        assert bool(thing.text_source) == (thing.training is not None)
+    for member in expand_tasks([name]):
+        assert member == "perplexity" or find_task(member).levels
+
+
+def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_path: Path) -> None:
+    traces = tmp_path / "multi-domain-reasoning"
+    trace = "<reasoning>\nThink {}.\n</reasoning>"
+    rows = [
+        {"question": f"{n}?", "answer": "By hand.\n#### 1,500", "reasoning_nemotron_70B": trace.format(n)}
+        for n in range(20)
+    ]
+    _write(traces / "gsm8k", "train", [*rows, rows[0] | {"question": "empty", "reasoning_nemotron_70B": ""}])
+    _write(traces / "commonsense_qa", "train", [CSQA_ROW | row | {"question": row["question"]} for row in rows])
+    for task, answer in ((GSM8K_NEMOTRON, "1,500"), (CSQA_NEMOTRON, "B")):
+        assert task.training is not None
+        found = [*task.training(ExampleRequest("train", 99, 1, tmp_path))]
+        assert found and all(example.completion.startswith(" Think ") for example in found)
+        assert all(example.completion.endswith(f".\n#### {answer}") for example in found)
+    assert "Nemotron-70B" in GSM8K_NEMOTRON.text_source
+
+
+def test_traces_that_are_not_there_are_never_replaced_in_silence(tmp_path: Path) -> None:
+    _write(tmp_path / "gsm8k", "train", [{"question": "1?", "answer": "#### 1"}])
+    assert GSM8K_NEMOTRON.training is not None
+    with pytest.raises(EnvironmentProblem, match="multi-domain-reasoning/gsm8k, but there is none"):
+        GSM8K_NEMOTRON.training(ExampleRequest("train", 1, 1, tmp_path))
+
+
+@real_files
+def test_the_paper_group_is_found_whole() -> None:
+    for name in expand_tasks(["paper-generative", "paper-loglikelihood", "paper-out-of-domain"]):
+        for folder in find_task(name).data_folders or ():
+            if (SHARED / folder).is_dir():
+                break
+        else:
+            raise AssertionError(name)
+    assert find_place(SHARED, "baber/piqa").folder.name == "piqa"
+
+
+@real_files
+@pytest.mark.parametrize(
+    ("name", "documents"),
+    [("gsm8k", 241), ("piqa", 16113), ("piqa_gen", None), ("openbookqa", 500)],
+)
+def test_choices_are_made_on_other_documents(name: str, documents: int | None) -> None:
+    chosen_on = load_task(find_task(name), SHARED, 0, "validation")
+    tested = load_task(find_task(name), SHARED, 0)
+    asked = [{json.dumps(document) for document in task.eval_docs} for task in (chosen_on, tested)]
+    assert documents is None or len(chosen_on.eval_docs) == documents
+    assert not asked[0] & asked[1]
+
+
+@real_files
+def test_choices_need_their_split() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"Validation documents of 'hellaswag' are those of the split 'train'"):
+        load_task(find_task("hellaswag"), SHARED, 0, "validation")
+    with pytest.raises(UsageError, match="'lambada' has none beside those it is tested on"):
+        load_task(find_task("lambada"), SHARED, 0, "validation")

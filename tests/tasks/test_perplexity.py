@@ -1,0 +1,118 @@
+"""Bits per byte of any text, and corpora to train on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval import evaluator
+from lm_eval.api.model import LM
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.task import Example, ExampleRequest
+from adaptive_bench.tasks.perplexity import texts
+
+
+class _OneBitAByte(LM):
+    """Gives every byte a probability of one half."""
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        return [-math.log(2) * len(request.args[0].encode()) for request in requests]
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        raise NotImplementedError
+
+    def generate_until(self, requests: list[Any]) -> list[str]:
+        raise NotImplementedError
+
+
+def _write(folder: Path, split: str, documents: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{split}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+
+
+def _documents(name: str, data_dir: Path | None) -> list[str]:
+    return [document["text"] for document in load_task(find_task(name), data_dir, None).eval_docs]
+
+
+def _train(name: str, data_dir: Path, split: Any = "train", count: int = 10_000, seed: int = 1) -> list[Example]:
+    task = find_task(name)
+    assert task.training is not None
+    return task.training(ExampleRequest(split, count, seed, data_dir, length=8))
+
+
+def test_bits_per_byte_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("Über den Wolken", encoding="utf-8")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "two.txt").write_text("zwei")
+    _write(tmp_path / "more", "three", ["drei", "vier"])
+    for name, wanted in (("one.txt", 1), ("more", 3)):
+        task = find_task(f"perplexity:{tmp_path / name}")
+        assert task.training is None and task.other_files
+        with quiet():
+            loaded = load_task(task, None, None)
+            found = evaluator.evaluate(
+                _OneBitAByte(), {"tasks": {task.name: loaded}, "groups": {}, "group_map": {}}, bootstrap_iters=0
+            )
+        assert len(loaded.eval_docs) == wanted
+        assert found["results"][task.name]["bits_per_byte,none"] == pytest.approx(1.0)
+
+
+def test_the_split_for_testing_is_measured_and_the_training_split_learned(tmp_path: Path) -> None:
+    _write(tmp_path / "letters", "train", [f"training {n}" for n in range(200)])
+    _write(tmp_path / "letters", "validation", ["validation"])
+    assert _documents("perplexity:letters", tmp_path) == ["validation"]
+    train, calibration = (_train("perplexity:letters", tmp_path, split) for split in ("train", "calibration"))
+    assert all(example.prompt == "" for example in train)
+    assert not {example.completion for example in train} & {example.completion for example in calibration}
+    assert 150 < len(train) < 195 and calibration
+
+
+def test_held_out_documents_are_measured_where_there_is_a_training_split_only(tmp_path: Path) -> None:
+    _write(tmp_path / "letters", "train", [f"document {n}" for n in range(400)])
+    measured = set(_documents("perplexity:letters", tmp_path))
+    assert measured
+    for split in ("train", "calibration"):
+        assert not measured & {example.completion for example in _train("perplexity:letters", tmp_path, split)}
+
+
+def test_a_corpus_gives_as_much_as_is_wanted_in_an_order_of_the_seed(tmp_path: Path) -> None:
+    _write(tmp_path / "letters", "train", [f"{n:>40}" for n in range(400)])
+    few, same, other = (_train("perplexity:letters", tmp_path, count=20, seed=seed) for seed in (1, 1, 2))
+    assert 20 * 8 * 5 <= sum(len(example.completion) for example in few) < 20 * 8 * 5 + 40
+    assert few == same != other
+    assert sorted(example.completion for example in few) == sorted(example.completion for example in other)
+
+
+def test_the_hub_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def rows(source: Any, split: str) -> Any:
+        asked.append((str(source), split))
+        return ({"text": f"page {n}"} for n in range(10**9))
+
+    monkeypatch.setattr(texts, "stream_rows", rows)
+    assert len(_train("perplexity:HuggingFaceFW/fineweb", None, count=3)) > 3  # type: ignore[arg-type]
+    assert asked == [("HuggingFaceFW/fineweb (sample-10BT)", "train")]
+    assert 400 < len(_documents("perplexity:HuggingFaceFW/fineweb", None)) < 800
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (b"caf\xe9", "latin.txt", r"A text file is UTF-8, but .*latin.txt cannot be read"),
+        (b" \n", "empty.txt", r"empty.txt is empty"),
+        (b'{"texte": "x"}\n', "other.jsonl", r"line 1 lacks text"),
+        (b"", "", r"there is none at|none is at"),
+    ],
+)
+def test_files_that_cannot_be_read_are_told(content: bytes, name: str, message: str, tmp_path: Path) -> None:
+    if name:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=message):
+        load_task(find_task(f"perplexity:{tmp_path / name}"), None, None)

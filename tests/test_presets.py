@@ -1,0 +1,75 @@
+"""Every preset of the paper: valid, described in its first lines, and a plan offline with local stand-ins."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+from adaptive_bench.method import method_class
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.spec import MethodSpec
+
+SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[1].parent / "shared")
+PRESETS = [name for name in registry.names("configs") if name.startswith("paper_")]
+STAND_INS = {
+    "perplexity:HuggingFaceFW/fineweb": "perplexity:c4_sample",
+    "gsm8k_nemotron": "gsm8k",
+    "csqa_nemotron": "csqa",
+}
+paper_presets = pytest.mark.parametrize("name", PRESETS)
+
+
+@paper_presets
+def test_names_of_methods_and_tasks_exist(name):
+    config = load_config(name)
+    for text in config.methods:
+        spec = MethodSpec.parse(text)
+        method_class(spec)
+    for task in expand_tasks([*config.tasks, *(config.train_on or ())]):
+        assert find_task(task)
+    assert all(find_task(task).training for task in config.train_on)
+    assert set(config.levels) <= set(config.evaluation.grid), "a level that is measured needs no interpolation"
+    assert config.train.batch_size == 1 and config.train.max_length == 4096 and config.seeds[0] == 1
+
+
+@paper_presets
+def test_the_header_says_how_to_run_it_and_what_to_expect(name):
+    header = Path(registry.get("configs", name)).read_text(encoding="utf-8").partition("methods:")[0]
+    for wanted in (f"--config {name}", "Needs", "Hardware", "Expected"):
+        assert wanted in header
+
+
+@paper_presets
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real models and data are not beside the repository")
+def test_a_plan_offline(name, tmp_path):
+    config = load_config(name)
+    overrides = {"model": str(SHARED / "models" / "tinyllamas-stories260K"), "data_dir": str(SHARED / "data")}
+    overrides |= {"out": str(tmp_path), "seeds": 1, "train": {"steps": 4}, "evaluation": {"calibration_examples": 8}}
+    overrides["train_on"] = [STAND_INS.get(task, task) for task in config.train_on]
+    if name == "paper_wmt16":  # its training split is on the hub only
+        with pytest.raises(EnvironmentProblem, match=r"'train' of wmt/wmt16 \(ro-en\) cannot be read"):
+            plan(load_config(name, overrides))
+        return
+    found = plan(load_config(name, overrides))
+    assert len(found.sweeps) == len(config.methods) * len(expand_tasks(config.tasks))
+
+
+def test_without_the_hub_it_says_what_is_needed():
+    with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*--model to a folder.*HF_TOKEN"):
+        plan(
+            load_config("paper_generative", {"train": {"steps": 0}, "tasks": ["nano_math"], "train_on": ["nano_math"]})
+        )
+
+
+def test_a_file_says_only_what_differs_from_its_base(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: paper_lambada\ntrain: {steps: 5}\n")
+    config = load_config(file)
+    assert (config.train.steps, config.train.batch_size, config.tasks) == (5, 1, ("lambada",))
+    file.write_text("extends: ../else.yaml\n")
+    with pytest.raises(UsageError, match="No config is called"):
+        load_config(file)

@@ -1,0 +1,19 @@
+"""Every method passes every check on the families that `check` leaves out by default, too."""
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import FAMILIES
+from adaptive_bench.testing.suite import Suite
+
+METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
+SHARED = {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", sorted(set(registry.names("families")) - set(FAMILIES)))
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_conforms(name, family):
+    results = Suite(MethodSpec(name), family, shared=SHARED).results()
+    assert [result for result in results if result.status == "failed"] == []
