@@ -65,7 +65,7 @@ def check(
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if capabilities is not None:
-        write_matrix(capabilities, report.matrix)
+        write_matrix(capabilities, report.matrix, alone=everything)
     _print(report)
     raise typer.Exit(1 if report.failures else 0)
 

@@ -33,8 +33,7 @@ def _note(task: Task, rows: list[Mapping[str, Any]]) -> str | None:
     if max(scores) == 0:
         return (
             f"{task.name}: every score is 0, so nothing is compared. Either no model has learned the task or its "
-            f"answers "
-            f"cannot be read: `adaptive-bench samples` shows what was written."
+            f"answers cannot be read: `adaptive-bench samples` shows what was written."
         )
     if min(scores) == 1:
         return f"{task.name}: every score is 100 %, so the task is too easy to tell the methods apart here."

@@ -20,8 +20,7 @@ def method_class(spec: MethodSpec) -> type[Method]:
         raise PluginFault(
             f"What is registered as a method is a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
             f"{getattr(found, '__name__', '')!r} under {spec.name!r} ({registry.origin('methods', spec.name)}). "
-            f"Correct "
-            "the plugin; `adaptive-bench new-method` writes one that works."
+            "Correct the plugin; `adaptive-bench new-method` writes one that works."
         )
     if not (isinstance(found.Config, type) and issubclass(found.Config, MethodConfig)):
         raise PluginFault(

@@ -60,8 +60,7 @@ class BackboneSource:
         if missing := sorted(found["missing_keys"]):
             raise EnvironmentProblem(
                 f"The weights of a model have every tensor that its config.json asks for, but those of {self.name!r} "
-                f"lack "
-                f"{len(missing)} (the first: {missing[0]}). Copy or save the model again."
+                f"lack {len(missing)} (the first: {missing[0]}). Copy or save the model again."
             )
         return model
 
@@ -150,8 +149,7 @@ def _check_config(file: Path) -> None:
     except (OSError, ValueError, AttributeError) as error:
         raise EnvironmentProblem(
             f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. Copy or "
-            f"save "
-            f"the model again."
+            f"save the model again."
         ) from error
     known = registry.names("families")
     if family not in known:
@@ -169,8 +167,7 @@ def _check_weights(file: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise EnvironmentProblem(
             f"The weights in {str(file)!r} cannot be read: {message_of(error)}. The file is cut off or damaged; copy "
-            f"or "
-            f"save the model again."
+            f"or save the model again."
         ) from error
 
 

@@ -89,7 +89,7 @@ def test_gradient_flows_between_routers(trainee, training_batch, watch):
 @pytest.mark.parametrize(("bias", "excess"), [(-8.0, 0.0), (8.0, 0.5)])
 def test_regulariser(trainee, training_batch, bias, excess):
     """T-RT4: zero while the executed share is at most the capacity; the excess of each routed layer, summed, above."""
-    model = trainee("router_tuned_mod[regulariser_weight=3]")
+    model = trainee("router_tuned_mod[capacity=0.5,regulariser_weight=3]")
     _set_bias(model, bias)
     ids, mask, labels = training_batch
     loss = model(ids, mask, labels=labels).loss.item()

@@ -81,3 +81,15 @@ def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
     model.extra = torch.nn.Linear(2, 2)
     with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
         checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
+
+
+@pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors"])
+def test_a_flipped_byte_is_noticed(part, model, tmp_path):
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    file = checkpoint.newest(tmp_path) / part
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=part):
+        checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)

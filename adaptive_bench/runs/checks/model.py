@@ -130,14 +130,12 @@ def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
     if largest >= facts.vocabulary:
         raise EnvironmentProblem(
             f"A tokenizer's ids are rows of the model's embedding, but {where} goes up to {largest:,} and the model "
-            f"has "
-            f"{facts.vocabulary:,} rows. It belongs to another model: put the right one beside config.json."
+            f"has {facts.vocabulary:,} rows. It belongs to another model: put the right one beside config.json."
         )
     if tokenizer.eos_token_id is None:
         raise EnvironmentProblem(
             f"Texts end with an end-of-sequence token, but {where} has none. Set eos_token in tokenizer_config.json, "
-            f"or "
-            "choose another --model."
+            "or choose another --model."
         )
     return tokenizer
 

@@ -67,8 +67,7 @@ def check_training_text(
     if cut > len(encoded) / 20:
         findings.note(
             f"{cut / len(encoded):.0%} of the training text of {task.name} (of {len(encoded)} looked at) is longer "
-            f"than "
-            f"{length} tokens and is cut: raise train.max_length or choose a model with a longer context."
+            f"than {length} tokens and is cut: raise train.max_length or choose a model with a longer context."
         )
 
 
@@ -168,8 +167,7 @@ def _check_shots(task: Task, harness: HarnessTask) -> None:
     if wanted >= available:
         raise UsageError(
             f"Worked examples are drawn without repetition, but {task.name!r} has {available} and --num-fewshot asks "
-            f"for "
-            f"{wanted}. Lower --num-fewshot."
+            f"for {wanted}. Lower --num-fewshot."
         )
 
 
@@ -190,8 +188,7 @@ def _check_length(
     except Exception as error:  # a task's own code
         raise EnvironmentProblem(
             f"The prompts of {task.name!r} cannot be built: {type(error).__name__}: {message_of(error)[:200]}. Check "
-            f"the "
-            "data and --num-fewshot."
+            "the data and --num-fewshot."
         ) from error
     shots = int(harness.config.num_fewshot or 0)
     for request in harness.instances:
@@ -200,10 +197,8 @@ def _check_length(
             if tokens >= context:
                 raise UsageError(
                     f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
-                    f"worked "
-                    f"examples document {request.doc_id + 1} of {task.name!r} has {tokens}. Lower --num-fewshot or "
-                    f"choose a "
-                    "model with a longer context."
+                    f"worked examples document {request.doc_id + 1} of {task.name!r} has {tokens}. Lower "
+                    f"--num-fewshot or choose a model with a longer context."
                 )
             if tokens + room > context:
                 findings.note(
