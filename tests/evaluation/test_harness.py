@@ -103,6 +103,12 @@ def test_stop_strings_end_where_hugging_face_ends_them(pair):
         model.generate(prompt, **settings)
 
 
+def test_a_loaded_model_knows_where_its_tokenizer_is(folder, pair):
+    """`HFLM(pretrained=model)` and nothing else."""
+    found = HFLM(pretrained=AdaptiveModel.from_pretrained(folder)).tokenizer
+    assert found("Tom has 3").input_ids == pair[2]("Tom has 3").input_ids
+
+
 @pytest.fixture
 def folder(pair, tmp_path):
     _, model, tokenizer = pair
