@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.data import find_place
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA_NEMOTRON
@@ -142,3 +142,24 @@ def test_the_paper_group_is_found_whole() -> None:
         else:
             raise AssertionError(name)
     assert find_place(SHARED, "baber/piqa").folder.name == "piqa"
+
+
+@real_files
+@pytest.mark.parametrize(
+    ("name", "documents"),
+    [("gsm8k", 241), ("piqa", 16113), ("piqa_gen", None), ("openbookqa", 500)],
+)
+def test_choices_are_made_on_other_documents(name: str, documents: int | None) -> None:
+    chosen_on = load_task(find_task(name), SHARED, 0, "validation")
+    tested = load_task(find_task(name), SHARED, 0)
+    asked = [{json.dumps(document) for document in task.eval_docs} for task in (chosen_on, tested)]
+    assert documents is None or len(chosen_on.eval_docs) == documents
+    assert len(asked[0] & asked[1]) <= 1  # one row of PIQA is in both of its splits
+
+
+@real_files
+def test_choices_need_their_split() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"Validation documents of 'hellaswag' are those of the split 'train'"):
+        load_task(find_task("hellaswag"), SHARED, 0, "validation")
+    with pytest.raises(UsageError, match="'lambada' has none beside those it is tested on"):
+        load_task(find_task("lambada"), SHARED, 0, "validation")
