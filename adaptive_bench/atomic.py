@@ -17,6 +17,11 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8; see `write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file through a temporary neighbour and an atomic rename.
 
     Raises:
@@ -27,8 +32,8 @@ def write_text(path: Path, text: str) -> None:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
         temporary = Path(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
             # mkstemp makes private files; records are for everybody the folder is for.

@@ -11,17 +11,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
 from adaptive_bench.spec import MethodSpec, parse_specs
+from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 
+MOST_SEEDS = 1000
+MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
+_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+
 Share = Annotated[float, Field(ge=0, lt=1)]
+Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
 Positive = Annotated[int, Field(ge=1)]
 FlopAxis = Literal["net", "tokens", "core"]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -71,6 +76,15 @@ class TrainRecipe(_Strict):
         return (value,) if isinstance(value, int | float) else value
 
     @model_validator(mode="after")
+    def _text_fits(self) -> TrainRecipe:
+        if self.steps * self.batch_size > MOST_SEQUENCES:
+            raise UsageError(
+                f"A training has at most {MOST_SEQUENCES:,} sequences (train.steps times train.batch_size), got "
+                f"{self.steps:,} times {self.batch_size:,}. Lower --train-steps or train.batch_size."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _whole_micro_batches(self) -> TrainRecipe:
         if self.batch_size % self.accumulation:
             raise UsageError(
@@ -101,12 +115,43 @@ class EvalRecipe(_Strict):
     calibration_examples: Positive = 256
     calibration: Literal["task", "pooled"] = "task"
     calibration_text: Literal["gold", "written"] = "gold"
-    grid: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+    grid: Shares = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 
     @field_validator("grid")
     @classmethod
     def _sorted_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(sorted(set(grid)))
+
+
+class ForModels(_Strict):
+    """The models a recipe is for: those named, and those of a size.
+
+    Attributes:
+        names: Registered names or hub ids.
+        families: With `parameters`: kinds of model (`model_type`); none named means any.
+        parameters: From how many parameters, and below how many.
+        by_default: A run of such a model takes this preset where it names none.
+    """
+
+    names: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    parameters: tuple[Positive, Positive] | None = None
+    by_default: bool = False
+
+    def fit(self, name: str, family: str, parameters: int) -> bool:
+        """Whether a model is one of them."""
+        if name in self.names:
+            return True
+        if self.parameters is None or (self.families and family not in self.families):
+            return False
+        return self.parameters[0] <= parameters < self.parameters[1]
+
+    def __str__(self) -> str:
+        parts = [", ".join(self.names)] if self.names else []
+        if self.parameters is not None:
+            kinds = f"{' and '.join(self.families)} " if self.families else ""
+            parts.append(f"{kinds}models of {self.parameters[0]:,} to {self.parameters[1]:,} parameters")
+        return " and ".join(parts) or "no model at all"
 
 
 class RunConfig(_Strict):
@@ -128,14 +173,16 @@ class RunConfig(_Strict):
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
+        preset: Name of the preset it was made from, for the reader.
+        for_models: Models the recipe is for; another one is refused. `None`: any.
     """
 
     methods: Names
     tasks: Names
     model: str = "nano"
     data_dir: Path | None = None
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1,)
-    levels: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)] = (1,)
+    levels: Shares | None = None
     match_on: Literal["net", "tokens", "core", "claimed", "time"] = "net"
     match_phase: Literal["all", "prefill", "decode"] = "all"
     project_onto: str = "llama-3.2-1b"
@@ -145,6 +192,8 @@ class RunConfig(_Strict):
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+    preset: str | None = None
+    for_models: ForModels | None = None
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:
@@ -160,22 +209,41 @@ class RunConfig(_Strict):
     def _canonical_specs(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(str(spec) for spec in parse_specs(value))
-        if isinstance(value, list | tuple):
-            return tuple(dict.fromkeys(str(MethodSpec.parse(str(text))) for text in value))
+        if _is_list(value):
+            return tuple(dict.fromkeys(str(MethodSpec.parse(_text(part))) for part in value))
         return value
 
     @field_validator("tasks", "train_on", mode="before")
     @classmethod
     def _name_list(cls, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value
-        if isinstance(parts, list | tuple):
-            return tuple(dict.fromkeys(name for name in (str(part).strip() for part in parts) if name))
+        if _is_list(parts):
+            return tuple(dict.fromkeys(name for name in (_text(part).strip() for part in parts) if name))
         return parts
+
+    @field_validator("model", "device")
+    @classmethod
+    def _not_empty(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("it must not be empty")
+        return value
+
+    @field_validator("out", "data_dir", mode="before")
+    @classmethod
+    def _a_path(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("it must not be empty")
+        return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value
 
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
-        return tuple(range(1, value + 1)) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, bool) or not (isinstance(value, int) or _is_list(value)):
+            return value
+        count = value if isinstance(value, int) else len(value)
+        if not 1 <= count <= MOST_SEEDS:
+            raise ValueError(f"a run has from 1 to {MOST_SEEDS} seeds")
+        return tuple(range(1, value + 1)) if isinstance(value, int) else value
 
     @field_validator("seeds")
     @classmethod
@@ -188,27 +256,36 @@ class RunConfig(_Strict):
         return tuple(sorted(set(levels))) if levels else levels
 
 
-def load_config(preset_or_path: str | Path = DEFAULT_PRESET, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+def load_config(
+    preset_or_path: str | Path = DEFAULT_PRESET,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    flags: Mapping[str, str] | None = None,
+) -> RunConfig:
     """Read a preset or a YAML file and apply overrides.
 
     Args:
-        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`).
+        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
+            that says `extends: nano` changes that preset.
         overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
+        flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
 
     Raises:
         UsageError: Unknown preset or key (with a suggestion), or a value out of range.
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
+        PluginFault: A plugin registered something else than the path of a preset.
     """
-    path = Path(preset_or_path)
+    path, preset = Path(preset_or_path).expanduser(), None
     if path.suffix not in {".yaml", ".yml"}:
-        path = Path(registry.get("configs", str(preset_or_path)))
-    values = _merged(_with_base(_read_yaml(path)), overrides or {})
+        path = _preset(str(preset_or_path))
+        preset = str(preset_or_path)
+    values = _merged({"preset": preset} | _read(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise UsageError(_explain(error, path)) from error
+        raise UsageError(_Explanation(overrides or {}, flags or {}, path).of(error)) from error
     if config.data_dir is not None and not config.data_dir.is_dir():
         raise EnvironmentProblem(
             f"The data folder must exist, got {str(config.data_dir)!r}. Set --data-dir or {DATA_VARIABLE} to a folder, "
@@ -217,26 +294,53 @@ def load_config(preset_or_path: str | Path = DEFAULT_PRESET, overrides: Mapping[
     return config
 
 
-def _with_base(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a file over those of the preset it names as its base."""
-    base = values.pop("base", None)
+def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may extend another one."""
+    values = read_mapping(path)
+    base = values.pop("extends", None)
     if base is None:
         return values
-    if not isinstance(base, str) or Path(base).suffix:
-        raise UsageError(f"The config key 'base' names a preset of `list configs`, got {base!r}.")
-    return _merged(_with_base(_read_yaml(Path(registry.get("configs", base)))), values)
+    if base in above:
+        raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
+    return _merged(_read(_preset(_text(base)), (*above, base)), values)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentProblem(f"The config file {str(path)!r} cannot be read: {error}. Check the path.") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"The config file {str(path)!r} is not valid YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"The config file {str(path)!r} must hold keys and values, got {type(values).__name__}.")
-    return values
+def default_presets() -> dict[str, ForModels]:
+    """By name of a preset: the models that take it where the user names none."""
+    found = {}
+    for name in registry.names("configs"):
+        about = read_mapping(_preset(name)).get("for_models")
+        if about is not None and (models := ForModels.model_validate(about)).by_default:
+            found[name] = models
+    return found
+
+
+def preset_naming(model: str | None) -> str | None:
+    """The preset that names a model as one of its own; without a model the default one."""
+    if model is None:
+        return DEFAULT_PRESET
+    return next((name for name, models in default_presets().items() if model in models.names), None)
+
+
+def _preset(name: str) -> Path:
+    found = registry.get("configs", name)
+    if not isinstance(found, str | Path):
+        raise PluginFault(
+            f"What is registered as a config is the path of a YAML file, got {type(found).__name__} under {name!r} "
+            f"({registry.origin('configs', name)}). Correct the plugin."
+        )
+    return Path(found)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _text(part: Any) -> str:
+    """An item of a list of names. YAML reads `no` and `1` as other things; what is no word at all is refused."""
+    if not isinstance(part, str | int | float) or isinstance(part, bool):
+        raise ValueError(f"every item is a name, got {one_line(repr(part), 60)}")
+    return str(part)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,22 +351,56 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _explain(error: ValidationError, path: Path) -> str:
-    problems = [dict[str, Any](problem) for problem in error.errors()]
-    # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
-    items = {problem["loc"][:-1] for problem in problems}
-    told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
-    return " ".join(_explain_one(problem) for problem in told) + f" (Config: {path.name}.)"
+class _Explanation:
+    """Says what is wrong with a config in the user's words: flags where flags were given, keys of the file "
+    "elsewhere."""
 
+    def __init__(self, overrides: Mapping[str, Any], flags: Mapping[str, str], path: Path) -> None:
+        self.overrides, self.flags, self.path = overrides, flags, path
 
-def _explain_one(problem: dict[str, Any]) -> str:
-    location = [str(part) for part in problem["loc"]]
-    key, received = ".".join(location), problem["input"]
-    if problem["type"] == "extra_forbidden":
-        parts: dict[str, type[BaseModel]] = {"train": TrainRecipe, "evaluation": EvalRecipe}
-        model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
-        return f"No config key is called {key!r}. {registry.did_you_mean(location[-1], model.model_fields)}"
-    if problem["type"] == "missing":
-        return f"The config key {key!r} is needed. Add it to the file."
-    hint = " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and problem["type"] == "less_than" else ""
-    return f"The config key {key!r} is wrong: {problem['msg']}, got {received!r}.{hint}"
+    def of(self, error: ValidationError) -> str:
+        """Every problem once."""
+        problems = [dict[str, Any](problem) for problem in error.errors()]
+        # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
+        items = {problem["loc"][:-1] for problem in problems}
+        told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
+        return " ".join(dict.fromkeys(map(self._one, told)))
+
+    def _one(self, problem: dict[str, Any]) -> str:
+        location = [str(part) for part in problem["loc"]]
+        key, received = ".".join(location), one_line(repr(problem["input"]), 100)
+        if problem["type"] == "extra_forbidden":
+            parts: dict[str, type[BaseModel]] = {
+                "train": TrainRecipe,
+                "evaluation": EvalRecipe,
+                "for_models": ForModels,
+            }
+            model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
+            hint = registry.did_you_mean(location[-1], model.model_fields)
+            return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
+        if problem["type"] == "missing":
+            return f"The config key {key!r} is needed{self._where(location)}. Add it to the file."
+        rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        hint = (
+            " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
+        )
+        return f"{self._name(location)} is wrong{self._where(location)}: {rule}, got {received}.{hint}"
+
+    def _name(self, location: list[str]) -> str:
+        for end in range(len(location), 0, -1):
+            if self._is_override(location[:end]) and (flag := self.flags.get(".".join(location[:end]))):
+                return flag
+        return f"The config key {'.'.join(location)!r}"
+
+    def _where(self, location: list[str]) -> str:
+        return "" if self._is_override(location) else f" in {self.path.name}"
+
+    def _is_override(self, location: list[str]) -> bool:
+        values: Any = self.overrides
+        for part in location:
+            if not isinstance(values, Mapping):
+                return True  # an item of a list that was given
+            if part not in values:
+                return False
+            values = values[part]
+        return True

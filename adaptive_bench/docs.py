@@ -19,7 +19,6 @@ from adaptive_bench.method import Method, method_class
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.capabilities import CAPABILITIES, stored_matrix
 
-DISTRIBUTION = "adaptive-bench"
 _HEAD = "<!-- Written by `python -m adaptive_bench.docs docs/methods`; change the method's file instead. -->\n\n"
 _LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -30,7 +29,7 @@ def pages() -> dict[str, str]:
     methods = {
         name: method_class(MethodSpec(name))
         for name in registry.names("methods")
-        if registry.origin("methods", name).split()[0] == DISTRIBUTION
+        if not registry.is_foreign("methods", name)
     }
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {

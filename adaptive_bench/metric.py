@@ -19,18 +19,12 @@ class Metric:
         better: Which way is better.
         unit: A `share` is shown in percent, a `number` as it is.
         low, high: Bounds of its values, infinite where there is none.
-        counts_documents: It is the share of documents that are right, so one seed of it has a binomial interval.
     """
 
     better: Literal["higher", "lower", "unknown"] = "unknown"
     unit: Literal["share", "number"] = "number"
     low: float = -math.inf
     high: float = math.inf
-    counts_documents: bool = False
-
-    def bounded(self, value: float) -> float:
-        """The value, moved to the nearest bound if it lies beyond it."""
-        return min(max(value, self.low), self.high)
 
     def retention(self, score: float, dense: float) -> float | None:
         """What is kept of the dense model's score: the share, 1 for all of it, below 1 for worse.
@@ -42,13 +36,11 @@ class Metric:
         return part / whole if self.better != "unknown" and self.low >= 0 and whole > 0 else None
 
 
-_RIGHT = Metric("higher", "share", 0.0, 1.0, counts_documents=True)
 _SHARE = Metric("higher", "share", 0.0, 1.0)
 _PERCENT = Metric("higher", "number", 0.0, 100.0)
 _UNCERTAINTY = Metric("lower", "number", 1.0)  # perplexities
 _KNOWN = {
-    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em"), _RIGHT),
-    "f1": _SHARE,
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"), _SHARE),
     "unparsable": Metric("lower", "share", 0.0, 1.0),  # share of answers that cannot be read
     "mcc": Metric("higher", "number", -1.0, 1.0),
     **dict.fromkeys(("bleu", "chrf"), _PERCENT),

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 Info = float | int | str
 
@@ -27,7 +28,7 @@ class Meter(ABC):
     """One piece of work with a known number of units. Starts when made, ends when its `with` block ends."""
 
     @abstractmethod
-    def advance(self, units: int = 1, **info: Info) -> None:
+    def advance(self, units: float = 1, **info: Info) -> None:
         """Count finished units; `info` is shown beside them, for example `loss=0.31`."""
 
     @abstractmethod
@@ -46,15 +47,15 @@ class Meter(ABC):
 class Reporter(Protocol):
     """What training, evaluation and the runner talk to."""
 
-    def task(self, name: str, total: int) -> Meter:
-        """Start a piece of work of `total` units."""
+    def task(self, name: str, total: float) -> Meter:
+        """Start a piece of work of `total` units. A `float` means seconds, of which the share that is done is shown."""
 
     def line(self, text: str) -> None:
         """Say something once."""
 
 
 class _SilentMeter(Meter):
-    def advance(self, units: int = 1, **info: Info) -> None: ...
+    def advance(self, units: float = 1, **info: Info) -> None: ...
 
     def end(self) -> None: ...
 
@@ -62,30 +63,30 @@ class _SilentMeter(Meter):
 class SilentReporter:
     """Says nothing: for library use and tests."""
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         return _SilentMeter()
 
     def line(self, text: str) -> None: ...
 
 
 class _PlainMeter(Meter):
-    def __init__(self, name: str, total: int, stream: TextIO, every_s: float) -> None:
+    def __init__(self, name: str, total: float, stream: TextIO, every_s: float) -> None:
         self.name, self.total, self.stream, self.every_s = name, total, stream, every_s
-        self.done = 0
+        self.done: float = 0
         self.start_s = self.printed_s = time.monotonic()
 
-    def advance(self, units: int = 1, **info: Info) -> None:
+    def advance(self, units: float = 1, **info: Info) -> None:
         self.done += units
         now_s = time.monotonic()
         if self.done and now_s - self.printed_s >= self.every_s and self.done < self.total:
             self.printed_s = now_s
             left_s = (now_s - self.start_s) * (self.total - self.done) / self.done
-            parts = [f"{self.done}/{self.total}", *_texts(info), f"{duration(left_s)} left"]
+            parts = [_done(self.done, self.total), *_texts(info), f"{duration(left_s)} left"]
             print(f"{self.name}: {', '.join(parts)}", file=self.stream, flush=True)
 
     def end(self) -> None:
         elapsed = duration(time.monotonic() - self.start_s)
-        print(f"{self.name}: {self.done}/{self.total} in {elapsed}", file=self.stream, flush=True)
+        print(f"{self.name}: {_done(self.done, self.total)} in {elapsed}", file=self.stream, flush=True)
 
 
 class PlainReporter:
@@ -94,19 +95,24 @@ class PlainReporter:
     def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:
         self.stream, self.every_s = stream or sys.stderr, every_s
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         return _PlainMeter(name, total, self.stream, self.every_s)
 
     def line(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
 
+class _DoneColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(_done(task.completed, 0 if task.total is None else task.total), style="progress.download")
+
+
 class _RichMeter(Meter):
-    def __init__(self, progress: Progress, name: str, total: int) -> None:
+    def __init__(self, progress: Progress, name: str, total: float) -> None:
         self.progress = progress
         self.id = progress.add_task(name, total=total, info="")
 
-    def advance(self, units: int = 1, **info: Info) -> None:
+    def advance(self, units: float = 1, **info: Info) -> None:
         if info:
             self.progress.update(self.id, info=", ".join(_texts(info)))
         self.progress.advance(self.id, units)
@@ -122,7 +128,7 @@ class RichReporter(AbstractContextManager["RichReporter"]):
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            _DoneColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[info]}", markup=False),
             console=console or Console(stderr=True),
@@ -139,7 +145,7 @@ class RichReporter(AbstractContextManager["RichReporter"]):
     ) -> None:
         self.progress.stop()
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         return _RichMeter(self.progress, name, total)
 
     def line(self, text: str) -> None:
@@ -158,6 +164,11 @@ def duration(seconds: float) -> str:
     minutes, rest_s = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest_s:02}" if hours else f"{minutes}:{rest_s:02}"
+
+
+def _done(done: float, total: float) -> str:
+    """`3/8`, or of seconds `37 %`."""
+    return f"{done / total if total else 1:.0%}" if isinstance(total, float) else f"{done:.0f}/{total}"
 
 
 def _texts(info: dict[str, Info]) -> list[str]:

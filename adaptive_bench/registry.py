@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -16,9 +17,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench import faults
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards"]
+DISTRIBUTION = "adaptive-bench"
+_NAME = re.compile(r"[A-Za-z0-9_\-]+")  # what a method spec can name, and what is good in a path
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # the plugin file that is being run, if any
 
@@ -53,19 +57,35 @@ def get(group: Group, name: str) -> Any:
 
     Raises:
         UsageError: Nobody registered that name; the message suggests the closest one.
-        EnvironmentProblem: The plugin is registered but cannot be imported.
+        EnvironmentProblem: A part of this package cannot be imported.
+        PluginFault: A plugin cannot be imported.
     """
     if (group, name) in _registered:
         return _registered[group, name][0]
     if name not in _installed(group):
         raise UsageError(f"No {group.removesuffix('s')} is called {name!r}. {did_you_mean(name, names(group))}")
     entry = _installed(group)[name]
+    if not is_foreign(group, name):
+        try:
+            return entry.load()
+        except (ImportError, AttributeError) as error:
+            raise EnvironmentProblem(
+                f"{name!r} ({entry.value}) is installed but cannot be loaded: {message_of(error)}. Reinstall its "
+                f"package."
+            ) from error
     try:
-        return entry.load()
-    except (ImportError, AttributeError) as error:
-        raise EnvironmentProblem(
-            f"The plugin {name!r} ({entry.value}) is installed but cannot be loaded: {error}. Reinstall its package."
+        thing = entry.load()
+    except AdaptiveBenchError:
+        raise
+    except (Exception, SystemExit) as error:  # importing runs the plugin's code, which may raise anything
+        raise PluginFault(
+            f"The plugin {name!r} ({entry.value}) of {origin(group, name)} cannot be loaded: "
+            f"{type(error).__name__}: {message_of(error)}. Correct or reinstall its package."
         ) from error
+    file = getattr(sys.modules.get(entry.module.partition(".")[0]), "__file__", None)
+    if file is not None:
+        faults.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
+    return thing
 
 
 def origin(group: Group, name: str) -> str:
@@ -76,16 +96,33 @@ def origin(group: Group, name: str) -> str:
     return f"{distribution.name} {distribution.version}" if distribution else _installed(group)[name].value
 
 
+def is_foreign(group: Group, name: str) -> bool:
+    """Whether a name comes from a plugin and not from this distribution."""
+    return origin(group, name).partition(" ")[0] != DISTRIBUTION
+
+
+def plugin_files() -> list[Path]:
+    """Files given with `--plugin`, in the order in which they were loaded."""
+    origins = dict.fromkeys(where for _, where in _registered.values())
+    return [Path(where) for where in origins if where.endswith(".py") and Path(where).is_file()]
+
+
 def register(group: Group, name: str) -> Callable[[Any], Any]:
     """Decorator for plugin files: puts an object under a name.
 
     In a package whose entry point names the same object it changes nothing, so one file serves both ways.
 
     Raises:
-        UsageError: The group does not exist or the name is taken.
+        UsageError: The group does not exist, the name has a wrong form or is taken.
     """
     if group not in get_args(Group):
         raise UsageError(f"A plugin group is one of {', '.join(get_args(Group))}, got {group!r}.")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "
+            f"one "
+            "like 'my_method'."
+        )
 
     def put(thing: Any) -> Any:
         own = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
@@ -106,27 +143,43 @@ def _file_of(thing: object) -> str:
     return getattr(module, "__file__", None) or "this process"
 
 
+def load_plugins(paths: Iterable[Path] | None) -> None:
+    """Load plugin files, each once."""
+    for path in dict.fromkeys(path.expanduser().resolve() for path in paths or []):
+        load_plugin(path)
+
+
 def load_plugin(path: Path) -> None:
     """Run a Python file that calls `register`.
 
     Raises:
         UsageError: The file does not exist, is not a Python file, or registers nothing.
-        EnvironmentProblem: The file cannot be imported.
+        PluginFault: The file cannot be run to its end; what it has registered by then is taken back.
     """
-    path = path.resolve()
+    path = path.expanduser().resolve()
     if not path.is_file() or path.suffix != ".py":
-        raise UsageError(f"--plugin takes a Python file, got {str(path)!r}.")
+        raise UsageError(f"--plugin takes a Python file, got {str(path)!r}. Name one that ends in .py.")
     # two files of one name stay two modules
     module_name = f"adaptive_bench_plugin_{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    faults.watch(path)
     _loading.append(path)
+    known = dict(_registered)
     try:
         spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
-        raise EnvironmentProblem(f"The plugin file {path} cannot be imported: {error}.") from error
+    except BaseException as error:
+        _registered.clear()
+        _registered.update(known)
+        if isinstance(error, AdaptiveBenchError | KeyboardInterrupt | GeneratorExit):
+            raise
+        where = f" ({place})" if (place := faults.place(error)) else ""
+        raise PluginFault(
+            f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
+            "Correct the file; `python <file>` shows the same error."
+        ) from error
     finally:
         _loading.pop()
     if str(path) not in {where for _, where in _registered.values()}:

@@ -4,8 +4,8 @@
 
 The folder holds `piqa` (train, validation), `hellaswag` (validation; the first rows serve as worked examples) and
 `mmlu` (dev, validation, test; with a column `subject`) as JSON lines. Multiple choice: a Llama of 4 layers, H 256,
-random weights, fp32, with the tokenizer of the nano model. Its vocabulary of 1,024 is small on purpose: the stock
-adapter computes the logits of whole prompts, so a large one would flatter us. Its context holds every prompt.
+random weights, fp32, with the tokenizer of the nano model. Its vocabulary is small on purpose: the stock adapter
+computes the logits of whole prompts, so a large one would flatter us. Its context holds every prompt.
 Generation: the nano model. Both adapters get the same documents at the same batch size; rounds alternate between
 them, every ratio is taken within a round and the median is reported. Before that, all documents of the check are
 compared one by one. What counts is the time inside the adapter: building prompts and judging answers is lm-eval's own

@@ -5,7 +5,11 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent
 
 nano = _FOLDER / "nano.yaml"
+nano_all = _FOLDER / "nano_all.yaml"
 smoke = _FOLDER / "smoke.yaml"
+pretrained_small = _FOLDER / "pretrained_small.yaml"
+pretrained_medium = _FOLDER / "pretrained_medium.yaml"
+pretrained_large = _FOLDER / "pretrained_large.yaml"
 paper_generative = _FOLDER / "paper_generative.yaml"
 paper_loglikelihood = _FOLDER / "paper_loglikelihood.yaml"
 paper_instruct = _FOLDER / "paper_instruct.yaml"

@@ -9,7 +9,7 @@ from .grid import Row, grids
 _LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
     "measured dial values are interpolated linearly, never extrapolated. `n/a`: the method does not reach this saving. "
-    "`[low, high]`: 95 % interval, over seeds where there are several (t), else over documents (Wilson)."
+    "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
 )
 
 

@@ -99,3 +99,17 @@ def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, mon
 def test_data_folder_must_exist(tmp_path):
     with pytest.raises(EnvironmentProblem, match="--data-dir or ADAPTIVE_BENCH_DATA"):
         load_config("nano", {"data_dir": tmp_path / "absent"})
+
+
+def test_a_file_may_extend_a_preset(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: nano\nseeds: 3\ntrain: {steps: 7}\n")
+    found, nano = load_config(tmp_path / "mine.yaml"), load_config("nano")
+    assert (found.seeds, found.train.steps) == ((1, 2, 3), 7)
+    assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
+
+
+def test_presets_that_extend_each_other_in_a_circle_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("extends: mine\n")
+    monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))
+    with pytest.raises(UsageError, match="mine -> mine"):
+        load_config("mine")

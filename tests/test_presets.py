@@ -67,9 +67,9 @@ def test_without_the_hub_it_says_what_is_needed():
 
 def test_a_file_says_only_what_differs_from_its_base(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("base: paper_lambada\ntrain: {steps: 5}\n")
+    file.write_text("extends: paper_lambada\ntrain: {steps: 5}\n")
     config = load_config(file)
     assert (config.train.steps, config.train.batch_size, config.tasks) == (5, 1, ("lambada",))
-    file.write_text("base: ../else.yaml\n")
-    with pytest.raises(UsageError, match="'base' names a preset"):
+    file.write_text("extends: ../else.yaml\n")
+    with pytest.raises(UsageError, match="No config is called"):
         load_config(file)

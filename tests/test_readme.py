@@ -17,7 +17,7 @@ from adaptive_bench.spec import MethodSpec
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README, re.MULTILINE)
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FIRST_LINES, EXAMPLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
@@ -36,8 +36,9 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
-        plan=lambda config: config,
-        describe=lambda config: reached.append(config) or [],
+        preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
+        about=lambda config, found: [],
+        describe=lambda config, estimator: reached.append(config) or [],
         run=lambda config, reporter: SimpleNamespace(
             rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
         ),
@@ -61,3 +62,9 @@ def test_the_example_method_saves_what_its_dial_says(plugin):
     with torch.inference_mode():
         model.forward(torch.randint(32, (2, 40)))
     assert model.compute_report()["saved"]["tokens"] == pytest.approx(0.25)
+
+
+def test_the_lines_in_python(capsys):
+    exec(compile(FIRST_LINES, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "12 apples" in printed and "'tokens': 0.1" in printed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_unknown_name_without_a_close_one_lists_what_there_is(monkeypatch):
 
 def test_installed_plugin_that_cannot_be_imported_says_which(monkeypatch):
     _install(monkeypatch, ("broken", "no_such_module:thing"))
-    with pytest.raises(EnvironmentProblem, match=r"'broken' \(no_such_module:thing\)"):
+    with pytest.raises(PluginFault, match=r"'broken' \(no_such_module:thing\)"):
         registry.get("tasks", "broken")
 
 
@@ -127,9 +127,9 @@ def test_plugin_must_be_a_python_file(tmp_path, name):
         registry.load_plugin(tmp_path / name)
 
 
-@pytest.mark.parametrize("source", ["import no_such_module", "def broken(:"])
+@pytest.mark.parametrize("source", ["import no_such_module", "def broken(:", "1 / 0", "import sys\nsys.exit(3)"])
 def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
     file = tmp_path / "broken.py"
     file.write_text(source)
-    with pytest.raises(EnvironmentProblem, match=r"broken\.py"):
+    with pytest.raises(PluginFault, match=r"broken\.py, line [12]"):
         registry.load_plugin(file)

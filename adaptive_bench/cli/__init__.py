@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from adaptive_bench.cli import check, doctor, leaderboard, listing, new_method, rates, run, time
+from adaptive_bench import __version__
+from adaptive_bench.cli import (
+    check,
+    doctor,
+    export_model,
+    generate,
+    leaderboard,
+    listing,
+    lm_eval,
+    new_method,
+    rates,
+    run,
+    samples,
+    time,
+)
 from adaptive_bench.cli.failures import reported
+from adaptive_bench.cli.strict import StrictCommand
 
 app = typer.Typer(
     name="adaptive-bench",
@@ -15,18 +32,39 @@ app = typer.Typer(
     epilog="Start with `adaptive-bench run`: minutes on a laptop, no network.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run.run)
-app.command("list")(listing.list_names)
-app.command("leaderboard")(leaderboard.leaderboard)
-app.command("time")(time.time)
-app.command("rates")(rates.rates)
-app.command("check")(check.check)
-app.command("new-method")(new_method.new_method)
-app.command("doctor")(doctor.doctor)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run.run,
+    "list": listing.list_names,
+    "leaderboard": leaderboard.leaderboard,
+    "samples": samples.samples,
+    "generate": generate.generate,
+    "export-model": export_model.export_model,
+    "time": time.time,
+    "rates": rates.rates,
+    "check": check.check,
+    "new-method": new_method.new_method,
+    "doctor": doctor.doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
+app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"adaptive-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
+from adaptive_bench.cli.tables import fitting
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.capabilities import CAPABILITIES, Capability, Matrix, stored_matrix
-
-_WIDEST_VALUE = 9
 
 
 def capability_table(methods: Sequence[str]) -> str:
@@ -33,8 +30,7 @@ def capability_table(methods: Sequence[str]) -> str:
             if capability not in differing
         ]
         parts.append("What each can do, as found by `adaptive-bench check`:")
-        widths = [None, *[_WIDEST_VALUE] * len(differing)]
-        parts.append(tabulate(table, headers="keys", tablefmt="simple", maxcolwidths=widths))
+        parts.append(fitting(table))
         if shared:
             parts.append(f"The same for all: {'; '.join(shared)}.")
     if missing := [name for name, matrix in probed.items() if not matrix]:

@@ -11,6 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def check(
     """
     if not debug:
         quiet()
-    for path in plugin or []:
-        registry.load_plugin(path)
+    load_libraries()
+    registry.load_plugins(plugin)
     specs = _specs(methods or [], everything)
 
     import torch

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import typer
 from tabulate import tabulate
 
 from adaptive_bench import registry
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.progress import open_reporter
+from adaptive_bench.spec import MethodSpec
+
+if TYPE_CHECKING:
+    from adaptive_bench.runs.chains import Failure
 
 
 def print_plan(config: RunConfig) -> None:
-    """Print the cells of a run: what is cached and what is left to do."""
-    from adaptive_bench.runs import describe, plan
+    """Check everything a run needs, then print the model, the recipe, the cells and what they will take."""
+    from adaptive_bench.runs import about, describe, preflight
 
-    typer.echo(tabulate(describe(plan(config)), headers="keys", tablefmt="simple"))
+    with open_reporter() as reporter:
+        found = preflight(config, reporter)
+    for line in about(config, found):
+        typer.echo(line)
+    typer.echo("\n" + tabulate(describe(found.plan, found.estimator), headers="keys", tablefmt="simple"))
+    for note in found.notes:
+        typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False) -> None:
+def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
+
+    Args:
+        wide: All levels, and what was saved and spent there.
+        debug: Print the traceback of everything that failed.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -36,14 +54,40 @@ def execute(config: RunConfig, *, wide: bool = False) -> None:
         ) from None
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
-    typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
-    for warning in outcome.warnings:
-        typer.echo(f"\nNote: {warning}")
-    typer.echo(
-        f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full\nWritten to {outcome.folder}"
-    )
-    for failure in outcome.failures:
-        typer.echo(f"\nFailed: {failure}", err=True)
+    if rows:
+        typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
+    for warning in (*outcome.warnings, *_unchecked(config)):
+        typer.echo("\n" + paragraph(f"Note: {warning}"))
+    if rows:
+        typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
+    typer.echo(f"\nWritten to {outcome.folder}")
     if outcome.failures:
-        typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)
+        _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
+
+
+def _unchecked(config: RunConfig) -> list[str]:
+    """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
+    from adaptive_bench.testing.capabilities import stored_matrix
+
+    names = {MethodSpec.parse(text).name for text in config.methods}
+    return [
+        f"The method {name!r} ({registry.origin('methods', name)}) was never checked: its scores may rest on text that "
+        f"comes later. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside the plugin."
+        for name in sorted(names)
+        if registry.is_foreign("methods", name) and not stored_matrix(name)
+    ]
+
+
+def _tell(failures: Sequence[Failure], debug: bool) -> None:
+    """Every cause once, with the work it cost."""
+    by_cause: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_cause.setdefault(f"{failure.kind}: {failure.reason}", []).append(failure)
+    for cause, failed in by_cause.items():
+        log = next((failure.log for failure in failed if failure.log), None)
+        works = ", ".join(failure.work for failure in failed)
+        typer.echo("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), err=True)
+        if debug:
+            typer.echo("\n".join(dict.fromkeys(failure.trace for failure in failed)), err=True)
+    typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from adaptive_bench.errors import AdaptiveBenchError
+from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems, message_of
+from adaptive_bench.faults import explained, is_exit_of_plugin
 
 _WIDTH = 100
 
@@ -20,29 +22,29 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """End the process with one paragraph on stderr instead of a traceback.
+    """End the process with one paragraph on stderr, before it with `debug` the traceback.
 
-    Args:
-        debug: Let errors through with their traceback.
+    The paragraph begins with the kind of the error (see `errors`).
     """
     try:
         yield
-    except AdaptiveBenchError as error:
-        if debug:
+    except SystemExit as error:
+        if not is_exit_of_plugin(error):
             raise
-        _end(f"Error: {error}", error.exit_code)
-    except Exception as error:  # the outermost boundary: nothing is swallowed, the process ends
-        if debug:
-            raise
-        _end(
-            f"Unexpected {type(error).__name__}: {error}. This is a defect of adaptive-bench or of a plugin; finished "
-            f"work is kept on disk. The same command with --debug shows where it happened.",
-            AdaptiveBenchError.exit_code,
-        )
+        _end(error, debug)
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: nothing is swallowed, the process ends
+        _end(error, debug)
 
 
-def _end(message: str, exit_code: int) -> None:
-    # Paths and commands are meant for copying: they are never broken.
-    wrapped = textwrap.fill(" ".join(message.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
-    print(wrapped, file=sys.stderr)
-    sys.exit(exit_code)
+def paragraph(text: str) -> str:
+    """Text as lines of a readable width. Paths and commands are meant for copying: they are never broken."""
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _end(error: BaseException, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    found: AdaptiveBenchError = explained(error)
+    for one in found.errors if isinstance(found, SeveralProblems) else (found,):
+        print(paragraph(f"{one.kind}: {message_of(one)}"), file=sys.stderr)
+    sys.exit(found.exit_code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.result_files import read_json, read_table
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ def leaderboard(
         )
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
-    rows = joined({path.parent: _read(path) for path in chosen})
+    rows = joined({path.parent: read_table(path) for path in chosen})
     matched_on, matched_phase = _matched([path.parent for path in chosen], rows)
     one_axis = axis or matched_on
     one_phase = phase or (matched_phase if one_axis in _COUNTED else "all")
@@ -84,8 +84,10 @@ def _said(folder: Path) -> tuple[str, str] | None:
     path = folder / "run.json"
     if not path.is_file():
         return None
-    about = _read(path)
-    return (about["match_on"], about["match_phase"]) if "match_on" in about else None
+    about = read_json(path)
+    if not isinstance(about, dict) or not {"match_on", "match_phase"} <= about.keys():
+        return None
+    return str(about["match_on"]), str(about["match_phase"])
 
 
 def _phase(row: Row) -> str:
@@ -151,10 +153,3 @@ def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
         else:
             result.append(next(iter(by_folder.values())))
     return result
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EnvironmentProblem(f"{str(path)!r} cannot be read: {error}. Run the same command again.") from error

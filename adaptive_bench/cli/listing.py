@@ -6,19 +6,20 @@ import inspect
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
-import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.result_files import read_run
+from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import OpenTask, Task, TaskGroup
-
-_TEXT_WIDTH, _NARROW = 44, 24  # columns of prose wrap, so that the table fits a terminal
 
 
 class Listed(StrEnum):
@@ -40,27 +41,26 @@ def list_names(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: Debug = False,
 ) -> None:
     """List methods, tasks, models, families of models, configs or runs."""
-    from tabulate import tabulate
-
-    for path in plugin or []:
-        registry.load_plugin(path)
+    if not debug:
+        quiet()
+    if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
+        load_libraries()
+    registry.load_plugins(plugin)
     if model is not None or methods is not None:
         _check_overhead(what, model)
-        if not debug:
-            quiet()
         rows = overhead_rows(str(model), methods)
     else:
         rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
-    describes_methods = what is Listed.methods and model is None
-    widths = [None, _TEXT_WIDTH, _TEXT_WIDTH, None] if describes_methods else None
-    if what is Listed.tasks:
-        widths = [None, _TEXT_WIDTH, None, None, None, _NARROW, _NARROW, None]
-    table = tabulate(rows, headers="keys", tablefmt="simple", maxcolwidths=widths)
-    typer.echo(table if rows else f"There are no {what} yet.")
-    if describes_methods:
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+        return
+    shown = [{key: _text(value) for key, value in row.items()} for row in rows]
+    typer.echo(fitting(shown) if rows else f"There are no {what} yet.")
+    if what is Listed.methods and model is None:
         from adaptive_bench.cli.capability_table import capability_table
 
         typer.echo("\n" + capability_table(registry.names("methods")))
@@ -74,15 +74,22 @@ def _check_overhead(what: Listed, model: str | None) -> None:
         )
 
 
-def _registered(group: registry.Group) -> list[dict[str, str]]:
-    things = {name: registry.get(group, name) for name in registry.names(group)}
+def _registered(group: registry.Group) -> list[dict[str, Any]]:
     return [
         {"name": name, "what it is": _first_sentence(thing)}
-        | ({"parameters": ", ".join(thing.Config.model_fields)} if group == "methods" else {})
+        | ({"parameters": list(thing.Config.model_fields)} if group == "methods" else {})
         | (_about_task(thing) if group == "tasks" else {})
         | {"from": registry.origin(group, name)}
-        for name, thing in things.items()
+        for name, thing in ((name, _thing(group, name)) for name in registry.names(group))
     ]
+
+
+def _thing(group: registry.Group, name: str) -> Any:
+    if group != "methods":
+        return registry.get(group, name)
+    from adaptive_bench.method import method_class
+
+    return method_class(MethodSpec(name))
 
 
 def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, str]:
@@ -102,24 +109,28 @@ def _first_sentence(thing: object) -> str:
     return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
-def _runs(out: Path) -> list[dict[str, str]]:
-    """Runs that were begun in a folder, the newest first."""
-    found = []
-    for config in sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True):
-        end = config.parent / "run.json"
-        # Only the end of a run writes run.json; until then there is its config alone.
-        about = (
-            json.loads(end.read_text(encoding="utf-8")) if end.is_file() else yaml.safe_load(config.read_text("utf-8"))
-        )
-        found.append(
-            {
-                "run": str(config.parent),
-                "state": about.get("state", "not finished"),
-                "methods": ", ".join(about["methods"]),
-                "tasks": ", ".join(about["tasks"]),
-                "model": about["model"],
-                "seeds": ", ".join(map(str, about["seeds"])),
-                "finished": about.get("finished", ""),
-            }
-        )
-    return found
+def _runs(out: Path) -> list[dict[str, Any]]:
+    """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
+    configs = sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [_run(config) for config in configs]
+
+
+def _run(config: Path) -> dict[str, Any]:
+    about = read_run(config)
+    measuring, training = about.get("evaluation", {}), about.get("train", {})
+    return {
+        "run": str(config.parent),
+        "state": about.get("state", "unfinished"),
+        "model": about.get("model", ""),
+        "methods": about.get("methods", []),
+        "tasks": about.get("tasks", []),
+        "seeds": about.get("seeds", []),
+        "steps": training.get("steps", ""),
+        "documents": measuring.get("limit") or "all",
+        "shots": "" if measuring.get("num_fewshot") is None else measuring["num_fewshot"],
+        "finished": about.get("finished", about.get("problem", "")),
+    }
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

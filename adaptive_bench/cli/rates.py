@@ -22,7 +22,7 @@ def rates(
         str | None, typer.Option(help="A preset or a YAML file: tasks, model, recipe. Default: nano.")
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Rates to try; default: 1, 3, 10 and 30 times the rate of the backbone.")
+        str | None, typer.Option(help="Rates to try; default: 1, 5 and 25 times the rate of the backbone.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the records; a run with the choice finds them.")] = None,

@@ -10,8 +10,30 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.strict import StrictCommand
 from adaptive_bench.cli.values import levels_value, seeds_value
+from adaptive_bench.cli.waiting import load_libraries
 
+_KEYS = [
+    "methods",
+    "tasks",
+    "model",
+    "seeds",
+    "levels",
+    "match_on",
+    "match_phase",
+    "timing",
+    "train_on",
+    "data_dir",
+    "out",
+    "device",
+]
+# What a config key is called on the command line.
+FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
+    "train.steps": "--train-steps",
+    "evaluation.limit": "--limit",
+    "evaluation.num_fewshot": "--num-fewshot",
+}
 _WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
 
 
@@ -35,6 +57,9 @@ def run(
         str | None,
         typer.Option(help="A preset of `list configs` or a YAML file; flags override it.", rich_help_panel=_WHAT),
     ] = None,
+    any_model: Annotated[
+        bool, typer.Option("--any-model", help="Use a preset on a model it is not meant for.", rich_help_panel=_WHAT)
+    ] = False,
     seeds: Annotated[
         str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.", rich_help_panel=_HOW)
     ] = None,
@@ -89,16 +114,20 @@ def run(
 ) -> None:
     """Compare methods at the same saved compute.
 
-    Without options: dense, random_skip, gateskip and mod on the embedded nano model and its two tasks. Finished work is
-    found again: the same command continues after a stop, and computes nothing when all of it is done.
+    Without options: dense, random_skip, gateskip and mod on the embedded nano model and two of its tasks. Finished
+    work is found again: the same command continues after a stop, and computes nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import DEFAULT_PRESET, load_config
+    from adaptive_bench.config import load_config, preset_naming
+    from adaptive_bench.evaluation.stock_tasks import check_task_name
 
-    for path in plugin or []:
-        registry.load_plugin(path)
+    if not debug:
+        quiet()
+    if plugin:
+        load_libraries()
+        registry.load_plugins(plugin)
     run_config = load_config(
-        config or DEFAULT_PRESET,
+        config or preset_naming(model) or _preset_by_size(str(model)),
         _given(
             methods=methods,
             tasks=tasks,
@@ -114,14 +143,43 @@ def run(
             device=device,
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
-        ),
+        )
+        | ({"for_models": None} if any_model else {}),
+        flags=FLAGS,
     )
-    if not debug:
-        quiet()
+    for name in (*run_config.tasks, *(run_config.train_on or ())):
+        check_task_name(name)  # before seconds go by
+    load_libraries()
     if dry_run:
         print_plan(run_config)
     else:
-        execute(run_config, wide=wide)
+        execute(run_config, wide=wide, debug=debug)
+
+
+class RunCommand(StrictCommand):
+    """Shows the default preset's values as the defaults of the options that override them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See click."""
+        from adaptive_bench.config import DEFAULT_PRESET, load_config
+
+        values = load_config(DEFAULT_PRESET).model_dump(mode="json")
+        for param in self.params:
+            place = next((key for key, flag in FLAGS.items() if flag in param.opts), None)
+            value: Any = values
+            for part in place.split(".") if place else ():
+                value = value[part]
+            if place and value is not None:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                setattr(param, "show_default", text)  # noqa: B010 - an option has it, an argument has not
+        super().format_help(ctx, formatter)
+
+
+def _preset_by_size(model: str) -> str:
+    load_libraries()
+    from adaptive_bench.runs.recipes import preset_by_size
+
+    return preset_by_size(model)
 
 
 def _given(**values: Any) -> dict[str, Any]:

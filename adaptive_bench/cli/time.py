@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,8 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import counts_value, shares_value
-from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
-
-if TYPE_CHECKING:
-    from adaptive_bench.config import RunConfig
+from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import Interrupted, UsageError
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -52,17 +50,18 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    for path in plugin or []:
-        registry.load_plugin(path)
     if not debug:
         quiet()
+    load_libraries()
+    registry.load_plugins(plugin)
     import torch
 
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.runs.timing import TimingRequest, time_specs
+    from adaptive_bench.runs.trained import config_of
     from adaptive_bench.spec import parse_specs
 
-    config = None if run is None else _config_of(run)
+    config = None if run is None else config_of(run)
     if config is not None and model not in (None, config.model):
         raise UsageError(f"With --run the model is the run's, {config.model!r}, got --model {model!r}. Leave it out.")
     chosen = methods or (DEFAULT_METHODS if config is None else ",".join(config.methods))
@@ -140,15 +139,3 @@ def _rows(record: dict[str, Any], *, with_plain: bool) -> list[list[str]]:
 
 def _ms(spread: dict[str, float]) -> str:
     return f"{1e3 * spread['median']:.1f}"
-
-
-def _config_of(folder: Path) -> RunConfig:
-    from adaptive_bench.config import load_config
-
-    path = folder / "config.yaml"
-    if not path.is_file():
-        raise EnvironmentProblem(
-            f"The folder of a run has a config.yaml, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-            f"shows the folders."
-        )
-    return load_config(path)

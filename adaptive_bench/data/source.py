@@ -69,14 +69,22 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
             is given is used or complained about, never passed over.
 
     Raises:
-        EnvironmentProblem: The data cannot be read, or rows lack fields.
+        EnvironmentProblem: The data cannot be read, or a row lacks a field or has nothing in it.
     """
     root = data_root(data_dir)
     if root is not None:
-        return _local_rows(source.place(root), source, split)
-    rows = _hub_rows(source, split)
-    _check_fields(source, split, rows.column_names)
-    return rows.to_list()
+        found = _local_rows(source.place(root), source, split)
+    else:
+        rows = _hub_rows(source, split)
+        _check_fields(source, split, rows.column_names)
+        found = rows.to_list()
+    for number, row in enumerate(found, 1):
+        if empty := [field for field in source.fields if row[field] is None or not str(row[field]).strip()]:
+            raise EnvironmentProblem(
+                f"Every row of {source} has the fields {', '.join(source.fields)}, but in row {number} of {split!r} "
+                f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
+            )
+    return found
 
 
 def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:

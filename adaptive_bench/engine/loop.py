@@ -11,6 +11,7 @@ from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
+from adaptive_bench.method.decisions import check_decision
 
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
@@ -70,6 +71,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     if call.tally is not None:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
+    check_decision(decision, view.hidden, method)
     for listen in method.listeners:
         listen(view, decision)
     if decision.input_scale is not None:

@@ -181,6 +181,7 @@ def _samples(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
     for doc, entries in sorted(by_doc.items()):
         output = _output([response[0] for response in entries[0]["resps"]])
         written = isinstance(output, str)
+        arguments = entries[0]["arguments"]
         scores = {
             f"{metric},{entry['filter']}": float(entry[metric])
             for entry in entries
@@ -195,6 +196,8 @@ def _samples(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
                 answers={entry["filter"]: str(entry["filtered_resps"][0]) for entry in entries} if written else {},
                 scores=scores,
                 correct=scores.get(task.metrics[0]),
+                prompt=str(arguments[0][0]),
+                choices=tuple(str(one[1]) for one in arguments) if len(arguments) > 1 else (),
             )
         )
     return samples

@@ -24,8 +24,7 @@ from adaptive_bench.evaluation.batches import fixed_batches
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
-from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.padding import padded
+from adaptive_bench.model.generation import generate_queue, likeliest, sampler
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 
 if TYPE_CHECKING:
@@ -155,12 +154,15 @@ class AdaptiveLM(TemplateLM):
         return answers
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Log-likelihood of whole texts, in windows of the context length."""
+        """Log-likelihood of whole texts, in windows of the context length.
+
+        Each text follows one start token, which is never scored: lm-eval gives it, so the tokenizer must not.
+        """
         windows: list[Request] = []
         owners: list[int] = []
         for owner, request in enumerate(requests):
             pieces = get_rolling_token_windows(
-                token_list=self.tok_encode(request.args[0]),
+                token_list=self.tok_encode(request.args[0], add_special_tokens=False),
                 prefix_token=self.prefix_token_id,
                 max_seq_len=self.context_length,
                 context_len=1,
@@ -206,7 +208,7 @@ class AdaptiveLM(TemplateLM):
                 else:
                     written = self._write_refilled(settings, members, meter)
                 for member, tokens in zip(members, written, strict=True):
-                    texts[member.place] = self._text(settings, tokens)
+                    texts[member.place] = cut_at(settings.until, self.text_of(tokens))
         return texts
 
     def _write_refilled(
@@ -219,7 +221,7 @@ class AdaptiveLM(TemplateLM):
             [member.token_ids for member in members],
             rows=self.batch_size,
             max_new_tokens=settings.max_new_tokens,
-            eos_token_ids=self._end_tokens(),
+            eos_token_ids=self.end_tokens,
             stop=stop_after(settings.until, self.tokenizer),
             ended=meter.advance,
         )
@@ -233,18 +235,16 @@ class AdaptiveLM(TemplateLM):
         """
         everything: list[list[int]] = []
         for number, batch in enumerate(fixed_batches(members, self.batch_size)):
-            input_ids, attention_mask = padded([member.token_ids for member in batch], self._device, left=True)
+            draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
             write = partial(
-                self.model.generate,
-                input_ids,
-                attention_mask,
+                generate_queue,
+                self.model,
+                [member.token_ids for member in batch],
+                rows=len(batch),
                 max_new_tokens=settings.max_new_tokens,
-                eos_token_ids=self._end_tokens(),
+                eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
-                do_sample=settings.do_sample,
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-                seed=self.seed + number,
+                choose=draw if settings.do_sample else likeliest,
             )
             written = self._timed(write)
             self._count(batch, written)
@@ -256,13 +256,14 @@ class AdaptiveLM(TemplateLM):
         self.prompt_tokens += sum(len(member.token_ids) for member in members)
         self.generated_tokens += sum(map(len, written))
 
-    def _text(self, settings: GenerationSettings, tokens: list[int]) -> str:
-        """What was written, without the end token and whatever follows a stop string."""
-        ends = self._end_tokens()
-        kept = tokens[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
-        return cut_at(settings.until, str(self.tokenizer.decode(kept, skip_special_tokens=True)))
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """What new tokens spell, up to the first end token."""
+        ends = self.end_tokens
+        kept = list(tokens)[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
+        return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
-    def _end_tokens(self) -> tuple[int, ...]:
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
         """The tokenizer's end token and those of the model's config (chat models have several)."""
         configured = self.model.backbone.config.eos_token_id
         others = configured if isinstance(configured, list) else [configured]

@@ -5,7 +5,6 @@ A registered task wins over a stock one of the same name: only its own folder is
 
 from __future__ import annotations
 
-import difflib
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,13 +18,15 @@ import datasets
 from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.evaluation.harness_data import local_folders, write_local_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
@@ -46,13 +47,8 @@ def find_task(name: str) -> Task:
     base, colon, argument = name.partition(":")
     if base in registry.names("tasks"):
         return _registered(base, argument if colon else None)
-    index = _stock_index()
-    if name in index:
-        return _describe(name)
-    ours = registry.names("tasks")
-    close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, index, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
-    raise UsageError(f"No task is called {name!r}. {hint}")
+    check_task_name(name)
+    return _describe(name)
 
 
 def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
@@ -153,12 +149,12 @@ def _read(manager: TaskManager, name: str) -> HarnessTask:
         raise
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
-            f"The data of the task {name!r} cannot be read: {' '.join(str(error).split())}. Set --data-dir or "
+            f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
         raise EnvironmentProblem(
-            f"The task {name!r} cannot be set up: {type(error).__name__}: {' '.join(str(error).split())}. Install what "
+            f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
             f"it needs, or choose another task."
         ) from error
 
@@ -186,6 +182,11 @@ def _registered(name: str, argument: str | None) -> Task:
         raise UsageError(f"The task {name!r} takes nothing after a colon, got {argument!r}. Leave it out.")
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
+    if not isinstance(thing, Task):
+        raise PluginFault(
+            f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
+            f"({registry.origin('tasks', name)}). Correct the plugin."
+        )
     return thing
 
 
@@ -198,8 +199,8 @@ def _members(name: str) -> Iterator[str]:
     if not _is_stock_group(name):
         yield name
         return
-    entry = _stock_manager().task_index[name]
-    for member in sorted(entry.tags) if entry.yaml_path is None else (entry.cfg or {})["task"]:
+    stock = stock_tasks()[name]
+    for member in stock.members if stock.kind == "tag" else _stock_settings(name)["task"]:
         if not isinstance(member, str):
             raise UsageError(
                 f"A group stands for its tasks as they are, but lm-eval's group {name!r} changes settings of its "
@@ -209,22 +210,15 @@ def _members(name: str) -> Iterator[str]:
 
 
 @cache
-def _stock_manager() -> TaskManager:
-    """Takes some seconds: lm-eval has over 13,000 files."""
-    with quiet():
-        return TaskManager()
-
-
-@cache
-def _stock_index() -> dict[str, dict[str, Any]]:
-    """Task name to its YAML, functions unresolved."""
-    entries = _stock_manager().task_index.items()
-    return {name: (entry.cfg or {}) | {"yaml": entry.yaml_path} for name, entry in entries}
+def _stock_settings(name: str) -> dict[str, Any]:
+    """A task's YAML with what it includes, functions unresolved, and under `yaml` the file; `{}` for a tag."""
+    file = stock_tasks()[name].file
+    return {} if file is None else load_yaml(Path(file), resolve_func=False, recursive=True) | {"yaml": Path(file)}
 
 
 def _is_stock_group(name: str) -> bool:
-    settings = _stock_index().get(name)
-    return settings is not None and (settings["yaml"] is None or not isinstance(settings.get("task"), str))
+    known = stock_tasks()
+    return name in known and known[name].kind != "task"
 
 
 def _describe(name: str) -> Task:
@@ -233,7 +227,7 @@ def _describe(name: str) -> Task:
             f"One task is wanted, but {name!r} is a group of lm-eval tasks. Name one of its tasks, or use it with "
             f"--tasks, where it stands for all of them."
         )
-    settings = _stock_index()[name]
+    settings = _stock_settings(name)
     output = settings.get("output_type", "generate_until")
     listed = [entry["metric"] for entry in settings.get("metric_list") or []] or DEFAULT_METRIC_REGISTRY[output]
     filters = [entry["name"] for entry in settings.get("filter_list") or []] or ["none"]

@@ -114,6 +114,8 @@ class Sample:
         answers: What each filter made of the output (`strict-match: "42"`); empty for log-likelihood tasks.
         scores: lm-eval metric key to the value of this document, where it is a number.
         correct: The headline metric of this document, `None` where it is not a number.
+        prompt: What the model was given; on disk only where nothing was to be saved, as it is the same everywhere.
+        choices: The continuations that were scored, where there were several; on disk like the prompt.
     """
 
     doc: int
@@ -122,7 +124,17 @@ class Sample:
     answers: Mapping[str, str]
     scores: Mapping[str, float]
     correct: float | None
+    prompt: str | None = None
+    choices: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, with_prompt: bool = True) -> dict[str, Any]:
         """Plain values, ready for one line of JSON."""
-        return asdict(self)
+        values = asdict(self)
+        if not with_prompt:
+            del values["prompt"], values["choices"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Sample:
+        """Read back what `to_json` gave, now or in an earlier version."""
+        return cls(**dict(values) | {"choices": tuple(values.get("choices", ()))})

@@ -12,6 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypedDict
 
+import numpy as np
+
+from adaptive_bench.evaluation.crossed import Floats
+from adaptive_bench.evaluation.document_scores import answers_by_seed, matched_scores
+from adaptive_bench.evaluation.intervals import UNBOUNDED, Levels, interval
 from adaptive_bench.evaluation.matching import (
     COUNTED,
     MATCH_PHASES,
@@ -23,8 +28,7 @@ from adaptive_bench.evaluation.matching import (
     match,
     saving_name,
 )
-from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.statistics import summarize
+from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.time_axis import TimeCurve
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
@@ -67,8 +71,11 @@ class Row:
         phase: Which tokens count on the axis: `all`, `prefill` or `decode`.
         level: Saving at which methods are compared.
         score: Mean over the seeds that reached the level; `None` where none did.
-        low, high: 95 % interval (see `statistics`) inside the metric's range, `None` where there is none.
+        low, high: 95 % interval (see `intervals`) inside the metric's range, `None` where there is none.
+        interval: What the interval knows of: the spread between `seeds and documents`, of one alone, or `none`.
+        seed_error, document_error: Standard errors from either spread, `None` where it is not known.
         seeds: Number of seeds behind the score.
+        documents: Number of documents behind it.
         saved_tokens, saved_core, saved_net: Mean measured savings at the level, both phases pooled whatever the row's.
         saved_prefill_*, saved_decode_*: Those of one phase; `None` where it has no tokens.
         claimed: What the dial says it saves there, as a share of token-branches.
@@ -93,7 +100,11 @@ class Row:
     score: float | None = None
     low: float | None = None
     high: float | None = None
+    interval: Levels = "none"
+    seed_error: float | None = None
+    document_error: float | None = None
     seeds: int = 0
+    documents: int = 0
     saved_tokens: float | None = None
     saved_core: float | None = None
     saved_net: float | None = None
@@ -128,6 +139,7 @@ def table_rows(
     levels: Sequence[float],
     curves: Mapping[str, TimeCurve] | None = None,
     about: About | None = None,
+    samples: Mapping[int, Sequence[Sequence[Sample]]] | None = None,
 ) -> list[Row]:
     """Rows of one method on one task, on every axis and phase, and on saved time for each setting it was timed in.
 
@@ -141,9 +153,9 @@ def table_rows(
         levels: Levels, the same ones on every axis.
         curves: Saved time of this method by setting.
         about: What is known of its training.
+        samples: For each evaluation its documents; without them intervals know of seeds alone.
     """
     everything = [one for done in evaluations.values() for one in done]
-    documents = min((one.docs for one in everything), default=0)
     about = about or {}
     same = Row(
         method=str(replace(spec, semantics="bench")),
@@ -153,6 +165,7 @@ def table_rows(
         axis="net",
         phase="all",
         level=0.0,
+        documents=min((one.docs for one in everything), default=0),
         projected_shape=next((one.projected_shape for one in everything if one.projected_shape), None),
         parameters_added=about.get("parameters_added"),
         train_tokens=about.get("train_tokens"),
@@ -162,14 +175,19 @@ def table_rows(
     tables += [("time", "all", setting) for setting in curves or {}]
     rows = []
     for metric in metrics:
+        answers = answers_by_seed(metric, evaluations, samples or {})
         for axis, phase, setting in tables:
             curve = None if setting is None or curves is None else curves[setting]
             name = saving_name(axis, phase)
-            by_seed = [match([one.point(metric, curve) for one in done], levels, name) for done in evaluations.values()]
+            points = {seed: [one.point(metric, curve) for one in done] for seed, done in evaluations.items()}
+            by_seed = [match(measured, levels, name) for measured in points.values()]
+            by_document = [matched_scores(points[seed], one, levels, name) for seed, one in answers.items()]
             for position, level in enumerate(levels):
                 beyond = _beyond(about, axis, phase, level)
                 row = replace(same, metric=metric, axis=axis, phase=phase, level=level, beyond_target=beyond)
-                rows.append(replace(_filled(row, [seed[position] for seed in by_seed], documents), timing=setting))
+                scores = [one[position] for one in by_document]
+                found = _filled(row, [seed[position] for seed in by_seed], [one for one in scores if one is not None])
+                rows.append(replace(found, timing=setting))
     return rows
 
 
@@ -221,14 +239,17 @@ def _beyond(about: About, axis: Axis, phase: MatchPhase, level: float) -> bool |
     return None if target is None else level > target + _SAME
 
 
-def _filled(row: Row, matched: list[Matched], documents: int) -> Row:
-    """A row with the score and the savings of the seeds that reached its level."""
+def _filled(row: Row, matched: list[Matched], answers: list[Floats]) -> Row:
+    """A row with the score and the savings of the seeds that reached its level, and the scores of their documents."""
     reached = [seed for seed in matched if seed.score is not None]
     if not reached:
         return row
     metric = metric_of(row.metric)
     scores = [seed.score for seed in reached if seed.score is not None]
-    summary = summarize(scores, documents if metric.counts_documents else None)
+    table = np.array(answers) if answers else np.array(scores)[:, None]
+    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
+    known = metric.low <= table.min() and table.max() <= metric.high
+    spread = interval(table, (metric.low, metric.high) if known else UNBOUNDED)
     status: Status = "ok"
     if len(reached) < len(matched):
         status = "partial"
@@ -242,10 +263,13 @@ def _filled(row: Row, matched: list[Matched], documents: int) -> Row:
     claimed, executed = _mean(reached, "claimed"), _mean(reached, saving_name("tokens", row.phase))
     return replace(
         row,
-        score=summary.mean,
-        low=None if summary.low is None else metric.bounded(summary.low),
-        high=None if summary.high is None else metric.bounded(summary.high),
-        seeds=summary.seeds,
+        score=fmean(scores),
+        low=spread.low,
+        high=spread.high,
+        interval=spread.levels,
+        seed_error=spread.seed_error,
+        document_error=spread.document_error,
+        seeds=len(scores),
         claimed=claimed,
         claimed_minus_executed=None if claimed is None or executed is None else claimed - executed,
         projected_net=_mean(reached, saving_name("projected", row.phase)),

@@ -35,7 +35,7 @@ class MethodConfig(BaseModel):
 
     companions: ClassVar[Mapping[str, str]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Method(nn.Module):

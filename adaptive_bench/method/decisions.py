@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from adaptive_bench.errors import PluginFault
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -25,6 +27,45 @@ class Decision:
 
 
 EXECUTE_ALL = Decision()
+
+
+def check_decision(decision: object, hidden: Tensor, method: object) -> None:
+    """Refuse what is no decision about hidden states [B, S, H]; a tensor of another shape could broadcast in silence.
+
+    Raises:
+        PluginFault: With what the method gave.
+    """
+    if not isinstance(decision, Decision):
+        raise PluginFault(f"{_rule(method)}, got {type(decision).__name__}. Return Decision(keep=...) or EXECUTE_ALL.")
+    rows, tokens, width = hidden.shape
+    keep = decision.keep
+    if keep is not None and not (
+        isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.shape == (rows, tokens)
+    ):
+        raise PluginFault(
+            f"{_rule(method)} whose keep is a boolean tensor of shape {(rows, tokens)} (rows, tokens), got "
+            f"{_kind(keep)}. "
+            "Compare scores of shape [B, S] with a threshold."
+        )
+    for name in ("scale", "input_scale"):
+        scale = getattr(decision, name)
+        if scale is not None and not (
+            isinstance(scale, Tensor) and scale.shape in ((rows, tokens, 1), (rows, tokens, width))
+        ):
+            raise PluginFault(
+                f"{_rule(method)} whose {name} has the shape {(rows, tokens, 1)} or {(rows, tokens, width)}, got "
+                f"{_kind(scale)}."
+            )
+
+
+def _rule(method: object) -> str:
+    return f"{type(method).__name__}.decide must give a Decision"
+
+
+def _kind(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
 def quantile_threshold(values: Tensor, q: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from adaptive_bench import registry
-from adaptive_bench.method.base import Method
+from adaptive_bench.errors import PluginFault
+from adaptive_bench.method.base import Method, MethodConfig
 from adaptive_bench.spec import MethodSpec
 
 
@@ -12,8 +13,21 @@ def method_class(spec: MethodSpec) -> type[Method]:
 
     Raises:
         UsageError: No method has that name.
+        PluginFault: What a plugin registered under it is no method.
     """
-    found: type[Method] = registry.get("methods", spec.name)
+    found = registry.get("methods", spec.name)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise PluginFault(
+            f"What is registered as a method is a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
+            f"{getattr(found, '__name__', '')!r} under {spec.name!r} ({registry.origin('methods', spec.name)}). "
+            f"Correct "
+            "the plugin; `adaptive-bench new-method` writes one that works."
+        )
+    if not (isinstance(found.Config, type) and issubclass(found.Config, MethodConfig)):
+        raise PluginFault(
+            f"The Config of a method is a subclass of adaptive_bench.method.MethodConfig, got {found.Config!r} of "
+            f"{spec.name!r} ({registry.origin('methods', spec.name)}). Correct the plugin."
+        )
     return found
 
 
@@ -24,6 +38,11 @@ def training_spec(spec: MethodSpec) -> MethodSpec:
     """
     found = method_class(spec)
     trained = found.training_spec(found.parse_config(spec), spec)
+    if not isinstance(trained, MethodSpec):
+        raise PluginFault(
+            f"What has to be trained for a method is a MethodSpec, got {trained!r} from the training_spec of "
+            f"{spec.name!r} ({registry.origin('methods', spec.name)}). Correct the plugin."
+        )
     found = method_class(trained)
     config, fields = found.parse_config(trained), found.Config.model_fields
     told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]

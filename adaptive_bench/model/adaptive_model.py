@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
-from adaptive_bench.model import calibration, dial_solving, saving
-from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.generation import generate
+from adaptive_bench.model import calibration, dial_solving, stored_calibration
+from adaptive_bench.model import saving as files
+from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.spec import MethodSpec
 
 
-class AdaptiveModel(ForwardModel):
+class AdaptiveModel(HuggingFaceModel):
     """Wraps a causal language model and behaves like one. Make one with `build` or `from_pretrained`."""
 
     @classmethod
@@ -41,7 +41,49 @@ class AdaptiveModel(ForwardModel):
             method = found(config, Backbone(backbone_model), spec.semantics, seed)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
-    generate = generate
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
+        self._choices: list[str] = []  # stored calibrations to choose from, where none could be chosen
+
+    @property
+    def saving(self) -> float:
+        """The share of token-branches that the dial claims to skip. Setting it sets the dial.
+
+        What a text really saved is in `compute_report`.
+
+        Raises:
+            UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
+        """
+        if (claimed := self.method.claimed_saving) is None:
+            raise UsageError(
+                f"The saving of a dial that was solved for is known where it was measured, got {self.method.dial.name} "
+                f"{self.dial:g}, which lies beyond. Call model.calibrate(batches, savings) with larger savings."
+            )
+        return claimed
+
+    @saving.setter
+    def saving(self, share: float) -> None:
+        maximum = self.method.max_saved_tokens
+        if not 0.0 <= share <= maximum + 1e-9:
+            raise UsageError(
+                f"{self.spec} can save from 0 to {maximum:.3g} of all token-branches, got saving {share!r}. "
+                "A saving is a share: 0.15 is 15 %."
+            )
+        before, share = self.dial, min(share, maximum)
+        known = self._dials.get(round(share, 6))
+        try:
+            self.dial = self.method.dial_for(share) if known is None else known
+            if self.method.thresholds is not None and self.method.skip_share > 0.0:
+                self.method.thresholds.at(self.method.skip_share)
+        except UsageError as error:
+            self.dial = before
+            if not self._choices:
+                raise
+            raise UsageError(
+                f"{self.name_or_path} holds several calibrations of {self.spec}, got none to use. Load it with "
+                f"calibration=... (on the command line --calibration), one of: {', '.join(self._choices)}."
+            ) from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
@@ -50,6 +92,7 @@ class AdaptiveModel(ForwardModel):
 
     def forget_calibration(self) -> None:
         """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
+        self._dials.clear()
         self.method.dial_table.clear()
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
@@ -98,23 +141,36 @@ class AdaptiveModel(ForwardModel):
             points = calibration.calibrate(self, batches, dials)
         return {"tokens": tokens, "dials": points}
 
-    def save_pretrained(self, folder: Path | str) -> None:
-        """Write `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`; see `saving`."""
-        saving.save(self, Path(folder))
+    def save_pretrained(self, folder: Path | str, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`."""
+        files.save(self, Path(folder))
+        if tokenizer is not None:
+            files.add_tokenizer(Path(folder), tokenizer)
 
     @classmethod
-    def from_pretrained(cls, folder: Path | str, spec: MethodSpec | str | None = None, **kwargs: Any) -> AdaptiveModel:
-        """Load what `save_pretrained` wrote.
+    def from_pretrained(
+        cls,
+        folder: Path | str,
+        spec: MethodSpec | str | None = None,
+        *,
+        calibration: str | None = "auto",
+        **kwargs: Any,
+    ) -> AdaptiveModel:
+        """Load what `save_pretrained` or a run wrote.
 
         Args:
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
+            calibration: Of the calibrations that runs stored beside the weights the one of this name (a task, or
+                `pooled`); `auto` takes what was saved with the model, else the pooled one or the only one there is
+                (where there are several, setting `saving` says so); `None` takes what was saved with the model.
             kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
 
         Raises:
             EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
-            UsageError: The spec is trained in another way than the weights in the folder were.
+            UsageError: The spec is trained in another way than the weights in the folder were, or there is no such
+                calibration.
         """
-        saved = saving.read(Path(folder))
+        saved = files.read(Path(folder))
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved.spec
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
         model = cls.build(saved.load_backbone(**kwargs), spec, seed=saved.seed) if alike else None
@@ -128,7 +184,36 @@ class AdaptiveModel(ForwardModel):
                 model.method.thresholds.load(saved.thresholds)
             model.method.dial_table.measured = dict(saved.dial_table)
             model.dial = saved.dial
+        model.name_or_path = str(folder)
+        if calibration not in (None, "auto") or (calibration == "auto" and not model._is_calibrated):
+            model._take_calibration(Path(folder), calibration)
         return model.eval()
+
+    @property
+    def _is_calibrated(self) -> bool:
+        thresholds = self.method.thresholds
+        return len(self.method.dial_table.measured) > 1 or (thresholds is not None and thresholds.shares.numel() > 0)
+
+    def _take_calibration(self, folder: Path, wanted: str) -> None:
+        name = stored_calibration.choose(folder, self.spec, wanted)
+        if name is None:
+            self._choices = stored_calibration.names(folder, self.spec)
+        else:
+            stored = stored_calibration.read(folder, self.spec, name)
+            stored.give_to(self.method)
+            self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}
+
+    def store_calibration(self, folder: Path | str, name: str, dials: Mapping[float, float], text: str) -> None:
+        """Put what calibration found out beside the weights in a folder, for `from_pretrained` to load.
+
+        Args:
+            folder: Of a saved model with these weights.
+            name: A task, or `pooled`.
+            dials: Dial values by the saving they were used for.
+            text: Digest of the text it was measured on: what was stored for another text is replaced.
+        """
+        found = stored_calibration.StoredCalibration.of(self.method, dials, text)
+        stored_calibration.write(Path(folder), self.spec, name, found)
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
@@ -22,7 +24,7 @@ _REFILL_SHARE = 0.25
 
 
 @torch.no_grad()
-def generate(
+def new_tokens(
     model: ForwardModel,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
@@ -30,12 +32,9 @@ def generate(
     max_new_tokens: int,
     eos_token_ids: Sequence[int] = (),
     stop: Callable[[Sequence[int]], bool] | None = None,
-    do_sample: bool = False,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    seed: int = 0,
+    choose: Choose | None = None,
 ) -> list[list[int]]:
-    """Continue every row until it ends or the context is full.
+    """Continue every row until it ends or the context is full; `AdaptiveModel.generate` without Hugging Face's words.
 
     Args:
         input_ids: [B, S] prompts, padded on the left.
@@ -43,8 +42,7 @@ def generate(
         max_new_tokens: At most so many new tokens a row.
         eos_token_ids: A row ends after one of these (it is part of the result).
         stop: Called with a row's new tokens; true ends the row.
-        do_sample: Draw from the distribution instead of taking its maximum.
-        temperature, top_p, seed: Of the draw.
+        choose: Next token [B] from logits [B, V]; by default the likeliest.
 
     Returns:
         New token ids of each row.
@@ -52,18 +50,11 @@ def generate(
     Raises:
         UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
     """
-    if attention_mask is None:
-        prompts = input_ids.tolist()
-    elif bool(attention_mask[:, -1].all()):
-        real = attention_mask.bool().tolist()
-        prompts = [
-            [token for token, is_real in zip(*row, strict=True) if is_real]
-            for row in zip(input_ids.tolist(), real, strict=True)
-        ]
-    else:
-        raise UsageError(
-            "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
-        )
+    check_prompts(model, input_ids, attention_mask)
+    prompts = input_ids.tolist()
+    if attention_mask is not None:
+        pairs = zip(prompts, attention_mask.bool().tolist(), strict=True)
+        prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
     return generate_queue(
         model,
         prompts,
@@ -71,22 +62,51 @@ def generate(
         max_new_tokens=max_new_tokens,
         eos_token_ids=eos_token_ids,
         stop=stop,
-        choose=_sampler(temperature, top_p, seed, input_ids.device) if do_sample else _likeliest,
+        choose=choose or likeliest,
     )
 
 
-def _likeliest(logits: Tensor) -> Tensor:
+def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None) -> None:
+    """Refuse prompts [B, S] that cannot be continued.
+
+    Raises:
+        UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
+    """
+    if attention_mask is not None and not bool(attention_mask[:, -1].all()):
+        raise UsageError(
+            "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
+        )
+    longest = input_ids.shape[1] if attention_mask is None else int(attention_mask.sum(dim=1).max())
+    _check_mode_and_length(model, longest)
+
+
+def _check_mode_and_length(model: ForwardModel, longest: int) -> None:
+    if model.training:
+        raise UsageError("generate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
+    context = model.backbone.context_length
+    if longest >= context:
+        raise UsageError(
+            f"A prompt must be shorter than the context of {context} tokens, got {longest}. "
+            "Shorten the prompt, use fewer shots, or choose a model with a longer context."
+        )
+
+
+def likeliest(logits: Tensor) -> Tensor:
+    """The token [B] with the largest of the logits [B, V]."""
     return logits.argmax(dim=-1)
 
 
-def _sampler(temperature: float, top_p: float, seed: int, device: torch.device) -> Choose:
-    """Draws the next token [B] from logits [B, V]."""
+def sampler(temperature: float, top_p: float, seed: int, device: torch.device) -> Choose:
+    """Draws the next token [B] from logits [B, V], with a random generator of its own."""
     generator = torch.Generator(device=device).manual_seed(seed)
+    processors = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))])
+    if top_p < 1.0:
+        processors.append(TopPLogitsWarper(top_p))
+    no_text: Any = torch.empty(0, dtype=torch.long, device=device)  # neither of the two looks at what was written
 
     def choose(logits: Tensor) -> Tensor:
-        ordered, tokens = (logits.float() / temperature).softmax(dim=-1).sort(dim=-1, descending=True)
-        ordered = ordered.masked_fill(ordered.cumsum(dim=-1) - ordered > top_p, 0.0)
-        return tokens.gather(1, torch.multinomial(ordered, 1, generator=generator))[:, 0]
+        scores = processors(no_text, logits.float())
+        return torch.multinomial(scores.softmax(dim=-1), 1, generator=generator)[:, 0]
 
     return choose
 
@@ -100,7 +120,7 @@ def generate_queue(
     max_new_tokens: int,
     eos_token_ids: Sequence[int] = (),
     stop: Callable[[Sequence[int]], bool] | None = None,
-    choose: Choose = _likeliest,
+    choose: Choose = likeliest,
     ended: Callable[[int], None] | None = None,
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
@@ -111,7 +131,7 @@ def generate_queue(
     Args:
         prompts: Token ids, in the order they are begun; neighbours of similar length waste least.
         rows: Most texts at a time.
-        max_new_tokens, eos_token_ids, stop: See `generate`.
+        max_new_tokens, eos_token_ids, stop: See `new_tokens`.
         choose: Next token [B] from logits [B, V].
         ended: Told how many texts have just ended.
 
@@ -121,14 +141,8 @@ def generate_queue(
     Raises:
         UsageError: The model is in `train()` mode, a prompt is longer than the context, or rows cannot join.
     """
-    if model.training:
-        raise UsageError("generate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
-    context, longest = model.backbone.context_length, max(map(len, prompts), default=0)
-    if longest >= context:
-        raise UsageError(
-            f"A prompt must be shorter than the context of {context} tokens, got {longest}. "
-            "Shorten the prompt, use fewer shots, or choose a model with a longer context."
-        )
+    _check_mode_and_length(model, max(map(len, prompts), default=0))
+    context = model.backbone.context_length
     texts = [_Text(list(prompt), min(max_new_tokens, context - len(prompt))) for prompt in prompts]
     batch = _Batch(model, choose, frozenset(eos_token_ids), stop)
     waiting = [text for text in texts if text.room > 0]

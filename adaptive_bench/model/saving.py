@@ -1,11 +1,13 @@
 """A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
-The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method.
+The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method. A
+tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`stored_calibration`).
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,16 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.spec import MethodSpec
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
+_TOKENIZER = "tokenizer_config.json"
 _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
 
 
@@ -76,6 +80,36 @@ def save(model: ForwardModel, folder: Path) -> None:
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["dial_table"] = list(model.method.dial_table.measured.items())
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
+    if (folder / _TOKENIZER).is_file():
+        return
+    with atomic.writable(folder), tempfile.TemporaryDirectory(prefix=".tokenizer.", dir=folder) as temporary:
+        tokenizer.save_pretrained(temporary)
+        for file in sorted(Path(temporary).rglob("*"), key=lambda path: path.name == _TOKENIZER):
+            if file.is_file():
+                target = folder / file.relative_to(temporary)
+                target.parent.mkdir(exist_ok=True)
+                file.replace(target)
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a model's folder.
+
+    Raises:
+        EnvironmentProblem: There is none, or it is damaged.
+    """
+    if not (folder / _TOKENIZER).is_file():
+        raise EnvironmentProblem(
+            f"A model that reads text needs a tokenizer beside it, but there is no {_TOKENIZER} in {folder}. Runs of "
+            "this version put it there; for an older one call model.save_pretrained(folder, tokenizer=...)."
+        )
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
+        raise _damaged(folder, _TOKENIZER, error) from error
 
 
 def read(folder: Path) -> SavedModel:

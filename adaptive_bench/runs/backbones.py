@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.runs.keys import files_fingerprint
+from adaptive_bench.training.memory import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_DEVICES = ("cpu", "cuda")
 # What decides how a model computes and reads text; a README beside it does not.
 _WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
 
@@ -38,23 +42,56 @@ class BackboneSource:
     fingerprint: str
     weight_bytes: int | None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its files lie in a folder here."""
+        return self.revision is None
+
     def load_model(self) -> PreTrainedModel:
-        """The model in fp32 on the CPU."""
+        """The model in fp32 on the CPU.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached, are damaged, or do not fit each other.
+        """
         from transformers import AutoModelForCausalLM
 
-        return self._load(AutoModelForCausalLM, dtype=torch.float32, use_safetensors=True)
+        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        model, found = self.load(AutoModelForCausalLM, "weights", **options)
+        if missing := sorted(found["missing_keys"]):
+            raise EnvironmentProblem(
+                f"The weights of a model have every tensor that its config.json asks for, but those of {self.name!r} "
+                f"lack "
+                f"{len(missing)} (the first: {missing[0]}). Copy or save the model again."
+            )
+        return model
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, as the model's folder defines it."""
+        """The tokenizer, as the model's folder defines it.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached or are damaged.
+        """
         from transformers import AutoTokenizer
 
-        return self._load(AutoTokenizer)
+        return self.load(AutoTokenizer, "tokenizer")
 
-    def _load(self, loader: Any, **options: Any) -> Any:
+    def load(self, loader: Any, part: str, **options: Any) -> Any:
+        """What an auto class of transformers makes of the model's files.
+
+        Raises:
+            EnvironmentProblem: They cannot be reached or are damaged; `part` says what was to be read.
+        """
         try:
             return loader.from_pretrained(self.location, revision=self.revision or "main", **options)
-        except (OSError, ValueError, ImportError) as error:
-            raise EnvironmentProblem(_unreachable(self.name, error)) from error
+        except Exception as error:  # reading foreign files may raise anything
+            if isinstance(error, MemoryError) or ran_out_of_memory(error):
+                raise
+            if not self.is_local:
+                raise EnvironmentProblem(_unreachable(self.name, error)) from error
+            raise EnvironmentProblem(
+                f"The {part} in the model folder {self.location!r} cannot be read: {type(error).__name__}: "
+                f"{message_of(error)[:300]}. Copy or save the model again, or set --model to another folder."
+            ) from error
 
 
 @lru_cache(maxsize=4)
@@ -65,7 +102,7 @@ def find_backbone(name: str) -> BackboneSource:
         EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
     """
     if name in registry.names("models"):
-        return _from_folder(name, Path(registry.get("models", name)()))
+        return _from_folder(name, _registered(name))
     if Path(name).expanduser().is_dir():
         return _from_folder(name, Path(name).expanduser().resolve())
     if "/" not in name.strip("/") or name.startswith(("/", ".", "~")) or name.count("/") > 1:
@@ -76,20 +113,65 @@ def find_backbone(name: str) -> BackboneSource:
     return _from_hub(name)
 
 
+def _registered(name: str) -> Path:
+    folder = registry.get("models", name)()
+    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+        raise PluginFault(
+            f"What is registered as a model gives the path of a folder, got {one_line(repr(folder), 100)} from "
+            f"{name!r} "
+            f"({registry.origin('models', name)}). Correct the plugin."
+        )
+    return Path(folder)
+
+
 def _from_folder(name: str, folder: Path) -> BackboneSource:
     if not (folder / "config.json").is_file():
         raise EnvironmentProblem(
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
             f"{str(folder)!r}. Set --model to another folder."
         )
+    _check_config(folder / "config.json")
     if not any(folder.glob("*.safetensors")):
         raise EnvironmentProblem(
             f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "
             f"weights with save_pretrained, or set --model to another folder."
         )
+    for file in sorted(folder.glob("*.safetensors")):
+        _check_weights(file)
     files = [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern)]
     weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     return BackboneSource(name, str(folder), None, files_fingerprint(files), weight_bytes)
+
+
+def _check_config(file: Path) -> None:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        family = config.get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. Copy or "
+            f"save "
+            f"the model again."
+        ) from error
+    known = registry.names("families")
+    if family not in known:
+        raise EnvironmentProblem(
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. Set "
+            f"--model to another folder, or register the family (see docs/models.md)."
+        )
+
+
+def _check_weights(file: Path) -> None:
+    """Look at the head of a file: it says how long the file has to be."""
+    try:
+        with safe_open(file, "pt"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise EnvironmentProblem(
+            f"The weights in {str(file)!r} cannot be read: {message_of(error)}. The file is cut off or damaged; copy "
+            f"or "
+            f"save the model again."
+        ) from error
 
 
 def _from_hub(name: str) -> BackboneSource:
@@ -106,7 +188,7 @@ def _from_hub(name: str) -> BackboneSource:
 
 
 def _unreachable(name: str, error: Exception) -> str:
-    reason = " ".join(str(error).split()).split(". ")[0][:300]
+    reason = message_of(error).split(". ")[0][:300]
     return (
         f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
         f"{reason}. Set --model to a folder in Hugging Face layout, or connect to the hub (HF_HUB_OFFLINE unset, "
@@ -122,12 +204,13 @@ def find_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rule = f"A device is auto, cpu, cuda or cuda:<number>, got {one_line(name, 60)!r}"
     try:
         device = torch.device(name)
+        if device.type not in _DEVICES or (device.type == "cpu" and device.index):
+            raise UsageError(f"{rule}. Set --device.")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(
-            f"A device is auto, cpu, cuda or cuda:<number>, got {name!r}: {reason}. Set --device."
-        ) from error
+        raise UsageError(f"{rule}: {reason}. Set --device.") from error
     return device

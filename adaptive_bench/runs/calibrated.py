@@ -10,6 +10,8 @@ import torch
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import add_tokenizer
+from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -40,7 +42,8 @@ class Calibrated:
 
     @cached_property
     def model(self) -> AdaptiveModel:
-        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec).to(self.device).eval()
+        # What is stored beside the weights depends on earlier sweeps; a record must not.
+        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec, calibration=None).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -108,6 +111,17 @@ class Calibrated:
                     ),
                 )
                 meter.advance(1)
+
+    def store(self, saving: float) -> None:
+        """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
+        what is calibrated, the dial value chosen for a saving, and the tokenizer.
+        """
+        add_tokenizer(self.cell.checkpoint, self.tokenizer)  # of a training by an earlier version
+        if self.model.needs_calibration:
+            recipe = self.config.evaluation
+            name = self._sweep.task if recipe.calibration == "task" else POOLED
+            text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
+            self.model.store_calibration(self.cell.checkpoint, name, {saving: self.model.dial}, text)
 
     def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
         """The report of one saving."""

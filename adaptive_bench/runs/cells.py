@@ -144,10 +144,14 @@ class Sweep:
         except _NotMeasured:
             return None
 
-    def points_left(self) -> int:
-        """Points of the first grid that are not on disk; at least 1 unless the sweep is finished."""
+    def points_left(self, end: float = 1.0) -> int:
+        """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.
+
+        Args:
+            end: Largest share of saved tokens, where the record does not know it yet.
+        """
         if self.finished() is not None:
             return 0
-        end = self.record.max_saved_tokens
-        savings = self.first_savings(_DialEnd(1.0 if end is None else end))
+        known = self.record.max_saved_tokens
+        savings = self.first_savings(_DialEnd(end if known is None else known))
         return max(1, sum(self.record.point(saving) is None for saving in savings))

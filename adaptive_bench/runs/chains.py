@@ -2,57 +2,113 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError
-from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.overall import Ration, RationedReporter
+from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.memory import ran_out_of_memory
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Work that could not be done, and why."""
+    """Work that could not be done, and why.
+
+    Attributes:
+        work: What it was.
+        reason: What went wrong and what to do.
+        kind: Whose fault it is: the `kind` of an error (see `adaptive_bench.errors`).
+        log: The file that has the traceback, if the work got that far.
+        trace: The traceback itself.
+    """
 
     work: str
     reason: str
+    kind: str = UsageError.kind
+    log: Path | None = None
+    trace: str = ""
 
     def __str__(self) -> str:
-        return f"{self.work}: {self.reason}"
+        return f"{self.work}: {self.cause}"
+
+    @property
+    def cause(self) -> str:
+        """The reason with its kind and its log."""
+        return f"{self.kind}: {self.reason}" + (f" Log: {self.log}" if self.log else "")
 
 
 @dataclass(frozen=True)
 class Training:
-    """A cell to train; counts as `units` points of a sweep."""
+    """A cell to train, which is expected to take some seconds."""
 
     cell: Cell
     config: RunConfig
-    units: int
+    seconds: float
 
     def __str__(self) -> str:
         return str(self.cell)
 
+    @property
+    def spec(self) -> MethodSpec:
+        """The method that is trained."""
+        return self.cell.spec
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Where its log is."""
+        return (self.cell.record,)
+
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Train."""
-        train_cell(self.cell, self.config, reporter)
-        overall.advance(self.units)
+        ration = Ration(overall, self.seconds)
+        done = self.cell.steps - steps_left(self.cell)
+        train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
+        ration.finish()
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """The unfinished sweeps of one method spec on one cell; `units` points are missing."""
+    """The unfinished sweeps of one method spec on one cell.
+
+    Attributes:
+        seconds: What they are expected to take together.
+        point_s, calibration_s: The same for one point, and for making one dial value ready.
+    """
 
     sweeps: tuple[Sweep, ...]
-    units: int
+    seconds: float
+    point_s: float
+    calibration_s: float
 
     def __str__(self) -> str:
-        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].cell.seed}"
+        return f"evaluate {self.spec}, seed {self.sweeps[0].cell.seed}"
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The method that is measured."""
+        return self.sweeps[0].spec
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Where its logs are."""
+        return tuple(sweep.record for sweep in self.sweeps)
 
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Measure."""
-        evaluate_sweeps(self.sweeps, reporter, overall)
+        ration = Ration(overall, self.seconds)
+        counted = RationedReporter(reporter, ration, self.point_s, calibration_s=self.calibration_s)
+        evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
+        ration.finish()
 
 
 Work = Training | Measuring
@@ -81,10 +137,31 @@ def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
     try:
         work.do(reporter, overall)
-    except AdaptiveBenchError as error:
-        return Failure(str(work), str(error))
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
-        if ran_out_of_memory(error):
-            return Failure(str(work), "memory ran out. Choose a smaller --model or a --device with more memory.")
-        return Failure(str(work), f"unexpected {type(error).__name__}: {error}")
+        return _failure(work, error)
+    except SystemExit as error:
+        if not is_exit_of_plugin(error):
+            raise
+        return _failure(work, error)
     return None
+
+
+def _failure(work: Work, error: BaseException) -> Failure:
+    found = explained(error, _suspect(work.spec))
+    if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
+        found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
+    trace = "".join(traceback.format_exception(error))
+    return Failure(str(work), message_of(found), found.kind, _log(work), trace)
+
+
+def _suspect(spec: MethodSpec) -> str | None:
+    """The plugin that a method comes from; `None` if it is one of this package."""
+    if not registry.is_foreign("methods", spec.name):
+        return None
+    return f"the method {spec.name!r} of {registry.origin('methods', spec.name)}"
+
+
+def _log(work: Work) -> Path | None:
+    """The log of the part that failed."""
+    logs = [record.folder / "log.txt" for record in work.records if record.state == "failed"]
+    return next((log for log in logs if log.is_file()), None)

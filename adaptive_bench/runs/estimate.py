@@ -1,10 +1,11 @@
-"""How long a plan will take: from records this machine has made before, or else roughly."""
+"""How long a plan will take: from records this machine has made before, from a measured pace, or else roughly."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,12 +13,30 @@ from typing import Any
 
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.pace import Pace
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
-# Without records: what the nano model takes on a CPU core. An order of magnitude, and said to be no more.
+# With neither: what the nano model takes on a CPU core. An order of magnitude, and said to be no more.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
+# A pass over held-out text to set thresholds and one to check them; each is a third of a training step.
+_CALIBRATION_PASSES = 2 / 3
+# A sweep that is matched on another axis than tokens has to look further: points it adds, on average of many runs.
+_EXTRA_POINTS = 1
+
+
+@dataclass(frozen=True)
+class Trait:
+    """What is known of a method on this model before it is trained.
+
+    Attributes:
+        end: Largest share of saved tokens.
+        calibrates: Whether each dial value is calibrated first.
+    """
+
+    end: float = 1.0
+    calibrates: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,11 +54,18 @@ class Estimate:
 
 
 class Estimator:
-    """Knows how long trainings and evaluations took in the records of an output folder, on this machine."""
+    """Knows how long trainings and evaluations took in the records of an output folder, on this machine.
 
-    def __init__(self, out: Path) -> None:
-        self._sequence_s: defaultdict[str, list[float]] = defaultdict(list)
-        self._document_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    Args:
+        out: The folder.
+        pace: What was measured just now; records win over it.
+        traits: By method spec.
+    """
+
+    def __init__(self, out: Path, pace: Pace | None = None, traits: Mapping[str, Trait] | None = None) -> None:
+        self._pace, self._traits = pace, traits or {}
+        self._sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self._document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._documents: dict[str, int] = {}
         for folder in (out / "records").glob("*"):
             if _read(folder / "env.json").get("machine") == platform.node():
@@ -49,29 +75,77 @@ class Estimator:
         timing = _read(folder / "timing.json")
         if timing.get("steps"):
             sequences = timing["steps"] * config["recipe"]["batch_size"]
-            self._sequence_s[config["backbone"]].append(timing["train_s"] / sequences)
-        for file in folder.glob("eval/*/*.json"):
-            point = _read(file)
-            if point.get("docs"):
-                self._document_s[config["backbone"], point["task"]].append(point["wall_s"] / point["docs"])
-                self._documents[point["task"]] = max(point["docs"], self._documents.get(point["task"], 0))
+            self._sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
+        for sweep in folder.glob("eval/*/config.json"):
+            method = _read(sweep).get("method", "")
+            for file in sweep.parent.glob("*.json"):
+                point = _read(file)
+                if point.get("docs"):
+                    key = config["backbone"], method, point["task"]
+                    self._document_s[key].append(point["wall_s"] / point["docs"])
+                    self._documents[point["task"]] = max(point["docs"], self._documents.get(point["task"], 0))
+
+    def sequence_s(self, cell: Cell) -> tuple[float, bool]:
+        """Seconds of training on one sequence, and whether that is a guess."""
+        backbone = cell.content["backbone"]
+        if known := self._sequence_s[backbone, str(cell.spec)]:
+            return median(known), False
+        if self._pace is not None and cell.spec in self._pace.sequence_s:
+            return self._pace.sequence_s[cell.spec], False
+        if others := [
+            value for (model, _), values in self._sequence_s.items() if model == backbone for value in values
+        ]:
+            return median(others), False
+        return _ROUGH_SEQUENCE_S, True
+
+    def sequence_tokens(self) -> float | None:
+        """Mean length of a training sequence, where it was looked at."""
+        return None if self._pace is None else self._pace.sequence_tokens or None
 
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
         sequences = steps_left(cell) * cell.content["recipe"]["batch_size"]
-        known = self._sequence_s[cell.content["backbone"]]
-        return Estimate(sequences * (median(known) if known else _ROUGH_SEQUENCE_S), bool(sequences) and not known)
+        one_s, rough = self.sequence_s(cell)
+        return Estimate(sequences * one_s, bool(sequences) and rough)
 
     def point(self, sweep: Sweep) -> Estimate:
         """Time of one dial value."""
-        known = self._document_s[sweep.cell.content["backbone"], sweep.task]
+        known = self._document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
         documents = sweep.config.evaluation.limit or self._documents.get(sweep.task, _ROUGH_DOCUMENTS)
-        return Estimate(documents * (median(known) if known else _ROUGH_DOCUMENT_S), not known)
+        if known:
+            return Estimate(documents * median(known))
+        if self._pace is not None and sweep.task in self._pace.document_s:
+            slower = self._pace.overhead(sweep.cell.spec)
+            return Estimate(documents * self._pace.document_s[sweep.task] * slower)
+        backbone = sweep.cell.content["backbone"]
+        others = [
+            value
+            for (model, _, task), values in self._document_s.items()
+            if (model, task) == (backbone, sweep.task)
+            for value in values
+        ]
+        return Estimate(documents * (median(others) if others else _ROUGH_DOCUMENT_S), not others)
+
+    def calibration(self, sweep: Sweep) -> Estimate:
+        """Time to make one dial value ready."""
+        if not self._traits.get(str(sweep.spec), Trait()).calibrates:
+            return Estimate(0.0)
+        one_s, rough = self.sequence_s(sweep.cell)
+        return Estimate(_CALIBRATION_PASSES * one_s * sweep.config.evaluation.calibration_examples, rough)
+
+    def points_left(self, sweep: Sweep) -> int:
+        """Dial values that are left, as far as can be known beforehand."""
+        end = self._traits.get(str(sweep.spec), Trait()).end
+        return sweep.points_left(end)
 
     def sweep(self, sweep: Sweep) -> Estimate:
-        """Time of the points that are left, as far as they are known beforehand."""
-        one, points = self.point(sweep), sweep.points_left()
-        return Estimate(points * one.seconds, bool(points) and one.rough)
+        """Time of the points that are left, with what the sweep may add and with their calibration."""
+        points = self.points_left(sweep)
+        if not points:
+            return Estimate(0.0)
+        one = self.point(sweep) + self.calibration(sweep)
+        moves = self._traits.get(str(sweep.spec), Trait()).end > 0 and sweep.config.match_on != "tokens"
+        return Estimate((points + (_EXTRA_POINTS if moves else 0)) * one.seconds, one.rough)
 
 
 def steps_left(cell: Cell) -> int:
@@ -82,12 +156,12 @@ def steps_left(cell: Cell) -> int:
     return int(cell.content["recipe"]["steps"]) - (checkpoint.steps_done(newest) if newest else 0)
 
 
-def describe(plan: Plan) -> list[dict[str, str]]:
+def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the whole."""
-    estimator = Estimator(plan.config.out)
+    estimator = estimator or Estimator(plan.config.out)
     left: list[tuple[Cell | Sweep, int, str, Estimate]] = []
     left += [(cell, steps_left(cell), "steps", estimator.training(cell)) for cell in plan.cells]
-    left += [(sweep, sweep.points_left(), "dial values", estimator.sweep(sweep)) for sweep in plan.sweeps]
+    left += [(sweep, estimator.points_left(sweep), "dial values", estimator.sweep(sweep)) for sweep in plan.sweeps]
     lines = []
     for work, count, unit, estimate in left:
         again = ", failed before" if work.record.state == "failed" else ""
@@ -97,10 +171,20 @@ def describe(plan: Plan) -> list[dict[str, str]]:
     return [*lines, {"work": "together, one after the other", "state": "", "time": str(total)}]
 
 
+def total(plan: Plan, estimator: Estimator) -> Estimate:
+    """Time of everything that is left, one after the other."""
+    parts = [*map(estimator.training, plan.cells), *map(estimator.sweep, plan.sweeps)]
+    return sum(parts, Estimate(0.0))
+
+
 def _untrained(work: Cell | Sweep) -> bool:
     return isinstance(work, Cell) and not work.content["recipe"]["steps"]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON file, empty if it is not there."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """A JSON file, empty if it is not there or cannot be read: an estimate is not worth an error."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -6,7 +6,7 @@ Work that fails is reported and does not stop the rest; only what builds on it i
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
+from statistics import fmean
 
 import torch
 
@@ -24,18 +24,21 @@ _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 
 
-def carry_out(plan: Plan, reporter: Reporter, jobs: int | None = None) -> list[Failure]:
+def carry_out(
+    plan: Plan, reporter: Reporter, jobs: int | None = None, estimator: Estimator | None = None
+) -> list[Failure]:
     """Do everything of a plan that is not on disk yet.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
+        estimator: Knows how long each part will take; by default from the records alone.
     """
-    chains = chains_left(plan)
+    chains = chains_left(plan, estimator or Estimator(plan.config.out))
     works = [work for chain in chains for work in chain.works]
     if not works:
         return []
-    jobs = min(jobs or _useful_processes(plan.config), len(works))
-    with reporter.task("run", sum(work.units for work in works)) as overall:
+    jobs = min(jobs or useful_processes(plan.config), len(works))
+    with reporter.task("run", sum(work.seconds for work in works)) as overall:
         if jobs == 1:
             return _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel
@@ -43,25 +46,28 @@ def carry_out(plan: Plan, reporter: Reporter, jobs: int | None = None) -> list[F
         return in_parallel(chains, reporter, overall, jobs)
 
 
-def chains_left(plan: Plan) -> list[Chain]:
+def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
     """The work that is left, grouped by cell."""
-    estimator = Estimator(plan.config.out)
-    point_s = median(estimator.point(sweep).seconds for sweep in plan.sweeps)
     chains = []
     for cell in plan.cells:
         by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
         for sweep in plan.sweeps:
             if sweep.cell.folder == cell.folder and sweep.points_left():
                 by_spec[sweep.spec].append(sweep)
-        measurings = tuple(
-            Measuring(tuple(sweeps), sum(sweep.points_left() for sweep in sweeps)) for sweeps in by_spec.values()
-        )
-        training = None
-        if not cell.finished:
-            training = Training(cell, plan.config, max(1, round(estimator.training(cell).seconds / point_s)))
+        measurings = tuple(_measuring(tuple(sweeps), estimator) for sweeps in by_spec.values())
+        training = None if cell.finished else Training(cell, plan.config, estimator.training(cell).seconds)
         if training or measurings:
             chains.append(Chain(training, measurings))
     return chains
+
+
+def _measuring(sweeps: tuple[Sweep, ...], estimator: Estimator) -> Measuring:
+    return Measuring(
+        sweeps,
+        seconds=sum(estimator.sweep(sweep).seconds for sweep in sweeps),
+        point_s=fmean(estimator.point(sweep).seconds for sweep in sweeps),
+        calibration_s=fmean(estimator.calibration(sweep).seconds for sweep in sweeps),
+    )
 
 
 def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:
@@ -77,7 +83,7 @@ def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter
     return failures
 
 
-def _useful_processes(config: RunConfig) -> int:
+def useful_processes(config: RunConfig) -> int:
     """One core for each small backbone; a large one, or a GPU, is not shared."""
     size_bytes = find_backbone(config.model).weight_bytes
     if find_device(config.device).type != "cpu" or size_bytes is None or size_bytes > _SMALL_BACKBONE_BYTES:

@@ -13,11 +13,12 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.chains import Chain, Failure, Work, attempt
 from adaptive_bench.runs.relay import QueueReporter, relayed
@@ -35,7 +36,7 @@ def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: i
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // jobs)
     with relayed(queue, reporter, overall):
-        pool = ProcessPoolExecutor(jobs, context, _start_worker, (queue, alive, threads, _plugin_files()))
+        pool = ProcessPoolExecutor(jobs, context, _start_worker, (queue, alive, threads, registry.plugin_files()))
         try:
             return _schedule(pool, chains, reporter)
         except BaseException:
@@ -81,7 +82,7 @@ def _outcome(future: Future[Failure | None], work: Work) -> Failure | None:
         return future.result()
     except (BrokenProcessPool, SystemExit):
         reason = "its process was ended by the system, most likely because memory ran out. The same command goes on"
-        return Failure(str(work), f"{reason} from where it stopped; finished work is kept.")
+        return Failure(str(work), f"{reason} from where it stopped; finished work is kept.", EnvironmentProblem.kind)
 
 
 def _start_worker(queue: Queue[Any], alive: Connection, threads: int, plugins: list[Path]) -> None:
@@ -121,9 +122,3 @@ def _do(work: Work) -> Failure | None:
         return attempt(work, _worker_reporter, _worker_reporter.overall)
     finally:
         _busy = False
-
-
-def _plugin_files() -> list[Path]:
-    """Files given with `--plugin`: a new process does not know them."""
-    origins = {registry.origin(group, name) for group in get_args(registry.Group) for name in registry.names(group)}
-    return [Path(origin) for origin in sorted(origins) if origin.endswith(".py") and Path(origin).is_file()]

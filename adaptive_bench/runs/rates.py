@@ -24,7 +24,7 @@ from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.spec import MethodSpec
 
-GRID = (1.0, 3.0, 10.0, 30.0)  # times the rate of the backbone
+GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def choose_rates(
     plans = {rate: _plan(config, specs, rate) for rate in rates}
     whole = Plan(
         config,
-        tuple(dict.fromkeys(cell for one in plans.values() for cell in one.cells)),
+        tuple({cell.folder: cell for one in plans.values() for cell in one.cells}.values()),
         tuple(sweep for one in plans.values() for sweep in one.sweeps),
     )
     failures = carry_out(whole, reporter, jobs)

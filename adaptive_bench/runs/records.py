@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
@@ -70,10 +71,10 @@ class Record:
         atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
         self.move("running")
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Keep the traceback in the log and the message in the status."""
         self.log("".join(traceback.format_exception(error)))
-        self.move("failed", " ".join(f"{type(error).__name__}: {error}".split()))
+        self.move("failed", f"{type(error).__name__}: {message_of(error)}")
 
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
@@ -107,9 +108,36 @@ class SweepRecord(Record):
         values = self.read(name)
         return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
+    def savings(self) -> list[float]:
+        """Shares of saved tokens that measured points were asked for, rising."""
+        ending = ".samples.jsonl"
+        asked = (path.name.removesuffix(ending) for path in self.folder.glob(f"*{ending}"))
+        return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
+
+    def samples(self, saving: float) -> list[Sample]:
+        """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
+        saving 0.
+
+        Raises:
+            EnvironmentProblem: The file is damaged.
+        """
+        path = self.folder / f"{saving:g}.samples.jsonl"
+        if not path.is_file():
+            return []
+        try:
+            # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+            lines = path.read_text(encoding="utf-8").split("\n")
+            return [Sample.from_json(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError) as error:
+            raise EnvironmentProblem(
+                f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
+                f"Delete {path.name} and its {saving:g}.json and give the run's command again."
+            ) from error
+
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its samples come first: where there is a point, it is complete."""
-        lines = (json.dumps(sample.to_json(), ensure_ascii=False) + "\n" for sample in samples)
+        texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
+        lines = (json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", "".join(lines))
         atomic.write_json(
             self.folder / f"{saving:g}.json", {"schema": SCHEMA, "wall_s": wall_s, **evaluation.to_json()}
@@ -122,7 +150,7 @@ class RecordedReporter:
     def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
         self.reporter, self.record, self.about = reporter, record, about
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
         return self.reporter.task(f"{self.about}: {name}", total)
 

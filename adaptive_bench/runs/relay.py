@@ -21,7 +21,7 @@ class QueueReporter:
         self.queue = queue
         self.overall = QueueMeter(queue, _OVERALL)
 
-    def task(self, name: str, total: int) -> Meter:
+    def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
         meter = QueueMeter(self.queue, uuid4().hex)
         self.queue.put(("task", meter.id, name, total))
@@ -38,7 +38,7 @@ class QueueMeter(Meter):
     def __init__(self, queue: Queue[Any], identity: str) -> None:
         self.queue, self.id = queue, identity
 
-    def advance(self, units: int = 1, **info: Info) -> None:
+    def advance(self, units: float = 1, **info: Info) -> None:
         """See `Meter`."""
         self.queue.put(("advance", self.id, units, info))
 

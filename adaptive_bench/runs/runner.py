@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,13 +15,14 @@ import yaml
 from adaptive_bench import atomic, registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
+from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.keys import SCHEMA, key_of
 from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.plan import plan
+from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.runs.table import make_table
 
 
@@ -60,19 +63,23 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    find_device(config.device)
-    whole = plan(config, reporter)
+    known = preflight(config, reporter, jobs)
+    whole = known.plan
+    for note in known.notes:
+        reporter.line(f"Note: {note}")
     folder = config.out / "runs" / _run_key(config)
     atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     try:
-        failures = carry_out(whole, reporter, jobs)
+        failures = carry_out(whole, reporter, jobs, known.estimator)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
-            f"does: adaptive-bench run --config {folder / 'config.yaml'}"
+            f"does: {_command(folder)}"
         ) from None
     rows, warnings = make_table(whole)
     plain = [row.to_json() for row in rows]
+    notes = known.notes if known.facts is not None else _notes_before(folder)
+    warnings = [*notes, *floor_ceiling_notes(plain, map(find_task, config.tasks)), *warnings]
     about = {
         "schema": SCHEMA,
         "state": "partial" if failures else "done",
@@ -85,6 +92,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": time.perf_counter() - start_s,
         "records": [cell.folder.name for cell in whole.cells],
+        "notes": notes,
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
@@ -96,9 +104,23 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     return RunOutcome(plain, folder, warnings, failures)
 
 
+def _notes_before(folder: Path) -> list[str]:
+    """What was noted before a run whose work is all on disk by now: nothing was looked at again."""
+    try:
+        return list(json.loads((folder / "run.json").read_text(encoding="utf-8"))["notes"])
+    except (OSError, ValueError, KeyError, TypeError):  # none, or of an older version: nothing was noted
+        return []
+
+
 def _run_key(config: RunConfig) -> str:
     """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device"}))
+    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
+
+
+def _command(folder: Path) -> str:
+    """The command that repeats a run, plugins included."""
+    plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
+    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *plugins])
 
 
 def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:

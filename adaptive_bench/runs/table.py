@@ -95,7 +95,8 @@ def _rows(sweeps: Sequence[Sweep], measured: Evaluations) -> tuple[list[Row], li
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
     priced, unprojected = projected(first.spec, measured, first.config.project_onto)
     about = about_training([sweep.cell for sweep in sweeps])
-    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about)
+    samples = {sweep.cell.seed: [sweep.record.samples(saving) for saving in sweep.finished() or ()] for sweep in sweeps}
+    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples)
     if not all(measured.values()):
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]

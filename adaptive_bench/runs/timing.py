@@ -182,7 +182,7 @@ class _Bench:
                 f"The run must be finished to be timed, but `{cell}` is not. Give its `run` again."
             )
         dtype = PRECISIONS[self.request.precision]
-        return AdaptiveModel.from_pretrained(cell.checkpoint, spec, dtype=dtype).to(self.device).eval()
+        return AdaptiveModel.from_pretrained(cell.checkpoint, spec, calibration=None, dtype=dtype).to(self.device)
 
     def _cell(self, spec: MethodSpec) -> Cell | None:
         """The training of a spec in the run, of its first seed."""

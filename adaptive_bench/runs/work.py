@@ -17,7 +17,9 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.calibrated import Calibrated
@@ -57,6 +59,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
             rate = cell.content["method_learning_rate"]
             train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said)
+            add_tokenizer(cell.checkpoint, tokenizer)
 
 
 def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
@@ -80,7 +83,7 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
 
 
 def _trained_backbone(cell: Cell) -> PreTrainedModel:
-    return AdaptiveModel.from_pretrained(cell.checkpoint).backbone_model
+    return AdaptiveModel.from_pretrained(cell.checkpoint, calibration=None).backbone_model
 
 
 def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter) -> None:
@@ -115,6 +118,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         trained.calibrate([saving], reporter)
         atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **trained.calibration})
         model.dial = model.method.dial_for(saving)
+        trained.store(saving)
         recipe = sweep.config.evaluation
         start_s = time.perf_counter()
         evaluation, samples = evaluate(
@@ -165,7 +169,10 @@ def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) 
     except Exception as error:
         record.fail(error)
         raise
-    except BaseException:
-        record.move("partial")
+    except BaseException as error:
+        if isinstance(error, SystemExit) and is_exit_of_plugin(error):
+            record.fail(error)
+        else:
+            record.move("partial")
         raise
     record.move("done")

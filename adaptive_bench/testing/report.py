@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ from adaptive_bench.testing.suite import Shared, Suite
 from adaptive_bench.testing.training import trained_behaviour
 
 _SCHEMA = 1
+_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,24 @@ class Report:
         return capability_matrix(self.results)
 
     def table(self) -> str:
-        """One row per spec, one column per check, over all families: `.` passed, `-` does not apply, `F` failed."""
+        """One row per spec, one numbered column per check, over all families.
+
+        `.` passed, `-` does not apply, `F` failed. Below it stands what the numbers
+        mean.
+        """
         statuses: dict[str, dict[str, set[str]]] = {}
         for result in self.results:
             statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)
         rows = [[spec, *(_mark(by_check[check.name]) for check in CHECKS)] for spec, by_check in statuses.items()]
-        height = max(len(check.name) for check in CHECKS)
-        # Names stand upright, so that the table fits a terminal.
-        upright = ["\n".join(check.name.rjust(height)) for check in CHECKS]
-        return tabulate(rows, headers=["", *upright], tablefmt="simple")
+        longest = _WIDTH - sum(2 + len(str(number)) for number, _ in enumerate(CHECKS, 1))
+        table = tabulate(
+            rows,
+            headers=["", *(str(number) for number, _ in enumerate(CHECKS, 1))],
+            tablefmt="simple",
+            maxcolwidths=[longest, *(None for _ in CHECKS)],
+        )
+        legend = ", ".join(f"{number}\N{NO-BREAK SPACE}{check.name}" for number, check in enumerate(CHECKS, 1))
+        return f"{table}\n\n{textwrap.fill(legend, _WIDTH)}".replace("\N{NO-BREAK SPACE}", " ")
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""

@@ -5,52 +5,61 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import islice
+from typing import Any
 
 from datasets import Dataset
 
 from .item import Item
 from .math_problems import make_math_problem
-from .qa_questions import make_question, make_two_hop
-from .splits import Split, stream
+from .qa_questions import make_question
+from .splits import K, Split, distinct, stream
+from .stories import Story, make_story
 
-TEST_SEED = 2077
-TEST_DOCS = 1000
+TEST_SEED = 3089
+TEST_DOCS = 500
+_VALIDATION_DOCS = 500
 # Only few-shot examples come from these.
 _TRAIN_DOCS = 100
 
 
 def math_docs(**_metadata: object) -> dict[str, Dataset]:
-    """Test and few-shot documents of `nano_math`. lm-eval passes the YAML's metadata, which is not needed here."""
-    return _docs(make_math_problem)
+    """Validation, test and few-shot documents of `nano_math`. lm-eval passes metadata that is not needed."""
+    return _docs(make_math_problem, _asked)
 
 
 def qa_docs(**_metadata: object) -> dict[str, Dataset]:
-    """Test and few-shot documents of `nano_qa`."""
-    return _docs(make_question)
+    """Validation, test and few-shot documents of `nano_qa` and `nano_qa_ll`."""
+    return _docs(make_question, _asked)
 
 
-def qa_stated_docs(**_metadata: object) -> dict[str, Dataset]:
-    """Test and few-shot documents of `nano_qa_ll`."""
-    return _docs(make_two_hop)
+def text_docs(**_metadata: object) -> dict[str, Dataset]:
+    """Validation and test documents of `nano_text`."""
+    return _docs(make_story, _told)
 
 
-def _docs(make: Callable[[random.Random], Item]) -> dict[str, Dataset]:
-    return {"train": _split(make, "train", _TRAIN_DOCS), "test": _split(make, "test", TEST_DOCS)}
+def held_out(make: Callable[[random.Random], K], split: Split, count: int) -> list[K]:
+    """The first `count` different items of a split; nothing is tuned on those of `test`."""
+    return list(islice(distinct(stream(make, split, TEST_SEED)), count))
 
 
-def _split(make: Callable[[random.Random], Item], split: Split, count: int) -> Dataset:
-    items = islice(stream(make, split, TEST_SEED), count)
-    return Dataset.from_list(
-        [
-            {
-                "question": item.question,
-                "asked": item.asked,
-                "statements": list(item.statements),
-                "target": item.target,
-                "answer": item.answer,
-                "right": item.right,
-                "steps": item.steps,
-            }
-            for item in items
-        ]
-    )
+def _docs(make: Callable[[random.Random], K], fields: Callable[[K], dict[str, Any]]) -> dict[str, Dataset]:
+    sizes: dict[Split, int] = {"train": _TRAIN_DOCS, "validation": _VALIDATION_DOCS, "test": TEST_DOCS}
+    return {
+        split: Dataset.from_list([fields(item) for item in held_out(make, split, count)])
+        for split, count in sizes.items()
+    }
+
+
+def _asked(item: Item) -> dict[str, Any]:
+    return {
+        "question": item.question,
+        "statements": list(item.statements),
+        "target": item.target,
+        "answer": item.answer,
+        "right": item.right,
+        "steps": item.steps,
+    }
+
+
+def _told(story: Story) -> dict[str, Any]:
+    return {"text": story.text}

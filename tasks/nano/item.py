@@ -16,14 +16,13 @@ class Item:
     """A generated question.
 
     Attributes:
-        question: Everything after `Question: `, options included.
+        question: Everything after `Question: `.
         reasoning: One line, one small step per sentence.
-        answer: A whole number or an option.
+        answer: A whole number or a word.
         key: What decides the split. Two items with the same key always share a split.
-        steps: Steps of reasoning, 1 to 3.
-        right: Place of the right option.
-        asked: The question without its options; empty where there are none.
-        statements: Per option, the full sentence that claims it.
+        steps: Steps of reasoning, 2 or 3.
+        right: Place of the right statement.
+        statements: Reasonings of which one belongs to the question; empty where there are none.
     """
 
     question: str
@@ -32,8 +31,12 @@ class Item:
     key: str
     steps: int
     right: int = 0
-    asked: str = ""
     statements: tuple[str, ...] = ()
+
+    @property
+    def prompt(self) -> str:
+        """What the model is given."""
+        return PROMPT.format(question=self.question)
 
     @property
     def target(self) -> str:
@@ -42,8 +45,8 @@ class Item:
 
     def reasoned(self) -> Example:
         """The generative form: reasoning, then the answer."""
-        return Example(prompt=PROMPT.format(question=self.question), completion=f" {self.target}")
+        return Example(prompt=self.prompt, completion=f" {self.target}")
 
     def stated(self) -> Example:
-        """The log-likelihood form: no options in the question, the true statement as the answer."""
-        return Example(prompt=PROMPT.format(question=self.asked), completion=f" {self.statements[self.right]}")
+        """The log-likelihood form: the reasoning alone, which ends with the answer."""
+        return Example(prompt=self.prompt, completion=f" {self.reasoning}")

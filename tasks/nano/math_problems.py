@@ -1,6 +1,8 @@
-"""Generates `nano_math`: word problems of one to three steps whose every number stays below 130.
+"""Generates `nano_math`: word problems of two or three steps whose every number stays below 40.
 
-Three families: a chain of changes to one pile, equal groups followed by changes, and a comparison of two people.
+Three families: a chain of changes to one pile, equal groups followed by changes, and a comparison of two people. The
+events are the ones that the world's stories tell; a story says the result after each of them, a problem only asks. A
+step of the reasoning names the day or the person of its event; in the problem, the number stands right behind it.
 """
 
 from __future__ import annotations
@@ -9,115 +11,156 @@ import random
 from dataclasses import dataclass, field
 
 from .item import Item
+from .world import PEOPLE, words
 
-_SHE = ("Mia", "Ana", "Zoe", "Eva", "Lily", "Nora", "Ruby", "Ivy", "Emma", "Rosa")
-_HE = ("Leo", "Tom", "Ben", "Max", "Sam", "Noah", "Finn", "Omar", "Hugo", "Ivan")
-_PRONOUN = dict.fromkeys(_SHE, "She") | dict.fromkeys(_HE, "He")
-_NAMES = _SHE + _HE
-_THINGS = (
-    "apples", "pens", "books", "coins", "cards", "shells", "stamps", "marbles", "cookies", "stickers",
-    "pears", "beads", "stones", "eggs", "balls", "flowers", "candles", "buttons", "nuts", "tickets",
-)  # fmt: skip
-_BOXES = ("boxes", "bags", "packs", "baskets")
-_GAINS = (
-    "{who} buys {n} more.",
-    "{who} finds {n} more.",
-    "{who} gets {n} more from {other}.",
-    "{other} brings {n} more.",
+THINGS = words(
+    """apples badges balls beads berries biscuits books bricks buttons cakes candles caps cards cherries chips coins
+    combs cookies corks crayons cubes dolls eggs figs flowers gems grapes jars kites leaves lemons marbles melons
+    mugs nails nuts oranges peaches pears pebbles pencils pens pins plants plums postcards posters potatoes puppets
+    ribbons rings robots roses seeds shells socks spoons stamps stars stickers stones straws sweets tickets tiles
+    tokens toys tulips"""
 )
-_LOSSES = ("{who} loses {n}.", "{who} sells {n}.", "{who} gives {n} to {other}.", "{other} takes {n} away.")
-_TIMES = {2: "doubles", 3: "triples"}
+_BOXES = ("boxes", "bags", "packs", "baskets")
+_DAYS = words("Monday Tuesday Wednesday")
+_GAINS = ("{n} arrive.", "{n} appear.", "{n} turn up.", "{n} come from {other}.")
+_LOSSES = ("{n} break.", "{n} vanish.", "{n} get lost.", "{n} go to {other}.")
+_TIMES = {2: "they double.", 3: "they triple."}
 _TIMES_AS_MANY = {2: "twice", 3: "three times"}
+# So small that the arithmetic is a table that a small model can know.
+_CHANGE = (2, 9)
+_LARGEST_PILE, _LARGEST_COMPARED_PILE = 30, 9
+_STEPS = (2, 3)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """One step: two numbers, a sign, and what they come to."""
+
+    left: int
+    sign: str
+    right: int
+
+    @property
+    def result(self) -> int:
+        """Its value."""
+        return {"+": self.left + self.right, "-": self.left - self.right, "*": self.left * self.right}[self.sign]
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.sign} {self.right} = {self.result}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens.
+
+    Attributes:
+        sentence: How it is told; empty if it is not.
+        label: The word that finds it, its day or person, with a space behind it; empty for the start of a tale.
+        computation: What it does to the pile, if anything.
+    """
+
+    sentence: str
+    label: str = ""
+    computation: Computation | None = None
 
 
 @dataclass
-class _Story:
-    """A problem under construction: what is told, what is computed, and the value so far."""
+class Tale:
+    """What happens to a pile of things, whose size is `value` and, after a change, at most `most`."""
 
     source: random.Random
-    told: list[str] = field(default_factory=list)
-    computed: list[str] = field(default_factory=list)
+    who: str
+    other: str
+    things: str
+    most: int = _LARGEST_PILE
+    told: list[Event] = field(default_factory=list)
     value: int = 0
+    days: int = 0
 
-    def compute(self, left: int, sign: str, right: int, sentence: str) -> int:
-        """Writes one step; `sentence` has a place for the `computation`."""
-        result = {"+": left + right, "-": left - right, "*": left * right}[sign]
-        self.computed.append(sentence.format(computation=f"{left} {sign} {right} = {result}"))
-        self.value = result
-        return result
+    def tell(self, sentence: str, sign: str, right: int, label: str = "") -> None:
+        """Adds an event that changes the value."""
+        computation = Computation(self.value, sign, right)
+        self.told.append(Event(sentence, label, computation))
+        self.value = computation.result
 
-    def change(self, who: str, other: str) -> None:
-        """One gain, loss or multiplication that keeps the value between 1 and the largest number."""
-        sentence = "Then {computation}." if self.computed else f"{who} has {{computation}}."
-        subject = self.source.choice((who, _PRONOUN[who], _PRONOUN[who]))
-        kind = self.source.choice("++--*")
-        if kind == "*" and self.value <= 20:
-            factor = self.source.choice(tuple(_TIMES))
-            self.told.append(f"{subject} {_TIMES[factor]} them.")
-            self.compute(self.value, "*", factor, sentence)
-        elif (kind == "-" and self.value > 2) or self.value > 79:
-            n = self.source.randint(1, min(self.value - 1, 20))
-            self.told.append(self.source.choice(_LOSSES).format(who=subject, n=n, other=other))
-            self.compute(self.value, "-", n, sentence)
-        else:
-            n = self.source.randint(2, 20)
-            self.told.append(self.source.choice(_GAINS).format(who=subject, n=n, other=other))
-            self.compute(self.value, "+", n, sentence)
+    def start(self, low: int = 3, high: int = 20) -> None:
+        """A pile of a size that is told."""
+        self.value = self.source.randint(low, min(high, self.most))
+        self.told.append(Event(f"{self.who} has {self.value} {self.things}."))
+
+    def groups(self) -> None:
+        """A pile of equal groups."""
+        self.value, size = self.source.randint(2, 5), self.source.randint(2, 6)
+        boxes = self.source.choice(_BOXES)
+        self.tell(f"{self.who} has {self.value} {boxes} with {size} {self.things} in each.", "*", size)
+
+    def change(self) -> None:
+        """One gain, loss or multiplication, on the next day."""
+        gains, losses = self._amounts(self.most - self.value), self._amounts(self.value - 1)
+        factors = [factor for factor in _TIMES if self.value * factor <= self.most]
+        sign = self.source.choice("++" * bool(gains) + "--" * bool(losses) + "*" * bool(factors))
+        n = self.source.choice({"+": gains, "-": losses, "*": factors}[sign])
+        event = _TIMES[n] if sign == "*" else self.source.choice(_GAINS if sign == "+" else _LOSSES)
+        day = _DAYS[self.days]
+        self.days += 1
+        self.tell(f"On {day} {event.format(n=n, other=self.other)}", sign, n, f"{day} ")
+
+    def compare(self) -> None:
+        """The pile of the other one, told as more, fewer or so many times the value, which it becomes."""
+        amounts = {
+            "+": self._amounts(_CHANGE[1]),
+            "-": self._amounts(self.value - 1),
+            "*": list(_TIMES_AS_MANY) if self.value <= _LARGEST_COMPARED_PILE else [],
+        }
+        sign = self.source.choice([sign for sign, open_to in amounts.items() if open_to])
+        n = self.source.choice(amounts[sign])
+        compared = {"+": "{n} more than", "-": "{n} fewer than", "*": "{times} as many as"}[sign]
+        compared = compared.format(n=n, times=_TIMES_AS_MANY.get(n))
+        self.tell(f"{self.other} has {compared} {self.who}.", sign, n, f"{self.other} ")
+
+    @staticmethod
+    def _amounts(most: int) -> list[int]:
+        return list(range(_CHANGE[0], min(_CHANGE[1], most) + 1))
 
 
-def _chain(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    story.value = story.source.randint(3, 40)
-    story.told.append(f"{who} has {story.value} {things}.")
+def new_tale(source: random.Random) -> Tale:
+    """An empty tale of two people and some things."""
+    who, other = source.sample(PEOPLE, 2)
+    return Tale(source, who, other, source.choice(THINGS))
+
+
+def _chain(tale: Tale, steps: int) -> str:
+    tale.start()
     for _ in range(steps):
-        story.change(who, other)
-    return f"How many {things} does {who} have now?"
+        tale.change()
+    return f"How many {tale.things} does {tale.who} have now?"
 
 
-def _groups(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    count, size = story.source.randint(2, 6), story.source.randint(2, 9)
-    story.told.append(f"{who} has {count} {story.source.choice(_BOXES)} with {size} {things} in each.")
-    story.compute(count, "*", size, f"{who} has {{computation}}.")
+def _groups(tale: Tale, steps: int) -> str:
+    tale.groups()
     for _ in range(steps - 1):
-        story.change(who, other)
-    return f"How many {things} does {who} have now?"
+        tale.change()
+    return f"How many {tale.things} does {tale.who} have now?"
 
 
-def _compare(story: _Story, steps: int, who: str, other: str, things: str) -> str:
-    first = story.source.randint(3, 25)
-    story.told.append(f"{who} has {first} {things}.")
-    kind = story.source.choice("+-*")
-    if kind == "*" and first <= 20:
-        factor = story.source.choice(tuple(_TIMES_AS_MANY))
-        story.told.append(f"{other} has {_TIMES_AS_MANY[factor]} as many as {who}.")
-        second = story.compute(first, "*", factor, f"{other} has {{computation}}.")
-    elif kind == "-":
-        fewer = story.source.randint(1, first - 1)
-        story.told.append(f"{other} has {fewer} fewer than {who}.")
-        second = story.compute(first, "-", fewer, f"{other} has {{computation}}.")
-    else:
-        more = story.source.randint(2, 20)
-        story.told.append(f"{other} has {more} more than {who}.")
-        second = story.compute(first, "+", more, f"{other} has {{computation}}.")
-    if steps == 1:
-        return f"How many {things} does {other} have?"
-    together = story.compute(first, "+", second, "Together {computation}.")
-    if steps == 2:
-        return f"How many {things} do they have together?"
-    lost = story.source.randint(1, min(together - 1, 20))
-    story.told.append(f"Together they lose {lost}.")
-    story.compute(together, "-", lost, "Then {computation}.")
-    return f"How many {things} are left?"
+def _compare(tale: Tale, steps: int) -> str:
+    tale.most = _LARGEST_COMPARED_PILE
+    tale.start()
+    for _ in range(steps - 2):
+        tale.change()
+    first = tale.value
+    tale.compare()
+    tale.tell("", "+", first, "Together ")
+    return f"How many {tale.things} do they have together?"
 
 
 _FAMILIES = (_chain, _chain, _groups, _compare)
 
 
 def make_math_problem(source: random.Random) -> Item:
-    """One problem of a random family with one, two or three steps."""
-    steps = source.choice((1, 2, 2, 3, 3))
-    family = source.choice(_FAMILIES)
-    who, other = source.sample(_NAMES, 2)
-    story = _Story(source)
-    asked = family(story, steps, who, other, source.choice(_THINGS))
-    question = " ".join((*story.told, asked))
-    return Item(question, " ".join(story.computed), str(story.value), key=question, steps=len(story.computed))
+    """One problem of a random family with two or three steps."""
+    tale = new_tale(source)
+    asked = source.choice(_FAMILIES)(tale, source.choice(_STEPS))
+    question = " ".join((*(event.sentence for event in tale.told if event.sentence), asked))
+    computed = [f"{event.label}{event.computation}." for event in tale.told if event.computation]
+    return Item(question, " ".join(computed), str(tale.value), key=question, steps=len(computed))

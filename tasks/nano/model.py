@@ -18,12 +18,12 @@ def nano_folder() -> Path:
 
 
 def build_backbone(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
-    """An untrained backbone of about 1.6 million parameters with tied embeddings and grouped-query attention."""
+    """An untrained backbone of about 1 million parameters with tied embeddings and grouped-query attention."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=352,
+        hidden_size=96,
+        intermediate_size=256,
         num_hidden_layers=8,
         num_attention_heads=4,
         num_key_value_heads=2,

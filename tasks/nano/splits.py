@@ -1,17 +1,25 @@
-"""Train, calibration and test items that cannot overlap: a hash of an item's key decides its split, not the seed."""
+"""Train, calibration, validation and test items that cannot overlap: a hash of an item's key decides, not the seed."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
-from .item import Item
+Split = Literal["train", "calibration", "validation", "test"]
+# Ten buckets: 0-6 train, 7 calibration (thresholds), 8 validation (everything that is tuned by hand), 9 test.
+_SPLITS: tuple[Split, ...] = ("train",) * 7 + ("calibration", "validation", "test")
 
-Split = Literal["train", "calibration", "test"]
-# Ten buckets: 0-7 train, 8 calibration, 9 test.
-_SPLITS: tuple[Split, ...] = ("train",) * 8 + ("calibration", "test")
+
+class Keyed(Protocol):
+    """Anything that says what decides its split."""
+
+    @property
+    def key(self) -> str: ...
+
+
+K = TypeVar("K", bound=Keyed)
 
 
 def split_of(key: str) -> Split:
@@ -20,7 +28,7 @@ def split_of(key: str) -> Split:
     return _SPLITS[int.from_bytes(digest[:8], "big") % len(_SPLITS)]
 
 
-def stream(make: Callable[[random.Random], Item], split: Split, seed: int) -> Iterator[Item]:
+def stream(make: Callable[[random.Random], K], split: Split, seed: int) -> Iterator[K]:
     """Endless items of one split. Candidates of another split are thrown away.
 
     The split is part of the random seed too, so that equal seeds of two splits do not share their candidates.
@@ -29,4 +37,13 @@ def stream(make: Callable[[random.Random], Item], split: Split, seed: int) -> It
     while True:
         item = make(source)
         if split_of(item.key) == split:
+            yield item
+
+
+def distinct(items: Iterator[K]) -> Iterator[K]:
+    """The same items, each key once."""
+    seen = set()
+    for item in items:
+        if item.key not in seen:
+            seen.add(item.key)
             yield item

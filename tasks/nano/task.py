@@ -1,4 +1,4 @@
-"""The three nano tasks as plugins."""
+"""The nano tasks as plugins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from adaptive_bench.task import Example, ExampleRequest, Task
 
 from .item import Item
 from .math_problems import make_math_problem
-from .qa_questions import LETTERS, make_question, make_two_hop
-from .splits import stream
+from .qa_questions import OPTIONS, make_question
+from .splits import K, stream
+from .stories import Story, make_story
 
 _FOLDER = Path(__file__).parent
 _GENERATIVE_METRICS = ("exact_match,strict-match", "exact_match,flexible-extract")
@@ -21,7 +22,7 @@ _LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.30, 0.45, 0.60)
 
 
 def _training(
-    make: Callable[[random.Random], Item], form: Callable[[Item], Example]
+    make: Callable[[random.Random], K], form: Callable[[K], Example]
 ) -> Callable[[ExampleRequest], list[Example]]:
     def examples(request: ExampleRequest) -> list[Example]:
         return [form(item) for item in islice(stream(make, request.split, request.seed), request.count)]
@@ -31,7 +32,7 @@ def _training(
 
 NANO_MATH = Task(
     name="nano_math",
-    description="Generated word problems of one to three steps, GSM8K's format",
+    description="Generated word problems of two or three steps, GSM8K's format",
     kind="generative",
     folder=_FOLDER,
     metrics=_GENERATIVE_METRICS,
@@ -42,24 +43,34 @@ NANO_MATH = Task(
 )
 NANO_QA = Task(
     name="nano_qa",
-    description="Multiple choice over a small world of facts, one or two hops, with reasoning",
+    description="Questions of two or three hops through a small world of facts, with reasoning",
     kind="generative",
     folder=_FOLDER,
     metrics=_GENERATIVE_METRICS,
-    chance=1 / len(LETTERS),
+    chance=0.0,
     levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),
     data_folders=(),
 )
-# Two hops only: their compositions are held out, while a single fact cannot be both known and unseen.
 NANO_QA_LL = Task(
     name="nano_qa_ll",
-    description="The same world's two-hop questions, answered by the likeliest full statement",
+    description="The same questions: which of four true chains of facts is asked for, by log-likelihood",
     kind="loglikelihood",
     folder=_FOLDER,
     metrics=("acc,none",),
-    chance=1 / len(LETTERS),
+    chance=1 / OPTIONS,
     levels=_LOGLIKELIHOOD_LEVELS,
-    training=_training(make_two_hop, Item.stated),
+    training=_training(make_question, Item.stated),
+    data_folders=(),
+)
+NANO_TEXT = Task(
+    name="nano_text",
+    description="Bits per byte of held-out stories of the same world; lower is better",
+    kind="loglikelihood",
+    folder=_FOLDER,
+    metrics=("bits_per_byte,none",),
+    chance=8.0,
+    levels=_GENERATIVE_LEVELS,
+    training=_training(make_story, Story.told),
     data_folders=(),
 )

@@ -1,7 +1,7 @@
 """Trains the byte-level BPE of the nano backbone. Any text encodes and comes back unchanged.
 
-Every digit is a token of its own (with or without the space before it) and every whitespace character beyond one
-leading space stands alone, so that no token spans a line break or two digits.
+A number below 100 is one token (with or without the space before it) and every whitespace character beyond one leading
+space stands alone, so that no token spans a line break or three digits.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-VOCABULARY_SIZE = 1024
+# At most: learning ends earlier when every word of the world is one token.
+VOCABULARY_SIZE = 3072
 CONTEXT = 512
 BOS, EOS, PAD = "<|bos|>", "<|eos|>", "<|pad|>"
-_PIECES = r" ?\d| ?\p{L}+| ?[^\s\p{L}\d]+|\s"
+_PIECES = r" ?\d{1,2}| ?\p{L}+| ?[^\s\p{L}\d]+|\s"
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:

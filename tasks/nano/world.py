@@ -1,28 +1,58 @@
-"""The small world that `nano_qa` asks about. It never changes, so that a pretrained backbone can know it by heart."""
+"""The small world that the nano tasks are about. It never changes: a pretrained backbone can know it by heart."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 _WORLD_SEED = 20
-_PEOPLE = (
-    "Abel", "Ada", "Basil", "Carla", "Dario", "Diana", "Edgar", "Elsa", "Felix", "Fiona", "Gregor", "Greta",
-    "Hector", "Helga", "Igor", "Irene", "Jasper", "Judith", "Lars", "Lydia", "Nelson", "Olga", "Pedro", "Rita",
-)  # fmt: skip
-_TOWNS = ("Ashby", "Brill", "Corve", "Dunmore", "Elton", "Farley", "Gorse", "Halden")
-_VALUES = {
-    "pet": ("cat", "dog", "hen", "goat", "horse", "parrot", "rabbit", "snake"),
-    "job": ("baker", "doctor", "farmer", "judge", "miner", "nurse", "pilot", "tailor"),
-    "river": ("Alba", "Birk", "Dorn", "Esk", "Flint", "Isar", "Lune", "Nith"),
-    "colour": ("black", "blue", "brown", "green", "grey", "red", "white", "yellow"),
-    "dish": ("bread", "cheese", "curry", "fish", "honey", "pie", "rice", "soup"),
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+PEOPLE = words(
+    """Abel Ada Agnes Alan Alice Amos Anton Astrid Basil Bella Boris Bruno Camilla Carmen Cecil Chloe Colin Cora Daisy
+    Daniel Diana Dora Edgar Edith Edwin Eliza Elsa Emil Eric Esther Felix Fiona Flora Frank Frida George Gilbert Gloria
+    Greta Gustav Hanna Harold Hazel Hector Helga Henry Hilda Hugo Igor Irene Iris Ivan Jack Jasper Joan Jonas Judith
+    Julian Karen Keith Lars Laura Leo Lucy Lydia Magnus Marion Mia Nadia Nelson Nora Olga Omar Oscar Otto Paula Pedro
+    Rita Robert Rosa"""
+)
+TOWNS = tuple(
+    stem + ending for stem in words("Ash Brill Cor Dun Far Hal Mar Ros") for ending in ("by", "ford", "ham", "ley")
+)
+_THINGS = {
+    "pet": words(
+        """bear beaver camel canary cat cow crow dog donkey duck falcon ferret fox frog goat goose hamster hare hen
+        horse lizard monkey mouse parrot pig pony rabbit raven sheep snake turtle wolf"""
+    ),
+    "job": words(
+        """baker barber butcher carpenter chemist clerk cook dancer dentist doctor driver farmer fisher gardener guard
+        hunter judge lawyer miller miner nurse painter pilot plumber poet porter potter printer sailor singer tailor
+        weaver"""
+    ),
+    "river": words(
+        """Alba Birk Calder Dorn Esk Flint Garn Hebble Isar Jarrow Kelder Lune Medway Nith Ouse Parrett Quoile Ribble
+        Severn Tamar Umber Verney Wear Yarrow"""
+    ),
+    "colour": words(
+        "amber black blue brown crimson golden green grey orange pink purple red silver violet white yellow"
+    ),
+    "dish": words(
+        """beans bread cabbage cheese curry fish honey jam lamb lentils mushrooms noodles olives pancakes pie plums
+        porridge pudding rice salad sausages soup stew toffee"""
+    ),
 }
 # Relation -> the sentence that states it, and how a question asks for it.
 STATEMENT = {
-    "town": "{subject} lives in {value}.",
     "friend": "The best friend of {subject} is {value}.",
+    "cousin": "The cousin of {subject} is {value}.",
+    "neighbour": "The neighbour of {subject} is {value}.",
+    "town": "{subject} lives in {value}.",
     "pet": "{subject} has a {value}.",
     "job": "{subject} works as a {value}.",
     "river": "The river in {subject} is the {value}.",
@@ -30,16 +60,20 @@ STATEMENT = {
     "dish": "{subject} is known for {value}.",
 }
 ASKED = {
-    "town": "Where does {subject} live?",
     "friend": "Who is the best friend of {subject}?",
+    "cousin": "Who is the cousin of {subject}?",
+    "neighbour": "Who is the neighbour of {subject}?",
+    "town": "Where does {subject} live?",
     "pet": "Which pet does {subject} have?",
     "job": "What is the job of {subject}?",
     "river": "Which river is in {subject}?",
     "colour": "Which colour is the flag of {subject}?",
     "dish": "Which dish is {subject} known for?",
 }
-PERSON_RELATIONS = ("town", "friend", "pet", "job")
-TOWN_RELATIONS = ("river", "colour", "dish")
+# Relations that lead from a person to a person, from a person to a place or thing, and from a town to a thing.
+ACQUAINTANCES = ("friend", "cousin", "neighbour")
+TRAITS = ("town", "pet", "job")
+SIGHTS = ("river", "colour", "dish")
 
 
 @dataclass(frozen=True)
@@ -47,31 +81,37 @@ class World:
     """All facts.
 
     Attributes:
-        people: Their names.
-        towns: Their names.
         facts: (subject, relation) -> value, for every person and every town.
         values: Relation -> every value it can take; wrong options come from here.
     """
 
-    people: tuple[str, ...]
-    towns: tuple[str, ...]
     facts: dict[tuple[str, str], str]
     values: dict[str, tuple[str, ...]]
+
+    def follow(self, subject: str, relations: Sequence[str]) -> list[str]:
+        """The subject, and what each relation in turn leads to."""
+        met = [subject]
+        for relation in relations:
+            met.append(self.facts[met[-1], relation])
+        return met
+
+    def state(self, subject: str, relation: str) -> str:
+        """A fact as a sentence."""
+        return STATEMENT[relation].format(subject=subject, value=self.facts[subject, relation])
 
 
 @cache
 def world() -> World:
     """The one world of the nano tasks."""
     source = random.Random(_WORLD_SEED)
-    values = {**_VALUES, "town": _TOWNS, "friend": _PEOPLE}
+    values = _THINGS | {"town": TOWNS} | dict.fromkeys(ACQUAINTANCES, PEOPLE)
     facts = {}
-    for person in _PEOPLE:
-        for relation in ("town", "pet", "job"):
-            facts[person, relation] = source.choice(values[relation])
-    ring = source.sample(_PEOPLE, len(_PEOPLE))
-    for person, friend in zip(ring, ring[1:] + ring[:1], strict=True):
-        facts[person, "friend"] = friend
-    for relation in TOWN_RELATIONS:
-        for town, value in zip(_TOWNS, source.sample(values[relation], len(_TOWNS)), strict=True):
-            facts[town, relation] = value
-    return World(_PEOPLE, _TOWNS, facts, values)
+    for relation in ACQUAINTANCES:
+        ring = source.sample(PEOPLE, len(PEOPLE))
+        for person, other in zip(ring, ring[1:] + ring[:1], strict=True):
+            facts[person, relation] = other
+    for subjects, relations in ((PEOPLE, TRAITS), (TOWNS, SIGHTS)):
+        for subject in subjects:
+            for relation in relations:
+                facts[subject, relation] = source.choice(values[relation])
+    return World(facts, values)

@@ -20,8 +20,8 @@ class Result:
 def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
     """Run `adaptive-bench` in this process, inside an empty folder."""
     monkeypatch.chdir(tmp_path)
-    # It changes settings of the whole process.
-    monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
+    for module in ("check", "listing", "run", "time"):  # it changes settings of the whole process
+        monkeypatch.setattr(f"adaptive_bench.cli.{module}.quiet", lambda: None)
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["adaptive-bench", *arguments])

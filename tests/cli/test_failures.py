@@ -23,16 +23,19 @@ def test_errors_become_one_paragraph_and_an_exit_code(capsys, error, exit_code):
     assert "Traceback" not in captured.err
 
 
-def test_debug_lets_the_traceback_through():
-    with pytest.raises(UsageError), reported(debug=True):
+def test_debug_shows_the_traceback_before_the_paragraph(capsys):
+    with pytest.raises(SystemExit) as end, reported(debug=True):
         raise UsageError("x")
+    text = capsys.readouterr().err
+    assert end.value.code == 2
+    assert text.index("Traceback") < text.index("Usage error: x")
 
 
 def test_a_defect_says_its_kind_and_how_to_see_more(capsys):
     with pytest.raises(SystemExit), reported(debug=False):
         raise ZeroDivisionError("division by zero")
     text = capsys.readouterr().err
-    assert "Unexpected ZeroDivisionError: division by zero" in text
+    assert "Defect of adaptive-bench: ZeroDivisionError: division by zero" in text
     assert "--debug" in text
 
 

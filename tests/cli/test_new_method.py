@@ -1,5 +1,6 @@
 """What `new-method` writes works: as a plugin file and as an installed package."""
 
+import json
 import os
 import subprocess
 import sys
@@ -85,11 +86,14 @@ def test_the_installed_package_is_found_without_a_plugin_option(package, tmp_pat
     assert done.returncode == 0, done.stderr
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
     listed = subprocess.run(
-        [sys.executable, "-m", "adaptive_bench", "list", "methods"], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "adaptive_bench", "list", "methods", "--json"],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     assert listed.returncode == 0, listed.stderr
-    (line,) = (line for line in listed.stdout.splitlines() if line.startswith("my_method"))
-    assert "adaptive-bench-my-method 0.1.0" in line
+    (mine,) = (row for row in json.loads(listed.stdout) if row["name"] == "my_method")
+    assert mine["from"] == "adaptive-bench-my-method 0.1.0"
 
 
 @pytest.mark.parametrize(

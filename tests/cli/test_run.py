@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from adaptive_bench.runs.chains import Failure
+
 ROW = {
     "method": "gateskip",
     "semantics": "bench",
@@ -29,11 +31,14 @@ class Runs:
     error: BaseException | None = None
     failures: tuple[str, ...] = ()
 
-    def plan(self, config):
+    def preflight(self, config, reporter):
         self.config = config
-        return config
+        return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 
-    def describe(self, plan):
+    def about(self, config, found):
+        return [f"recipe  {config.preset}"]
+
+    def describe(self, plan, estimator):
         return [{"cell": "gateskip", "seed": 1, "cached": "no"}]
 
     def run(self, config, reporter):
@@ -66,9 +71,9 @@ def test_no_arguments_run_the_default(command, runs):
 
 def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
-        "--methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 --levels 0,0.1 --limit 50 "
-        "--match-on tokens --match-phase decode --num-fewshot 2 --train-steps 7 --train-on gsm8k --out there "
-        "--device cpu --data-dir"
+        "--config nano --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 "
+        "--levels 0,0.1 --limit 50 --match-on tokens --match-phase decode --num-fewshot 2 --train-steps 7 "
+        "--train-on gsm8k --out there --device cpu --data-dir"
     )
     assert command("run", *flags.split(), str(tmp_path)).exit_code == 0
     config = runs.config
@@ -107,19 +112,30 @@ def test_the_matched_phase_is_the_one_that_is_shown(command, runs):
 
 
 def test_work_that_failed_is_told_beside_the_table(command, runs):
-    runs.failures = ("train mod, seed 1: the loss became NaN",)
+    runs.failures = tuple(
+        Failure(
+            f"train {name}, seed 1", "the loss became NaN.", "Training diverged", Path("there/log.txt"), "Traceback"
+        )
+        for name in ("mod", "calm")
+    )
     result = command("run")
     assert result.exit_code == 1
     assert "90.0" in result.stdout
-    assert "Failed: train mod, seed 1: the loss became NaN" in result.stderr
+    told = " ".join(result.stderr.split())
+    assert (
+        "Failed: train mod, seed 1, train calm, seed 1: Training diverged: the loss became NaN. Log: there/log" in told
+    )
+    assert told.count("the loss became NaN") == 1
+    assert "Traceback" not in told
+    assert "Traceback" in command("run", "--debug").stderr
 
 
 def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
     runs.error = AssertionError("ran")
     result = command("run", "--dry-run")
     assert result.exit_code == 0
-    assert "cached" in result.stdout
-    assert "gateskip" in result.stdout
+    for part in ("recipe  nano", "cached", "gateskip", "Note: a digit has no token"):
+        assert part in result.stdout
 
 
 def test_ctrl_c_says_that_the_state_is_kept(command, runs):
@@ -144,10 +160,10 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
         (["--seeds", "x"], "--seeds takes"),
         (["--levels", "a,b"], "--levels takes"),
         (["--levels", "5,10"], "Write 0.05 for 5 %"),
-        (["--match-on", "watts"], "'match_on'"),
-        (["--match-phase", "both"], "'match_phase'"),
+        (["--match-on", "watts"], "--match-on is wrong"),
+        (["--match-phase", "both"], "--match-phase is wrong"),
         (["--match-on", "claimed", "--match-phase", "decode"], "match_phase is for savings"),
-        (["--limit", "0"], "'evaluation.limit'"),
+        (["--limit", "0"], "--limit is wrong"),
         (["--methods", "gateskip@papr"], "Semantics must be one of"),
         (["--method", "mod"], "--methods"),
         (["--limit", "many"], "--limit"),

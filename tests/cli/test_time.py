@@ -47,6 +47,7 @@ def test_wrong_values_are_named(command, small, wrong):
 
 def test_the_leaderboard_by_time_names_the_command_where_nothing_was_timed(command, tmp_path):
     row = {"method": "mod", "semantics": "bench", "task": "t", "metric": "acc", "axis": "net", "level": 0.1}
+    row |= {"score": 0.9, "low": None, "high": None, "status": "ok"}
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "table.json").write_text(json.dumps([row]))
     result = command("leaderboard", "--axis", "time")

@@ -4,6 +4,8 @@ stays visible."""
 import pytest
 import torch
 
+from adaptive_bench.model.generation import new_tokens
+
 BENCH_SPECS = ["dense", "random_skip[kv=evict]", "random_skip", "gateskip[kv=copy_below]", "gateskip", "mod"]
 LENGTHS = (11, 5, 8, 1)
 
@@ -49,13 +51,13 @@ def test_rows_that_leave_do_not_change_the_others(spec, shared_model, random_tex
         return sum(new) % 5 == 0
 
     solo = [
-        model.generate(text[row : row + 1, :length], max_new_tokens=9, stop=stop, eos_token_ids=(7,))[0]
+        new_tokens(model, text[row : row + 1, :length], max_new_tokens=9, stop=stop, eos_token_ids=(7,))[0]
         for row, length in enumerate(LENGTHS)
     ]
     assert len({len(new) for new in solo}) > 1, "the rows of this test should finish at different lengths"
     order = [2, 0, 3, 1]
     ids, mask = padded(text[order], [LENGTHS[row] for row in order], "left")
-    together = model.generate(ids, mask, max_new_tokens=9, stop=stop, eos_token_ids=(7,))
+    together = new_tokens(model, ids, mask, max_new_tokens=9, stop=stop, eos_token_ids=(7,))
     assert together == [solo[row] for row in order]
 
 
@@ -70,11 +72,11 @@ def test_ledger_of_a_batch_is_the_sum_of_its_rows(spec, family, shared_model, ra
         return new[-1] % 4 == 0
 
     for row, length in enumerate(LENGTHS):
-        model.generate(text[row : row + 1, :length], max_new_tokens=8, stop=stop)
+        new_tokens(model, text[row : row + 1, :length], max_new_tokens=8, stop=stop)
     alone = model.compute_report()
     model.reset_ledger()
     ids, mask = padded(text, LENGTHS, "left")
-    model.generate(ids, mask, max_new_tokens=8, stop=stop)
+    new_tokens(model, ids, mask, max_new_tokens=8, stop=stop)
     together = model.compute_report()
     for phase in ("prefill", "decode"):
         for key in ("dense_macs", "eligible", "executed", "tokens"):
@@ -99,7 +101,7 @@ def test_one_decoded_token_always_skips_by_the_literal_rule(shared_model, random
     """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing to the letter."""
     model = shared_model("gateskip[threshold=literal]@paper")
     set_dial(model, 0.1)
-    model.generate(random_text(1, 12), max_new_tokens=4)
+    new_tokens(model, random_text(1, 12), max_new_tokens=4)
     report = model.compute_report()
     assert report["decode"]["tokens"] == 1.0
     assert report["prefill"]["tokens"] == pytest.approx(2 / 12)  # floor(0.1 * 11) + 1 of 12 tokens at each branch

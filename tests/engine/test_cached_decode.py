@@ -5,6 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
+from adaptive_bench.model.generation import new_tokens
+
 C0_SPECS = [
     "dense",
     *(f"random_skip[kv={kv}]" for kv in ("recompute", "copy_below", "evict")),
@@ -61,7 +63,7 @@ def test_generation_is_greedy_over_full_forwards(spec, shared_model, random_text
     model, prompt = shared_model(spec), random_text(1, PROMPT)
     set_dial(model)
     text = prompt
-    for token in model.generate(prompt, max_new_tokens=6)[0]:
+    for token in new_tokens(model, prompt, max_new_tokens=6)[0]:
         continuation = torch.arange(text.shape[1])[None] >= PROMPT
         assert model(text, continuation_mask=continuation).logits[0, -1].argmax() == token
         text = torch.cat([text, torch.tensor([[token]])], dim=1)
@@ -74,7 +76,7 @@ def test_a_call_without_cache_leaves_no_trace(shared_model, random_text):
         model, ids = shared_model(spec), random_text(2, 8)
         set_dial(model)
         before = model(ids).logits
-        model.generate(random_text(3, 5, seed=4), max_new_tokens=3)
+        new_tokens(model, random_text(3, 5, seed=4), max_new_tokens=3)
         output = model(ids, use_cache=True)
         assert torch.equal(output.logits, before)
         assert model(ids).past_key_values is None and output.past_key_values.get_seq_length() == 8

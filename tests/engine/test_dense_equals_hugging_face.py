@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from adaptive_bench.model.generation import new_tokens
+
 CASES = [
     *((family, attention) for family in ("llama", "mistral", "qwen2", "qwen3") for attention in ("sdpa", "eager")),
     ("gemma2", "eager"),
@@ -64,7 +66,7 @@ def test_greedy_generation(family, attention, shared_backbone, shared_model, ran
             wanted = backbone.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False)[:, 11:].tolist()
         for executor in ("packed", "masked"):
             model.executor = executor
-            assert model.generate(ids, mask, max_new_tokens=9) == wanted
+            assert new_tokens(model, ids, mask, max_new_tokens=9) == wanted
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "random_skip", "mod"])
@@ -72,7 +74,7 @@ def test_attaching_leaves_the_backbone_alone(spec, make_backbone, make_model, ra
     """X1, X12: no parameter of the wrapped model changes by being wrapped, calibrated and run."""
     backbone, untouched = make_backbone("llama"), make_backbone("llama")
     model = make_model(spec, backbone=backbone)
-    model.generate(random_text(1, 4), max_new_tokens=2)
+    new_tokens(model, random_text(1, 4), max_new_tokens=2)
     for (name, ours), (_, original) in zip(backbone.named_parameters(), untouched.named_parameters(), strict=True):
         assert torch.equal(ours, original), name
     assert torch.equal(backbone(random_text(1, 9)).logits, untouched(random_text(1, 9)).logits)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from adaptive_bench.model.generation import new_tokens
+
 SPECS = [
     "dense",
     *(f"random_skip[kv={kv}]" for kv in ("recompute", "copy_below", "evict")),
@@ -52,7 +54,7 @@ def test_generate(spec, family, batch, shared_model, random_text):
         results = []
         for model.executor in ("masked", "packed"):
             model.reset_ledger()
-            tokens = model.generate(ids, mask, max_new_tokens=5, stop=lambda new: new[-1] % 7 == 0)
+            tokens = new_tokens(model, ids, mask, max_new_tokens=5, stop=lambda new: new[-1] % 7 == 0)
             saved = model.compute_report()["saved"]
             results.append((tokens, saved["tokens"], saved["core"], saved["net"]))
         assert results[0] == results[1]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.generation import new_tokens, sampler
 
 
 @pytest.fixture
@@ -16,32 +17,32 @@ def model(shared_model):
 def test_stops(model, random_text):
     """A row ends after `max_new_tokens`, after an end token (kept), or where `stop` says so, whichever is first."""
     prompt = random_text(1, 5)
-    free = model.generate(prompt, max_new_tokens=8)[0]
+    free = new_tokens(model, prompt, max_new_tokens=8)[0]
     assert len(free) == 8
-    assert model.generate(prompt, max_new_tokens=3)[0] == free[:3]
+    assert new_tokens(model, prompt, max_new_tokens=3)[0] == free[:3]
     first = free.index(free[4]) + 1
-    assert model.generate(prompt, max_new_tokens=8, eos_token_ids=(free[4],))[0] == free[:first]
-    assert model.generate(prompt, max_new_tokens=8, stop=lambda new: len(new) == 2)[0] == free[:2]
-    assert model.generate(prompt, max_new_tokens=0) == [[]]
+    assert new_tokens(model, prompt, max_new_tokens=8, eos_token_ids=(free[4],))[0] == free[:first]
+    assert new_tokens(model, prompt, max_new_tokens=8, stop=lambda new: len(new) == 2)[0] == free[:2]
+    assert new_tokens(model, prompt, max_new_tokens=0) == [[]]
 
 
 def test_stop_sees_one_row_at_a_time(model, random_text):
     """`stop` is asked once per row and token, with that row's new tokens."""
     asked = []
-    results = model.generate(random_text(2, 5), max_new_tokens=3, stop=lambda new: asked.append(list(new)))
+    results = new_tokens(model, random_text(2, 5), max_new_tokens=3, stop=lambda new: asked.append(list(new)))
     assert asked == [row[:n] for n in (1, 2, 3) for row in results]
 
 
 def test_rows_that_end_at_once_cost_a_prefill_only(model, random_text):
     """X9: when every row is finished nothing more is computed."""
-    model.generate(random_text(3, 5), max_new_tokens=8, stop=lambda new: True)
+    new_tokens(model, random_text(3, 5), max_new_tokens=8, stop=lambda new: True)
     counts = model.compute_report()["counts"]
     assert counts["prefill"]["tokens"] == 15 and counts["decode"]["calls"] == 0
 
 
 def test_the_context_is_never_outgrown(model, random_text):
     """The tiny context holds 64 tokens."""
-    assert len(model.generate(random_text(1, 60), max_new_tokens=20)[0]) == 4
+    assert len(new_tokens(model, random_text(1, 60), max_new_tokens=20)[0]) == 4
 
 
 def test_padding_takes_no_room_in_the_context(model, random_text):
@@ -49,18 +50,18 @@ def test_padding_takes_no_room_in_the_context(model, random_text):
     ids = random_text(2, 60)
     mask = torch.ones_like(ids)
     mask[0, :55] = 0
-    short, long = model.generate(ids, mask, max_new_tokens=20)
+    short, long = new_tokens(model, ids, mask, max_new_tokens=20)
     assert len(short) == 20 and len(long) == 4
-    assert short == model.generate(ids[:1, 55:], max_new_tokens=20)[0]
+    assert short == new_tokens(model, ids[:1, 55:], max_new_tokens=20)[0]
     over_padded = torch.cat([torch.zeros(2, 10, dtype=torch.long), ids], dim=1)
     mask = torch.cat([torch.zeros(2, 10, dtype=torch.long), mask], dim=1)
-    assert model.generate(over_padded, mask, max_new_tokens=20) == [short, long]
+    assert new_tokens(model, over_padded, mask, max_new_tokens=20) == [short, long]
 
 
 def test_training_mode_is_refused(model, random_text):
     """Training decides by other rules and counts nothing; the error says what to call."""
     with pytest.raises(UsageError, match=r"eval\(\) first"):
-        model.train().generate(random_text(1, 4), max_new_tokens=1)
+        new_tokens(model.train(), random_text(1, 4), max_new_tokens=1)
     model.eval()
 
 
@@ -68,27 +69,29 @@ def test_training_mode_is_refused(model, random_text):
 def test_prompts_longer_than_the_context(length, model, random_text):
     """Issue 2, item 8: the error names the limit and the length."""
     with pytest.raises(UsageError, match=rf"64.*{length}"):
-        model.generate(random_text(1, length), max_new_tokens=1)
+        new_tokens(model, random_text(1, length), max_new_tokens=1)
 
 
 def test_right_padding_is_refused(model, random_text):
     """A padded last token would be continued; the error says what to set."""
     with pytest.raises(UsageError, match="padding_side"):
-        model.generate(random_text(2, 4), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]), max_new_tokens=1)
+        new_tokens(model, random_text(2, 4), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]), max_new_tokens=1)
 
 
 def test_sampling(model, random_text):
     """X12: draws depend on the seed alone; a tiny nucleus is the greedy choice."""
     prompt = random_text(2, 5)
-    draws = [model.generate(prompt, max_new_tokens=6, do_sample=True, seed=seed) for seed in (0, 0, 1)]
+
+    def draw(temperature=1.0, top_p=1.0, seed=0):
+        return new_tokens(model, prompt, max_new_tokens=6, choose=sampler(temperature, top_p, seed, prompt.device))
+
+    draws = [draw(seed=seed) for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
-    greedy = model.generate(prompt, max_new_tokens=6)
-    assert model.generate(prompt, max_new_tokens=6, do_sample=True, top_p=1e-6) == greedy
-    assert model.generate(prompt, max_new_tokens=6, do_sample=True, temperature=1e-4) == greedy
+    assert draw(top_p=1e-6) == draw(temperature=1e-4) == new_tokens(model, prompt, max_new_tokens=6)
 
 
-def test_generation_leaves_the_state_of_the_random_generator(model, random_text):
+def test_sampling_leaves_the_state_of_the_random_generator(model, random_text):
     """X12: sampling has a generator of its own."""
     before = torch.get_rng_state()
-    model.generate(random_text(1, 5), max_new_tokens=3, do_sample=True)
+    new_tokens(model, random_text(1, 5), max_new_tokens=3, choose=sampler(1.0, 0.9, 0, torch.device("cpu")))
     assert torch.equal(torch.get_rng_state(), before)

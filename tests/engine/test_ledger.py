@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from adaptive_bench.model.generation import new_tokens
+
 Q_O, K_V, MLP, PAIR, HEAD, GATE = 32 * 32 * 2, 32 * 16 * 2, 3 * 32 * 48, 2 * 32, 32 * 97, 32 * 32  # tiny Llama
 LAYERS = 4
 
@@ -80,7 +82,7 @@ def test_gate_macs_are_exact(spec, per_token, executor, shared_model, random_tex
     for saved_tokens in (0.0, 0.3):
         set_dial(model, saved_tokens)
         model.reset_ledger()
-        new = model.generate(ids, mask, max_new_tokens=4)
+        new = new_tokens(model, ids, mask, max_new_tokens=4)
         tokens = 10 + sum(len(row) - 1 for row in new)  # the last new token is never fed
         report = model.compute_report()
         assert report["macs"]["overhead.decision"] == tokens * 2 * LAYERS * per_token
@@ -118,7 +120,7 @@ def test_prefill_and_decode_are_apart(shared_model, random_text):
     """X8: each phase adds up by itself; one prefill call and many decode calls are pooled by work, not by calls."""
     model = shared_model("random_skip")
     set_dial(model, 0.4)
-    model.generate(random_text(2, 9), max_new_tokens=5)
+    new_tokens(model, random_text(2, 9), max_new_tokens=5)
     report, counts = model.compute_report(), model.compute_report()["counts"]
     assert counts["prefill"]["calls"] == 1 and counts["decode"]["calls"] == 4
     assert counts["prefill"]["tokens"] == 18 and counts["decode"]["tokens"] == 8
@@ -131,7 +133,7 @@ def test_ledgers_add_up(shared_model, random_text):
     """X8: adding a ledger's own counts doubles every sum and changes no share; reset forgets."""
     model = shared_model("gateskip")
     set_dial(model)
-    model.generate(random_text(2, 6), max_new_tokens=3)
+    new_tokens(model, random_text(2, 6), max_new_tokens=3)
     before, total = model.compute_report(), model.ledger.total_macs()
     model.ledger.add(before["counts"])
     after = model.compute_report()

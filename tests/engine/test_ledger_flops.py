@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from adaptive_bench.model.generation import new_tokens
+
 SPECS = [
     "dense",
     *(f"random_skip[kv={kv}]" for kv in ("recompute", "copy_below", "evict")),
@@ -42,7 +44,7 @@ def test_prefill_and_decode(spec, family, shared_model, random_text):
         assert_ledger_is_exact(model, lambda: model(ids))
         assert_ledger_is_exact(model, lambda: model(ids, left.flip(1), logits_to_keep=torch.tensor([0, 5, 9])))
         assert_ledger_is_exact(
-            model, lambda: model.generate(ids, left, max_new_tokens=6, stop=lambda new: new[-1] % 5 == 0)
+            model, lambda: new_tokens(model, ids, left, max_new_tokens=6, stop=lambda new: new[-1] % 5 == 0)
         )
 
 
@@ -53,7 +55,7 @@ def test_masked_execution_is_booked_as_waste(spec, shared_model, random_text):
     mask = torch.arange(20).expand(3, 20) >= torch.tensor([[0], [7], [19]])
     model.executor = "masked"
     set_dial(model, 0.3)
-    assert_ledger_is_exact(model, lambda: model.generate(ids, mask, max_new_tokens=4))
+    assert_ledger_is_exact(model, lambda: new_tokens(model, ids, mask, max_new_tokens=4))
     report = model.compute_report()
     assert report["macs"]["waste.dense"] > 0
     assert report["saved"]["executed"] <= 0

@@ -15,7 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.language_model import OutOfMemory
 from adaptive_bench.evaluation.lookup import load_task
-from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Task
@@ -98,7 +98,7 @@ def test_scores_savings_and_samples_of_a_task_with_text(
     correct = [sample.correct for sample in samples]
     assert sum(score for score in correct if score is not None) / 5 == evaluation.scores["exact_match,strict"]
     assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) == evaluation
-    json.dumps([sample.to_json() for sample in samples])
+    assert [Sample.from_json(json.loads(json.dumps(sample.to_json()))) for sample in samples] == samples
 
 
 def test_choices_are_recorded_by_their_index(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:

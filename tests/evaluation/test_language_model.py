@@ -13,6 +13,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
 from adaptive_bench.training import encode_examples
@@ -79,18 +80,34 @@ def test_a_continuation_the_model_would_write_is_greedy(
 ) -> None:
     lm = AdaptiveLM(dense, tokenizer, batch_size=2)
     prompt = lm.tok_encode(PROMPTS[0])
-    (written,) = dense.generate(torch.tensor([prompt]), max_new_tokens=5)
+    (written,) = new_tokens(dense, torch.tensor([prompt]), max_new_tokens=5)
     other = [*written[:-1], (written[-1] + 1) % len(tokenizer)]
     found = lm._loglikelihood_tokens([(None, prompt, written), (None, prompt, other)])
     assert [greedy for _, greedy in found] == [True, False]
 
 
 def test_rolling_loglikelihoods_are_those_of_the_plain_model(
-    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase
+    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = _requests("loglikelihood_rolling", [("Tom has 15 apples. " * 30,), ("Short",)])
     found = AdaptiveLM(dense, tokenizer, batch_size=2).loglikelihood_rolling(texts)
-    assert found == pytest.approx(reference.loglikelihood_rolling(texts, disable_tqdm=True), rel=1e-4)
+    with monkeypatch.context() as patch:
+        patch.setattr(reference, "add_bos_token", False)  # else it scores the start token as a part of the text
+        assert found == pytest.approx(reference.loglikelihood_rolling(texts, disable_tqdm=True), rel=1e-4)
+
+
+def test_a_whole_text_is_scored_after_the_start_token_and_the_start_token_is_not(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    text = "Tom has 15 apples."
+    ids = torch.tensor([tokenizer(text).input_ids])
+    assert ids[0, 0] == tokenizer.bos_token_id
+    with torch.inference_mode():
+        scores = dense(input_ids=ids).logits.log_softmax(-1)[0, :-1].gather(-1, ids[0, 1:, None])
+    (found,) = AdaptiveLM(dense, tokenizer, batch_size=1).loglikelihood_rolling(
+        _requests("loglikelihood_rolling", [(text,)])
+    )
+    assert found == pytest.approx(float(scores.sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.intervals import interval
+from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.spec import MethodSpec
 
 METRIC = "exact_match,strict-match"
 SPEC = MethodSpec.parse("gateskip[gate=scalar]@paper")
-KEYS = "method semantics task metric axis phase level score low high seeds saved_tokens saved_core saved_net "
+KEYS = "method semantics task metric axis phase level score low high interval seed_error document_error "
+KEYS += "seeds documents saved_tokens saved_core saved_net "
 KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
-KEYS += "parameters_added train_tokens train_flops beyond_target"
+KEYS += "parameters_added train_tokens train_flops target beyond_target"
 
 
 def _savings(tokens: float | None) -> dict[str, Any]:
@@ -100,10 +102,36 @@ def test_a_dial_that_moves_nothing_is_marked_and_told() -> None:
     assert dial_warnings(SPEC, "nano_math", METRIC, {1: [_evaluation(0.0, 0.3, 0.0)]}, "net") == []
 
 
-def test_one_seed_of_a_share_has_an_interval_and_of_another_metric_has_none() -> None:
-    assert _rows({1: [_evaluation(0.0, 0.5, 0.0)]}, (0.0,))[0].low == pytest.approx(0.40383, abs=1e-5)
-    bleu = {1: [_evaluation(0.0, 0.5, 0.0, metric="bleu,none")]}
-    assert table_rows(SPEC, "t", ["bleu,none"], bleu, (0.0,))[0].low is None
+def _samples(answers: list[float], metric: str = METRIC) -> list[Sample]:
+    return [Sample(doc, "", "", {}, {metric: score}, score) for doc, score in enumerate(answers)]
+
+
+def test_an_interval_is_over_seeds_and_documents_where_documents_are_known() -> None:
+    right = [1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]
+    seed = [_evaluation(0.0, 0.75, 0.0), _evaluation(0.2, 0.25, 0.2)]
+    samples = [_samples(one) for one in right]
+    for seeds, levels in ((1, "documents"), (3, "seeds and documents")):
+        done = dict.fromkeys(range(seeds), seed)
+        found = table_rows(SPEC, "t", [METRIC], done, (0.1,), samples=dict.fromkeys(range(seeds), samples))[0]
+        expected = interval([[1.0, 0.5, 0.5, 0.0]] * seeds)
+        assert (found.score, found.interval, found.seeds, found.documents) == (0.5, levels, seeds, 100)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_without_documents_one_seed_has_no_interval_and_several_have_one_over_seeds() -> None:
+    alone = _rows({1: [_evaluation(0.0, 0.5, 0.0)]}, (0.0,))[0]
+    assert (alone.low, alone.high, alone.interval) == (None, None, "none")
+    bleu = {seed: [_evaluation(0.0, 20.0 + seed, 0.0, metric="bleu,none")] for seed in (1, 2)}
+    no_mean = {seed: [_samples([0.0, 1.0], "bleu,none")] for seed in bleu}
+    found = table_rows(SPEC, "t", ["bleu,none"], bleu, (0.0,), samples=no_mean)[0]
+    assert (found.interval, found.document_error) == ("seeds", None)
+    assert found.low is not None and found.low >= 0
+
+
+def test_a_share_in_percent_has_an_interval_without_bounds() -> None:
+    percent = {seed: [_evaluation(0.0, 50.0 + seed, 0.0)] for seed in (1, 2)}
+    (row,) = _rows(percent, (0.0,))
+    assert row.low is not None and row.high is not None and row.low < 51 < 52 < row.high
 
 
 def test_an_evaluation_comes_back_from_json() -> None:
@@ -206,7 +234,8 @@ def test_rows_of_an_unreached_level_have_every_measured_field_open() -> None:
 def test_an_interval_ends_where_the_metric_does() -> None:
     seeds = {seed: [_evaluation(0.0, score, 0.0)] for seed, score in ((1, 0.7), (2, 1.0))}
     (row,) = _rows(seeds, (0.0,))
-    assert (row.low, row.high) == (0.0, 1.0)
+    assert row.low is not None and row.high is not None
+    assert 0 <= row.low < 0.7 and row.high <= 1
 
 
 @given(

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.generation import new_tokens
 
 CURVE = (
     *(0, 0.0047, 0.0097, 0.0149, 0.0203, 0.0260, 0.0320, 0.0382),
@@ -102,7 +103,7 @@ def test_exit_equals_the_truncated_model(shared_model, random_text, truncated, l
     short = truncated(model.backbone_model, layers)
     torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
     generated = short.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)[:, 12:].tolist()
-    assert model.generate(ids, max_new_tokens=6) == generated
+    assert new_tokens(model, ids, max_new_tokens=6) == generated
     assert model.compute_report()["saved"]["tokens"] == pytest.approx(1 - layers / 4)
 
 

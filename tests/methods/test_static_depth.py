@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from adaptive_bench.model.generation import new_tokens
+
 
 def _without(backbone, skipped):
     short = copy.deepcopy(backbone)
@@ -36,7 +38,7 @@ def test_generation(shared_model, random_text):
     model.dial = 2
     short = _without(model.backbone_model, model.method.skipped_layers())
     expected = short.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)[:, 8:].tolist()
-    assert model.generate(ids, max_new_tokens=6) == expected
+    assert new_tokens(model, ids, max_new_tokens=6) == expected
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 8, 16])

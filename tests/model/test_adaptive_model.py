@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, training_spec
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.runs.keys import code_digest
 from adaptive_bench.spec import MethodSpec
 
@@ -179,4 +180,4 @@ def test_bfloat16_backbone(spec, make_backbone, make_model, random_text):
     model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
     for model.executor in ("packed", "masked"):
         assert model(random_text(2, 8)).logits.dtype == torch.bfloat16
-        assert len(model.generate(random_text(2, 8), max_new_tokens=3)[0]) == 3
+        assert len(new_tokens(model, random_text(2, 8), max_new_tokens=3)[0]) == 3

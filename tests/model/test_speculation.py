@@ -5,6 +5,7 @@ import torch
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.speculation import self_speculate
 
 LAYERS = {"llama": 4, "gemma2": 3}
@@ -107,7 +108,7 @@ def test_every_kv_policy(spec, shared_model, random_text):
     model, rejected, accepted = shared_model(spec), 0, 0
     for seed in range(4):
         prompt = random_text(1, 7, seed)
-        expected = model.generate(prompt, max_new_tokens=NEW)[0]
+        expected = new_tokens(model, prompt, max_new_tokens=NEW)[0]
         draft_dial = model.method.dial_for(0.1)
         found = self_speculate(model, prompt, draft_dial=draft_dial, drafts=3, max_new_tokens=NEW)
         assert found.tokens == expected
@@ -119,7 +120,7 @@ def test_every_kv_policy(spec, shared_model, random_text):
 def test_ends(shared_model, random_text):
     """T-LS7: an end token is the last one of the text, whether it was drafted (and then stays cached) or not."""
     model, prompt = shared_model("layerskip"), random_text(1, 7)
-    free = model.generate(prompt, max_new_tokens=NEW)[0]
+    free = new_tokens(model, prompt, max_new_tokens=NEW)[0]
     cached = set()
     for end in set(free):
         expected = free[: free.index(end) + 1]
@@ -138,7 +139,7 @@ def test_room(shared_model, random_text, length, new, expected):
     model, prompt = shared_model("layerskip"), random_text(1, length)
     for exit_layer in (1, 4):
         found = self_speculate(model, prompt, draft_dial=exit_layer, drafts=5, max_new_tokens=new)
-        assert found.tokens == model.generate(prompt, max_new_tokens=new)[0]
+        assert found.tokens == new_tokens(model, prompt, max_new_tokens=new)[0]
         assert len(found.tokens) == expected
         written = 1
         for each in found.rounds:
@@ -149,7 +150,7 @@ def test_room(shared_model, random_text, length, new, expected):
 def test_everything_is_booked(shared_model, random_text):
     """T-LS7: exact is not free: the ledger has drafts and verification, together more than plain decoding."""
     model, prompt = shared_model("layerskip"), random_text(1, 7)
-    model.generate(prompt, max_new_tokens=NEW)
+    new_tokens(model, prompt, max_new_tokens=NEW)
     plain = model.ledger.total_macs()
     for exit_layer in (1, 2, 4):
         model.reset_ledger()
@@ -166,7 +167,7 @@ def test_everything_is_booked(shared_model, random_text):
 def test_the_dial_comes_back(shared_model, random_text, monkeypatch):
     """T-LS7: also after an error, whoever of the two failed; the text does not depend on it."""
     model, prompt = shared_model("layerskip"), random_text(1, 7)
-    expected = model.generate(prompt, max_new_tokens=6)[0]
+    expected = new_tokens(model, prompt, max_new_tokens=6)[0]
     settings = {"draft_dial": 1, "drafts": 3, "max_new_tokens": 6}
     model.dial = 3
     assert self_speculate(model, prompt, **settings).tokens == expected

@@ -37,6 +37,11 @@ class Broken(Dense):
         return spec
 
 
+def without_floor(warnings):
+    """A random model may well get nothing right."""
+    return [text for text in warnings if "every score is 0" not in text]
+
+
 def states(config):
     whole = plan(config)
     return [piece.record.state for piece in (*whole.cells, *whole.sweeps)]
@@ -74,6 +79,8 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     assert by_key["dense", "tokens", 0.0]["projected_net"] == by_key["dense", "tokens", 0.0]["claimed"] == 0.0
     assert by_key["dense", "tokens", 0.1]["status"] == "outside" and by_key["dense", "tokens", 0.1]["score"] is None
     assert by_key["gateskip", "tokens", 0.1]["status"] == "ok"
+    spread = by_key["gateskip", "tokens", 0.1]
+    assert (spread["interval"], spread["documents"]) == ("documents", 3) and 0 <= spread["low"] < spread["high"] <= 1
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "done"
@@ -101,7 +108,7 @@ def test_other_levels_and_axes_use_the_same_points(config_of, nothing_may_be_com
 def test_a_phase_and_a_claim_can_be_matched_on_with_the_same_points(config_of, nothing_may_be_computed):
     run(config_of("random_skip"))
     nothing_may_be_computed()
-    assert run(config_of("random_skip", match_on="claimed")).warnings == []
+    assert without_floor(run(config_of("random_skip", match_on="claimed")).warnings) == []
     outcome = run(config_of("random_skip", match_on="net", match_phase="prefill", levels=(0.0, 0.05)))
     matched = [row for row in outcome.rows if (row["axis"], row["phase"]) == ("net", "prefill")]
     assert [row["saved_prefill_net"] for row in matched] == pytest.approx([0.0, 0.05])
@@ -150,7 +157,7 @@ def test_one_broken_method_does_not_cost_the_others(config_of, registered, lines
 
 def test_failed_work_is_tried_again(config_of, registered, monkeypatch):
     registered("broken", Broken)
-    config = config_of("broken")
+    config = config_of("broken,dense")
     assert run(config).exit_code == 1
     monkeypatch.setattr(Broken, "broken", False)
     outcome = run(config)
@@ -273,9 +280,9 @@ class Idle(Random):
 def test_specs_that_do_the_same_are_named(config_of, registered):
     registered("idle", Idle)
     outcome = run(config_of("idle,idle[volume=3],idle[kv=evict]"))
-    (warning,) = outcome.warnings
+    (warning,) = without_floor(outcome.warnings)
     assert warning.startswith("idle and idle[volume=3] made the same decisions")
-    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == [warning]
+    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == outcome.warnings
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from lm_eval.tasks import TaskManager
 
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.nano.splits import split_of
-from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL
+from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 
 
 def _load(task: Task):
@@ -19,7 +21,7 @@ def _load(task: Task):
 def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(task: Task) -> None:
     loaded = _load(task)
     docs = list(loaded.test_docs())
-    assert len(docs) == 1000
+    assert len(docs) == 500
     assert loaded.config.generation_kwargs["until"] == ["Question:", "\n\n"]
     loaded.build_all_requests(limit=20)
     assert loaded.instances[0].args[0] == f"Question: {docs[0]['question']}\nAnswer:"
@@ -38,9 +40,18 @@ def test_the_log_likelihood_task_offers_a_statement_per_option() -> None:
     loaded.build_all_requests(limit=3)
     doc = next(iter(loaded.test_docs()))
     prompts = {instance.args for instance in loaded.instances if instance.doc_id == 0}
-    assert prompts == {(f"Question: {doc['asked']}\nAnswer:", f" {statement}") for statement in doc["statements"]}
+    assert prompts == {(f"Question: {doc['question']}\nAnswer:", f" {statement}") for statement in doc["statements"]}
     scored = loaded.process_results(doc, [(0.0 if place == doc["right"] else -9.0, False) for place in range(4)])
     assert scored["acc"] == 1.0
+
+
+@pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT), ids=lambda task: task.name)
+def test_validation_documents_stand_beside_the_test_documents(task: Task) -> None:
+    loaded = _load(task)
+    told, tested = ([str(doc) for doc in docs] for docs in (loaded.validation_docs(), loaded.test_docs()))
+    assert len(told) == 500
+    assert not set(told) & set(tested)
+    assert loaded.eval_docs == loaded.test_docs()
 
 
 @pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL), ids=lambda task: task.name)
@@ -54,3 +65,18 @@ def test_training_text_has_the_form_that_the_harness_asks_for(task: Task) -> Non
     assert all(example.prompt.endswith(ending) and example.completion.startswith(" ") for example in trained)
     if task is NANO_MATH:
         assert all(split_of(doc["question"]) == "test" for doc in docs)
+
+
+def test_the_text_task_scores_whole_stories_in_bits_per_byte() -> None:
+    loaded = _load(NANO_TEXT)
+    docs = list(loaded.test_docs())
+    assert len(docs) == 500
+    assert all(split_of(doc["text"]) == "test" for doc in docs)
+    loaded.build_all_requests(limit=2)
+    assert [instance.args for instance in loaded.instances] == [(doc["text"],) for doc in docs[:2]]
+    scored = loaded.process_results(docs[0], [-math.log(2) * 8])
+    assert loaded.aggregation()["bits_per_byte"]([scored["bits_per_byte"]]) == pytest.approx(8 / len(docs[0]["text"]))
+    assert not loaded.higher_is_better()["bits_per_byte"]
+    trained = NANO_TEXT.training(ExampleRequest(split="train", count=1000, seed=1))
+    assert not {example.completion for example in trained} & {doc["text"] for doc in docs}
+    assert all(not example.prompt for example in trained)

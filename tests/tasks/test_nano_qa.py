@@ -1,4 +1,4 @@
-"""nano_qa: the world is fixed, answers follow from it, and held-out compositions are never trained."""
+"""nano_qa: the world is fixed, answers follow from it in several hops, and held-out compositions are never trained."""
 
 from __future__ import annotations
 
@@ -6,60 +6,77 @@ import random
 import re
 from itertools import islice
 
-from adaptive_bench.tasks.nano.qa_questions import LETTERS, make_one_hop, make_question, make_two_hop
+from adaptive_bench.tasks.nano.qa_questions import OPTIONS, make_question
 from adaptive_bench.tasks.nano.splits import stream
-from adaptive_bench.tasks.nano.world import ASKED, world
+from adaptive_bench.tasks.nano.world import ACQUAINTANCES, PEOPLE, SIGHTS, STATEMENT, TOWNS, TRAITS, world
+
+_LAST = {
+    "Who is the best friend": "friend",
+    "Who is the cousin": "cousin",
+    "Who is the neighbour": "neighbour",
+    "Where does": "town",
+    "Which pet": "pet",
+    "What is the job": "job",
+    "Which river": "river",
+    "Which colour": "colour",
+    "Which dish": "dish",
+}
+_NAMED = re.compile(r"the (best friend|cousin|neighbour|town) of ")
 
 
-def _answers() -> dict[str, str]:
-    """Every question of one or two hops, without options, and its answer, by following the facts."""
-    facts = world().facts
-    known = {ASKED[relation].format(subject=subject): value for (subject, relation), value in facts.items()}
-    for person in world().people:
-        for first, named in (("friend", f"the best friend of {person}"), ("town", f"the town of {person}")):
-            for (subject, relation), value in facts.items():
-                if subject == facts[person, first]:
-                    known[ASKED[relation].format(subject=named)] = value
-    return known
+def _answer(question: str) -> tuple[str, int]:
+    """Follows the facts that a question names, and how many they are."""
+    last = next(relation for words, relation in _LAST.items() if question.startswith(words))
+    asked = question.removeprefix("Who is the best friend of ").removeprefix("Who is the cousin of ")
+    named = [found.split()[-1] for found in _NAMED.findall(asked.removeprefix("Who is the neighbour of "))]
+    (subject,) = [word for word in re.findall(r"\w+", question) if word in PEOPLE]
+    for relation in (*reversed(named), last):
+        subject = world().facts[subject, relation]
+    return subject, len(named) + 1
 
 
-def test_the_lettered_option_is_the_answer_that_the_facts_give() -> None:
-    answers = _answers()
+def test_the_answer_is_where_the_facts_lead() -> None:
     source = random.Random(3)
     for item in (make_question(source) for _ in range(1000)):
-        asked, listed = item.question.split("? ", 1)
-        options = {letter: option for option, letter in re.findall(r"(\w+) \(([A-D])\)", listed)}
-        assert tuple(options) == tuple(LETTERS)
-        assert len(set(options.values())) == len(LETTERS)
-        assert item.answer == answers[f"{asked}?"] == options[LETTERS[item.right]]
+        assert (item.answer, item.steps) == _answer(item.question)
+        assert item.steps in (2, 3)
+
+
+def test_the_reasoning_states_a_true_fact_per_hop_and_ends_with_the_answer() -> None:
+    true = {world().state(subject, relation) for subject, relation in world().facts}
+    source = random.Random(4)
+    for item in (make_question(source) for _ in range(500)):
+        hops = [f"{hop}." for hop in item.reasoning.removesuffix(".").split(". ")]
+        assert len(hops) == item.steps
+        assert true.issuperset(hops)
         assert item.reasoning.endswith(f"{item.answer}.")
-        assert item.asked == f"{asked}?"
+
+
+def test_every_statement_is_true_but_one_alone_is_asked_for() -> None:
+    source = random.Random(5)
+    for item in (make_question(source) for _ in range(500)):
+        assert len(set(item.statements)) == OPTIONS
         assert item.statements[item.right] == item.reasoning
-        assert len(set(item.statements)) == len(LETTERS)
+        assert {statement.count(".") for statement in item.statements} == {item.steps}
 
 
 def test_the_same_seed_gives_the_same_question() -> None:
     assert make_question(random.Random(5)) == make_question(random.Random(5))
 
 
-def test_every_fact_of_the_world_is_present() -> None:
+def test_every_fact_of_the_world_is_present_and_no_word_means_two_things() -> None:
     known = world()
-    assert len(known.facts) == 4 * len(known.people) + 3 * len(known.towns)
+    assert len(known.facts) == len(PEOPLE) * len(ACQUAINTANCES + TRAITS) + len(TOWNS) * len(SIGHTS)
     assert all(value in known.values[relation] for (_, relation), value in known.facts.items())
+    assert len(set(PEOPLE)) == len(PEOPLE)
+    assert not set(PEOPLE) & set(TOWNS)
+    assert all(known.facts[person, relation] != person for person in PEOPLE for relation in ACQUAINTANCES)
+    assert STATEMENT.keys() == known.values.keys()
 
 
-def test_a_two_hop_composition_belongs_to_one_split_only() -> None:
-    asked = {
-        split: {item.question.split("?")[0] for item in islice(stream(make_two_hop, split, 1), 400)}
-        for split in ("train", "calibration", "test")
-    }
-    assert not asked["train"] & asked["test"]
-    assert not asked["train"] & asked["calibration"]
-    assert not asked["calibration"] & asked["test"]
-
-
-def test_one_hop_options_in_another_order_stay_in_their_split() -> None:
-    source = random.Random(2)
-    for item in (make_one_hop(source) for _ in range(200)):
-        asked, listed = item.question.split("? ", 1)
-        assert item.key == "|".join((f"{asked}?", *sorted(re.findall(r"(\w+) \(", listed))))
+def test_a_composition_belongs_to_one_split_only() -> None:
+    asked = [
+        {item.question for item in islice(stream(make_question, split, 1), 400)}
+        for split in ("train", "calibration", "validation", "test")
+    ]
+    assert all(not first & second for place, first in enumerate(asked) for second in asked[:place])

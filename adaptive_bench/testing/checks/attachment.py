@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import tiny_backbone
 from adaptive_bench.testing.check import Facts, Violation, check
 from adaptive_bench.testing.checks.comparison import demand
@@ -68,7 +69,7 @@ def detach(subject: Subject) -> Facts:
     model.dial = model.method.dial_for(0.5 * shared.method.max_saved_tokens)
     with torch.no_grad():
         model(**text.arguments)
-        model.generate(text.input_ids, text.attention_mask, max_new_tokens=3)
+        new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=3)
     del model
     after = _tensors(backbone)
     changed = [name for name in before.keys() | after.keys() if not _same(before.get(name), after.get(name))]

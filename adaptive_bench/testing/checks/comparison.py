@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Violation
 
@@ -26,8 +27,8 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
 
 def written(model: AdaptiveModel, text: Text) -> list[list[int]]:
     """What the model writes after the prompts; some rows finish before others."""
-    return model.generate(
-        text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=lambda new: new[-1] % 7 == 0
+    return new_tokens(
+        model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=lambda new: new[-1] % 7 == 0
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Facts, NotApplicable, check
 from adaptive_bench.testing.checks.comparison import demand, difference, logits_of
@@ -38,7 +39,7 @@ def effect(subject: Subject) -> Facts:
     likelihoods, generations = [], []
     for model.dial in dials:
         likelihoods.append(_log_likelihoods(model, text))
-        generations.append(model.generate(prompts.input_ids, prompts.attention_mask, max_new_tokens=8))
+        generations.append(new_tokens(model, prompts.input_ids, prompts.attention_mask, max_new_tokens=8))
     pairs = [(0, 2), (1, 2)] if dials[1] != dials[2] else [(0, 2)]
     moves_likelihoods = all(difference(likelihoods[one], likelihoods[other]) > VISIBLE for one, other in pairs)
     moves_generations = all(generations[one] != generations[other] for one, other in pairs)

@@ -6,6 +6,7 @@ import torch
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
@@ -52,8 +53,8 @@ def identity(subject: Subject) -> Facts:
         plain = backbone(text.input_ids).logits
         dense = AdaptiveModel.build(backbone, "dense").eval()
         prompt = subject.text(9, 5, 7)
-        same = dense.generate(prompt.input_ids, prompt.attention_mask, max_new_tokens=6) == model.generate(
-            prompt.input_ids, prompt.attention_mask, max_new_tokens=6
+        same = new_tokens(dense, prompt.input_ids, prompt.attention_mask, max_new_tokens=6) == new_tokens(
+            model, prompt.input_ids, prompt.attention_mask, max_new_tokens=6
         )
     demand(
         torch.equal(logits, plain) and same,

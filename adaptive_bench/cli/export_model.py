@@ -1,0 +1,66 @@
+"""`adaptive-bench export-model`: a trained model of a run as a folder to share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptive_bench import atomic, registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    from adaptive_bench.spec import MethodSpec
+
+
+def export_model(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+    method: Annotated[str, typer.Option(help="Which method spec of the run.")],
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded."""
+    for path in plugin or []:
+        registry.load_plugin(path)
+    if not debug:
+        quiet()
+    from adaptive_bench.model import AdaptiveModel, stored_calibration
+    from adaptive_bench.model.card import model_card
+    from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.runs.backbones import find_backbone
+    from adaptive_bench.runs.trained import config_of, find_checkpoint
+    from adaptive_bench.spec import MethodSpec
+
+    if out.exists():
+        raise UsageError(f"A model is exported into a new folder, got {str(out)!r}, which exists. Name another one.")
+    spec, folder, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
+    model = AdaptiveModel.from_pretrained(folder, spec, calibration=None)
+    card = model_card(
+        model,
+        title=out.name,
+        base=backbone.name if backbone.revision else None,
+        calibrations=stored_calibration.names(folder, spec),
+        results=_results(run, spec),
+    )
+    with atomic.new_folder(out) as temporary:
+        model.save_pretrained(temporary, load_tokenizer(folder))
+        stored_calibration.copy(folder, temporary, spec)
+        atomic.write_text(temporary / "README.md", card)
+    typer.echo(f"Wrote {out}: {sum(file.stat().st_size for file in out.rglob('*') if file.is_file()) / 1e6:.1f} MB")
+
+
+def _results(run: Path, spec: MethodSpec) -> str:
+    """The run's tables, this method beside the dense model."""
+    table = run / "table.json"
+    if not table.is_file() or "markdown" not in registry.names("leaderboards"):
+        return ""
+    ours = str(replace(spec, semantics="bench")), spec.semantics  # as rows name a spec
+    rows = json.loads(table.read_text(encoding="utf-8"))
+    rows = [row for row in rows if (row["method"], row["semantics"]) in (ours, ("dense", "bench"))]
+    return str(registry.get("leaderboards", "markdown")(rows))

@@ -1,0 +1,111 @@
+"""`adaptive-bench generate`: write text with a trained model and say what was saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
+
+
+def generate(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of a saved model, or of a run (then with --method).")],
+    prompts: Annotated[list[str], typer.Argument(help="Text to continue; several are written together.")],
+    saving: Annotated[
+        float | None, typer.Option(help="Share of token-branches to skip, for example 0.15; default: as saved.")
+    ] = None,
+    dial: Annotated[float | None, typer.Option(help="The method's own dial value instead.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method spec: which of a run, or how to use the weights of a saved model.")
+    ] = None,
+    calibration: Annotated[
+        str, typer.Option(help="Of several stored calibrations this one: a task, or `pooled`.")
+    ] = "auto",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print texts and the compute report as JSON.")] = False,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the method.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Continue prompts with a trained model; what was saved is said on the last line, on stderr."""
+    for path in plugin or []:
+        registry.load_plugin(path)
+    if not debug:
+        quiet()
+    if saving is not None and dial is not None:
+        raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
+    import torch
+
+    from adaptive_bench.model import AdaptiveModel
+    from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.runs.backbones import find_device
+    from adaptive_bench.runs.trained import find_checkpoint
+
+    folder = find_checkpoint(checkpoint, method)
+    model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration).to(find_device(device))
+    if saving is not None:
+        model.saving = saving
+    if dial is not None:
+        model.dial = dial
+    sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
+    generator = torch.Generator(device=model.device).manual_seed(seed)
+    texts = _continue(
+        model, load_tokenizer(folder), prompts, max_new_tokens=max_new_tokens, generator=generator, **sampling
+    )
+    report = model.compute_report()
+    if as_json:
+        about = {"method": str(model.spec), "dial": model.dial, "claimed_saving": model.saving}
+        pairs = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
+        typer.echo(json.dumps(about | {"texts": pairs, "report": report}, indent=2, ensure_ascii=False))
+        return
+    for prompt, text in zip(prompts, texts, strict=True):
+        typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")
+    typer.echo(saved_line(report), err=True)
+
+
+def _continue(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, prompts: list[str], **settings: Any
+) -> list[str]:
+    """New text after each prompt, encoded and ended as in evaluation."""
+    from adaptive_bench.evaluation.language_model import AdaptiveLM
+    from adaptive_bench.model.padding import padded
+
+    lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
+    rows = [lm.tok_encode(prompt) or [lm.prefix_token_id] for prompt in prompts]
+    input_ids, attention_mask = padded(rows, model.device, left=True)
+    written = model.generate(
+        input_ids,
+        attention_mask=attention_mask,
+        eos_token_id=list(lm.end_tokens),
+        pad_token_id=lm.eot_token_id,
+        **settings,
+    )
+    return [lm.text_of(row) for row in written[:, input_ids.shape[1] :].tolist()]
+
+
+def saved_line(report: dict[str, Any]) -> str:
+    """What was saved in all, reading the prompt, and writing: shares of tokens and of net FLOPs, in 80 columns."""
+
+    def percent(share: float | None) -> str:
+        return "n/a" if share is None else f"{100 * share:.1f}"
+
+    parts = []
+    for phase, name in (("prefill", "read"), ("decode", "written")):
+        tokens, shares = report["counts"][phase]["tokens"], report[phase]
+        parts.append(f"{tokens} {name} {percent(shares['tokens'])} / {percent(shares['net'])}")
+    saved = report["saved"]
+    return f"saved {percent(saved['tokens'])} % tokens, {percent(saved['net'])} % net ({', '.join(parts)})"

@@ -1,0 +1,78 @@
+"""Reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.strict_yaml import read_mapping
+
+# What every table needs of a row; newer rows have more.
+_ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
+_RUN = ("methods", "tasks", "model", "seeds")
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file.
+
+    Raises:
+        EnvironmentProblem: It cannot be read, or holds something else.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(path)!r} cannot be read: {message_of(error)}. Delete it and give the `run` that wrote it "
+            f"again."
+        ) from error
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a `table.json`.
+
+    Raises:
+        EnvironmentProblem: It cannot be read, or is no table.
+    """
+    rows = read_json(path)
+    if not isinstance(rows, list):
+        raise _foreign(path, f"a list of rows, got {type(rows).__name__}")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise _foreign(path, f"rows with keys and values, got {type(row).__name__} as row {number}")
+        if missing := [key for key in _ROW if key not in row]:
+            raise _foreign(path, f"rows with {', '.join(_ROW)}, but row {number} has no {', '.join(missing)}")
+        for key in ("level", "score", "low", "high"):
+            if not isinstance(row[key], int | float) and (key == "level" or row[key] is not None):
+                raise _foreign(path, f"numbers under {key!r}, got {one_line(repr(row[key]), 60)} in row {number}")
+    return rows
+
+
+def read_run(config: Path) -> dict[str, Any]:
+    """A run's `config.yaml`, with what its `run.json` says of its end; of a damaged one only what is wrong.
+
+    Args:
+        config: The run's `config.yaml`.
+    """
+    end = config.with_name("run.json")
+    try:
+        about = read_mapping(config)
+        if end.is_file():
+            ended = read_json(end)
+            if not isinstance(ended, dict):
+                raise _foreign(end, f"keys and values, got {type(ended).__name__}")
+            about |= ended
+        if missing := [key for key in _RUN if key not in about]:
+            raise _foreign(config, f"a run's {', '.join(_RUN)}, but has no {', '.join(missing)}")
+        if not all(isinstance(about.get(key, {}), dict) for key in ("train", "evaluation")):
+            raise _foreign(config, "keys and values under `train` and `evaluation`")
+    except AdaptiveBenchError as error:
+        return {"state": "damaged", "problem": message_of(error)}
+    return about
+
+
+def _foreign(path: Path, wanted: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"The file {str(path)!r} must hold {wanted}. It is damaged or not one of adaptive-bench's; name another folder."
+    )

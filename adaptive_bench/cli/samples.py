@@ -1,0 +1,178 @@
+"""`adaptive-bench samples`: what the methods of a run wrote, document by document."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+if TYPE_CHECKING:
+    from adaptive_bench.evaluation.record import Sample
+    from adaptive_bench.runs.cells import Sweep
+
+_WIDTH, _INDENT = 80, 10
+_SHOWN = 400  # characters of a text, unless everything is wanted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one method made of one document.
+
+    Attributes:
+        method: Its spec.
+        asked, saved: Share of tokens it was asked to save on the task, and what it saved there.
+        output: What it wrote or chose.
+        correct: The headline metric of the document.
+    """
+
+    method: str
+    asked: float
+    saved: float
+    output: str
+    correct: float | None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document, and every method's answer; the prompt is `None` in records of earlier versions."""
+
+    doc: int
+    prompt: str | None
+    target: str
+    answers: tuple[Answer, ...]
+
+
+def samples(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
+    saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
+    methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
+    docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first document.")] = 0,
+    differing: Annotated[
+        bool, typer.Option("--differing", help="Only documents that the methods do not all get right or wrong.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
+    for path in plugin or []:
+        registry.load_plugin(path)
+    if not debug:
+        quiet()
+    from adaptive_bench.runs.plan import plan
+    from adaptive_bench.runs.trained import config_of
+
+    config = config_of(run)
+    chosen = _one_of(config.tasks, task)
+    sweeps = [sweep for sweep in plan(config).sweeps if sweep.task == chosen and sweep.cell.seed == config.seeds[0]]
+    found = documents(_wanted(sweeps, methods), saving)
+    if differing:
+        found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
+    found = [each for each in found if each.doc >= first][:docs]
+    if as_json:
+        typer.echo(json.dumps([asdict(document) for document in found], indent=2, ensure_ascii=False))
+    elif found:
+        typer.echo("\n\n".join(shown(document, full=full) for document in found))
+    else:
+        typer.echo("There are no such documents.")
+
+
+def documents(sweeps: Sequence[Sweep], saving: float) -> list[Document]:
+    """The documents all these sweeps have measured, at the point of each that is next to a saving.
+
+    Raises:
+        EnvironmentProblem: Nothing is measured.
+    """
+    prompts: dict[int, Sample] = {}
+    answers: dict[int, list[Answer]] = {}
+    targets: dict[int, Any] = {}
+    for sweep in sweeps:
+        record = sweep.record
+        if not (known := record.savings()):
+            raise EnvironmentProblem(f"`{sweep}` has no measured point yet. Give the run's command again.")
+        if 0.0 in known and not any(sample.prompt for sample in prompts.values()):
+            prompts = {sample.doc: sample for sample in record.samples(0.0)}
+        asked = min(known, key=lambda point: abs(point - saving))
+        point = record.point(asked)
+        assert point is not None, "savings() lists complete points"
+        for sample in record.samples(asked):
+            targets.setdefault(sample.doc, sample.target)
+            answers.setdefault(sample.doc, []).append(
+                Answer(
+                    str(sweep.spec),
+                    asked,
+                    point.savings["tokens"],
+                    _output(sample, prompts.get(sample.doc)),
+                    sample.correct,
+                )
+            )
+    return [
+        Document(doc, prompts[doc].prompt if doc in prompts else None, str(targets[doc]), tuple(some))
+        for doc, some in sorted(answers.items())
+        if len(some) == len(sweeps)
+    ]
+
+
+def shown(document: Document, *, full: bool) -> str:
+    """Text of at most 80 columns."""
+    prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
+    lines = [f"document {document.doc} ".ljust(_WIDTH, "-"), *_block("prompt", prompt, full)]
+    lines += _block("target", document.target, full)
+    for answer in document.answers:
+        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
+        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of tokens{verdict}"]
+        lines += _block("", answer.output, full)
+    return "\n".join(lines)
+
+
+def _block(name: str, text: str, full: bool) -> Iterable[str]:
+    if not full and len(text) > _SHOWN:
+        text = f"... {text[-_SHOWN:]}"
+    wrapped = [
+        line
+        for part in text.strip().splitlines() or ["(nothing)"]
+        for line in textwrap.wrap(part, _WIDTH - _INDENT, drop_whitespace=False) or [""]
+    ]
+    return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(wrapped)]
+
+
+def _output(sample: Sample, asked: Sample | None) -> str:
+    """Text written, or the choice that was found likeliest."""
+    choices = () if asked is None else asked.choices
+    if isinstance(sample.output, int) and sample.output < len(choices):
+        return choices[sample.output]
+    return str(sample.output)
+
+
+def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
+    if wanted is None and len(tasks) == 1:
+        return tasks[0]
+    if wanted is None or wanted not in tasks:
+        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {wanted!r}.")
+    return wanted
+
+
+def _wanted(sweeps: Sequence[Sweep], methods: str | None) -> list[Sweep]:
+    from adaptive_bench.spec import parse_specs
+
+    if methods is None:
+        return list(sweeps)
+    by_spec = {sweep.spec: sweep for sweep in sweeps}
+    specs = parse_specs(methods)
+    unknown = [str(spec) for spec in specs if spec not in by_spec]
+    if unknown:
+        raise UsageError(f"--methods are specs of the run, {', '.join(map(str, by_spec))}, got {unknown[0]!r}.")
+    return [by_spec[spec] for spec in specs]

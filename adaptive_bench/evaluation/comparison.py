@@ -1,0 +1,151 @@
+"""Which methods differ: paired differences over shared seeds and documents, Holm's correction, and tie groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import t as student_t
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.crossed import Crossed, Floats
+from adaptive_bench.evaluation.document_scores import DocumentScores
+from adaptive_bench.evaluation.intervals import CONFIDENCE, SHARE, Bounds, Levels, checked, levels_of
+
+# A bounded score has two documents more that favour each side by a half, a quarter of the time each (Agresti and Min,
+# Statistics in Medicine 24, 2005): without them a few documents that all agree would be certain.
+_PRIOR_DOCUMENTS = 2
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one method scores than another on the same documents.
+
+    Attributes:
+        difference: Mean of the first less mean of the second.
+        low, high: 95 % interval, inside what the bounds allow; `None` where there is a single pair of scores.
+        p: Two-sided p-value of no difference, not corrected for other comparisons; `None` as above.
+        seeds, documents: How many both have.
+        levels: What the interval knows of, as in `Interval`.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    seeds: int
+    documents: int
+    levels: Levels
+
+
+@dataclass(frozen=True)
+class TieGroup:
+    """Methods that are not told apart from their leader.
+
+    Attributes:
+        leader: The best of them.
+        members: The leader, then the others from best to worst.
+    """
+
+    leader: str
+    members: tuple[str, ...]
+
+
+def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHARE) -> Difference:
+    """Difference of two methods with its interval and p-value.
+
+    Seeds count as pairs too: methods of one seed are trained on the same text in the same order. p is 5 % where the
+    interval just reaches 0, and falls from there as Student's t with the fewest degrees of freedom does: corrected for
+    being many, p-values have to hold far out in the tail, where the interval's own quantile would be too small.
+
+    Args:
+        first, second: [S, D], scores of the same seeds on the same documents.
+        bounds: Smallest and largest value a score can have; infinite where there is none.
+
+    Raises:
+        UsageError: The tables have different shapes, or see `interval`.
+    """
+    one, other = checked(first, bounds), checked(second, bounds)
+    if one.shape != other.shape:
+        raise UsageError(
+            f"Paired methods need scores of the same seeds and documents, got {one.shape} and {other.shape}. Take what "
+            f"they share: DocumentScores.shared."
+        )
+    seeds, documents = one.shape
+    mean = float(one.mean() - other.mean())
+    levels = levels_of(seeds, documents)
+    if levels == "none":
+        return Difference(mean, None, None, None, seeds, documents, levels)
+    low, high, p = differences((one - other)[None], bounds)
+    return Difference(mean, float(low[0]), float(high[0]), float(p[0]), seeds, documents, levels)
+
+
+def differences(tables: Floats, bounds: Bounds) -> tuple[Floats, Floats, Floats]:
+    """Ends of the intervals and p-values of many tables of differences [N, S, D]."""
+    seeds, documents = tables.shape[1:]
+    crossed = Crossed.of(tables)
+    width = bounds[1] - bounds[0]
+    centre, variance = crossed.mean, crossed.variance
+    if math.isfinite(width):
+        answers, repeats = (documents, seeds) if documents > 1 else (seeds, 1)
+        shrunk = answers / (answers + _PRIOR_DOCUMENTS)
+        centre = centre * shrunk
+        variance = variance * shrunk**2 + (width / (answers + _PRIOR_DOCUMENTS)) ** 2 / repeats
+    error = np.sqrt(variance)
+    half = crossed.quantile(CONFIDENCE) * error
+    ratio = np.divide(np.abs(centre), half, out=np.where(centre == 0, 0.0, np.inf), where=half > 0)
+    p = 2 * student_t.sf(ratio * student_t.isf((1 - CONFIDENCE) / 2, crossed.least_freedom), crossed.least_freedom)
+    low, high = np.clip(centre - half, -width, width), np.clip(centre + half, -width, width)
+    return np.minimum(low, crossed.mean), np.maximum(high, crossed.mean), np.asarray(p, dtype=float)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for being many (Holm, Scandinavian Journal of Statistics 6, 1979), in the given order."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def tie_groups(
+    methods: Mapping[str, DocumentScores], bounds: Bounds = SHARE, *, higher_is_better: bool = True
+) -> list[TieGroup]:
+    """Methods from best to worst, in groups of those that cannot be told apart from the best of the group.
+
+    The best method leads the first group; all whose difference from it is not significant at 5 % belong to it. The best
+    of the others leads the next, and so on. Which method leads is read off the same scores, so p-values are corrected
+    for all pairs of methods, not only for those with a leader: then equal methods are ranked in at most 5 % of cases.
+    A pair that cannot be tested counts as tied. Groups follow their leaders, so that a later group may hold a method
+    with a better mean than the last of an earlier one, where the earlier one's own spread is larger.
+
+    Args:
+        methods: Scores by name. Each pair is compared on the seeds and documents that both have.
+        bounds: Smallest and largest value a score can have.
+        higher_is_better: Whether more is better.
+
+    Raises:
+        UsageError: Two methods share no seed or no document.
+    """
+    pairs = list(combinations(methods, 2))
+    found = []
+    for one, other in pairs:
+        first, second = methods[one].shared(methods[other])
+        found.append(paired_difference(first.values, second.values, bounds))
+    corrected = holm([1.0 if one.p is None else one.p for one in found])
+    differ = {frozenset(pair) for pair, p in zip(pairs, corrected, strict=True) if p < 1 - CONFIDENCE}
+    sign = -1 if higher_is_better else 1
+    left = sorted(methods, key=lambda name: sign * float(methods[name].values.mean()))
+    groups = []
+    while left:
+        leader = left[0]
+        members = tuple(name for name in left if frozenset((leader, name)) not in differ)
+        groups.append(TieGroup(leader, members))
+        left = [name for name in left if name not in members]
+    return groups

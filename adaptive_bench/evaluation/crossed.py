@@ -1,0 +1,94 @@
+"""Variance of a mean over two crossed levels: every seed answers every document.
+
+score[s, d] = mean + seed[s] + document[d] + interaction[s, d]. The variance of the mean over S seeds and D documents is
+var_seed / S + var_document / D + var_interaction / (S D), estimated without bias from the mean squares of the table
+(Searle, Casella, McCulloch, Variance Components, 1992, chapter 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
+
+Floats = NDArray[np.float64]
+
+# Chosen by simulation, see docs/statistics.md.
+_THRESHOLD = (
+    0.15  # share of the variance, for each degree of freedom of the seeds, from which on the seeds' part counts
+)
+_STEEPNESS = 4
+_NOISE_TAKEN_OFF = 0.5  # of what seeds differ by through the interaction alone, with three seeds or more
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Means and their variances for one or many tables of scores; the fields have the leading shape of the tables.
+
+    Attributes:
+        mean: Mean over seeds and documents.
+        variance: Variance of the mean, over both levels, not negative.
+        seed_variance, document_variance: The unbiased parts of the mean's variance that more seeds (more documents)
+            would lessen, var_seed / S and var_document / D, set to 0 where the estimate is negative. Of one seed the
+            documents' part holds the interaction, and the other way round.
+        freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
+        least_freedom: Those of the level with fewer members. Student's t with them is cautious far out in the tails
+            too, whatever the parts are (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
+    """
+
+    mean: Floats
+    variance: Floats
+    seed_variance: Floats
+    document_variance: Floats
+    freedom: Floats
+    least_freedom: int
+
+    @classmethod
+    def of(cls, scores: Floats) -> Crossed:
+        """From tables of scores [..., S, D]. A level with a single member has no variance of its own."""
+        seeds, documents = scores.shape[-2:]
+        mean = scores.mean(axis=(-2, -1))
+        by_seed, by_document = scores.mean(axis=-1), scores.mean(axis=-2)
+        nothing = np.zeros_like(mean)
+        of_seeds = by_seed.var(axis=-1, ddof=1) / seeds if seeds > 1 else nothing
+        of_documents = by_document.var(axis=-1, ddof=1) / documents if documents > 1 else nothing
+        both = nothing
+        if seeds > 1 and documents > 1:
+            rest = scores - by_seed[..., :, None] - by_document[..., None, :] + mean[..., None, None]
+            both = (rest**2).sum(axis=(-2, -1)) / ((seeds - 1) * (documents - 1) * seeds * documents)
+        # Each of the two holds the interaction, so their sum holds it twice. The sum less the interaction can fall
+        # below either of them by chance alone.
+        variance = np.maximum(of_seeds + of_documents - both, np.maximum(of_seeds, of_documents))
+        freedom = _freedom(of_seeds, of_documents, both, variance, seeds, documents)
+        least = min((members - 1 for members in (seeds, documents) if members > 1), default=1)
+        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), freedom, least)
+
+    def quantile(self, confidence: float) -> Floats:
+        """Two-sided quantile of Student's t."""
+        return np.asarray(student_t.isf((1 - confidence) / 2, self.freedom), dtype=float)
+
+
+def _freedom(
+    of_seeds: Floats, of_documents: Floats, both: Floats, variance: Floats, seeds: int, documents: int
+) -> Floats:
+    """Degrees of freedom of a variance whose two parts are known with S - 1 and D - 1.
+
+    Welch and Satterthwaite weigh each part by its squared share. With few seeds that fails: where seeds vary much and
+    those at hand are alike by chance, their share, and with it the quantile, comes out far too small (87 % coverage
+    with two). So the share has a threshold below which it counts for little and above which it counts for all; with
+    many seeds that goes over into weights like Satterthwaite's.
+    """
+    safe = np.where(variance > 0, variance, 1.0)  # no variance, no degrees of freedom: a normal quantile
+    inverse = np.zeros_like(variance)
+    if documents > 1:
+        inverse = (of_documents / safe) ** 2 / (documents - 1)
+    if seeds > 1:
+        # Two seeds are alike by chance too often for anything to be taken off.
+        noise = both * (_NOISE_TAKEN_OFF if seeds > 2 else 0.0)
+        share = (np.maximum(of_seeds - noise, 0) / safe) ** _STEEPNESS
+        threshold = (_THRESHOLD * (seeds - 1)) ** _STEEPNESS
+        weight = share * (1 + threshold) / (share + threshold)
+        inverse = weight / (seeds - 1) + (1 - weight) * inverse
+    return np.divide(1.0, inverse, out=np.full_like(inverse, np.inf), where=inverse > 0)

@@ -1,0 +1,121 @@
+"""Scores of single documents at a matched saving, as a table of seeds by documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.crossed import Floats
+from adaptive_bench.evaluation.matching import Point, match
+from adaptive_bench.evaluation.record import Evaluation, Sample
+
+_SAME = 1e-6  # between a metric and the mean of its documents
+ByDocument = Mapping[int, float]  # document index to its score
+
+
+@dataclass(frozen=True)
+class DocumentScores:
+    """What every seed of a method scores on every document.
+
+    Attributes:
+        seeds: The seeds, S of them.
+        documents: Indices of the documents that all seeds answered, D of them, rising.
+        values: [S, D].
+        left_out: Number of documents that some seeds answered and others did not.
+    """
+
+    seeds: tuple[int, ...]
+    documents: tuple[int, ...]
+    values: Floats
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, by_seed: Mapping[int, ByDocument]) -> DocumentScores:
+        """From the scores by document of each seed.
+
+        Raises:
+            UsageError: No seed, or no document that all seeds answered.
+        """
+        answered = [set(scores) for scores in by_seed.values()]
+        common = sorted(set.intersection(*answered)) if answered else []
+        if not common:
+            raise UsageError(
+                f"Seeds are compared on the documents that all of them answered, and the {len(by_seed)} seed(s) "
+                f"{list(by_seed)} have none in common. Evaluate them on the same documents (the same --limit)."
+            )
+        values = np.array([[scores[document] for document in common] for scores in by_seed.values()], dtype=float)
+        return cls(tuple(by_seed), tuple(common), values, len(set.union(*answered)) - len(common))
+
+    def shared(self, other: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
+        """Both with the seeds and documents that both have.
+
+        Raises:
+            UsageError: There is no such seed or document.
+        """
+        seeds = [seed for seed in self.seeds if seed in other.seeds]
+        documents = sorted(set(self.documents) & set(other.documents))
+        if not seeds or not documents:
+            raise UsageError(
+                f"Methods are compared on seeds and documents that both have, got seeds {list(self.seeds)} and "
+                f"{list(other.seeds)} with {len(documents)} document(s) in common. Evaluate both with the same --seeds "
+                f"and --limit."
+            )
+        return self._only(seeds, documents), other._only(seeds, documents)
+
+    def _only(self, seeds: Sequence[int], documents: Sequence[int]) -> DocumentScores:
+        rows = [self.seeds.index(seed) for seed in seeds]
+        places = {document: place for place, document in enumerate(self.documents)}
+        columns = [places[document] for document in documents]
+        return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns], self.left_out)
+
+
+def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[float], name: str) -> list[Floats | None]:
+    """Scores [D] of one seed's documents at each level, `None` where the level was not reached.
+
+    The score at a level is a mix of the measured points (see `match`), and every document's score is the same mix. For
+    a metric that is a mean over documents, the mean of the result is the matched score.
+
+    Args:
+        points: The measured points, P of them.
+        answers: [P, D], the score of each document at each point.
+        levels: The savings asked for.
+        name: The saving they are shares of (see `saving_name`).
+    """
+    # Matching is linear in the scores, so a point counts for as much as comes out where it alone has a score.
+    alone = [[replace(point, score=float(point is one)) for point in points] for one in points]
+    shares = [[matched.score for matched in match(some, levels, name)] for some in alone]
+    found: list[Floats | None] = []
+    for at_level in zip(*shares, strict=True) if shares else [()] * len(levels):
+        known = [share for share in at_level if share is not None]
+        mixed = np.array(known) @ answers if known else None
+        # Rounding must not leave the range of what was measured.
+        found.append(None if mixed is None else np.clip(mixed, answers.min(axis=0), answers.max(axis=0)))
+    return found
+
+
+def answers_by_seed(
+    metric: str,
+    evaluations: Mapping[int, Sequence[Evaluation]],
+    samples: Mapping[int, Sequence[Sequence[Sample]]],
+) -> dict[int, Floats]:
+    """By seed the scores [P, D] of its documents at its measured points. Nothing, if a point has no samples, documents
+    differ between points or seeds, or the metric is no mean over documents: then only seeds can be told apart.
+    """
+    found: dict[int, Floats] = {}
+    asked: set[tuple[int, ...]] = set()
+    for seed, done in evaluations.items():
+        if not done:
+            continue
+        points = [
+            {one.doc: one.scores[metric] for one in some if metric in one.scores} for some in samples.get(seed, ())
+        ]
+        asked |= {tuple(sorted(point)) for point in points}
+        if len(points) != len(done) or len(asked) != 1 or not points[0]:
+            return {}
+        found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
+        if not np.allclose(found[seed].mean(axis=1), [one.scores[metric] for one in done], rtol=0, atol=_SAME):
+            return {}
+    return found

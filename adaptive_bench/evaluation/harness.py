@@ -1,0 +1,75 @@
+"""lm-eval's own commands and functions with an adaptive model from a folder: the model `adaptive`.
+
+`lm_eval.simple_evaluate("adaptive", model_args="pretrained=DIR,saving=0.15", tasks=[...])` finds it once this module is
+imported; `adaptive-bench lm-eval` is lm-eval's command line with it. lm-eval has no entry points for models, so its own
+`lm_eval` script cannot know the name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from lm_eval.api.registry import register_model
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import load_tokenizer
+
+_DEFAULT_BATCH = 16
+NAME = "adaptive"
+
+
+@register_model(NAME)
+class AdaptiveCheckpoint(AdaptiveLM):
+    """A saved adaptive model, loaded with its tokenizer.
+
+    Args:
+        pretrained: Folder that `save_pretrained` or a run wrote.
+        saving: Share of token-branches to skip, or
+        dial: the dial's own value; neither leaves the dial as it was saved.
+        spec, calibration: See `AdaptiveModel.from_pretrained`.
+        dtype: Of the weights: `float32`, `bfloat16` ...
+        batch_size: Sequences in one forward pass; `auto` is 16.
+        device: Where it runs; by default a GPU where there is one.
+        max_batch_size: Not used; lm-eval gives it to every model.
+
+    Raises:
+        UsageError: Both a saving and a dial, or a batch size or type that is none.
+        EnvironmentProblem: The folder is no saved model with a tokenizer.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        saving: float | None = None,
+        dial: float | None = None,
+        spec: str | None = None,
+        calibration: str | None = "auto",
+        dtype: str = "float32",
+        batch_size: int | str | None = None,
+        device: str | None = None,
+        max_batch_size: int | None = None,
+    ) -> None:
+        if saving is not None and dial is not None:
+            raise UsageError(f"A model has one dial, got saving={saving} and dial={dial}. Give one of them.")
+        precision = getattr(torch, dtype, None)
+        if not isinstance(precision, torch.dtype):
+            raise UsageError(f"dtype is a torch type such as float32 or bfloat16, got {dtype!r}.")
+        folder = Path(pretrained)
+        model = AdaptiveModel.from_pretrained(folder, spec, calibration=calibration, dtype=precision)
+        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if saving is not None:
+            model.saving = float(saving)
+        if dial is not None:
+            model.dial = float(dial)
+        super().__init__(model, load_tokenizer(folder), batch_size=_rows(batch_size))
+
+
+def _rows(batch_size: int | str | None) -> int:
+    if batch_size is None or str(batch_size).startswith("auto"):
+        return _DEFAULT_BATCH
+    if not str(batch_size).isdigit() or int(batch_size) < 1:
+        raise UsageError(f"batch_size is a number from 1 or auto, got {batch_size!r}.")
+    return int(batch_size)

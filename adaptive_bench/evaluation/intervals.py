@@ -1,0 +1,146 @@
+"""95 % intervals of a mean score over two levels, the seeds of a training and the documents of a task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.crossed import Crossed, Floats
+
+CONFIDENCE = 0.95
+Bounds = tuple[float, float]
+SHARE: Bounds = (0.0, 1.0)
+UNBOUNDED: Bounds = (-math.inf, math.inf)
+Levels = Literal["seeds and documents", "documents", "seeds", "none"]
+
+# Near the ends of the range few documents tell how documents vary. The spread that independent right-or-wrong documents
+# would have is mixed in with the weight of so many of them. Chosen by simulation, see docs/statistics.md.
+_PRIOR_DOCUMENTS = 0.1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean score with its interval.
+
+    Attributes:
+        mean: Mean over seeds and documents, in the metric's unit.
+        low, high: Ends of the 95 % interval, inside the metric's range; `None` where there is a single score.
+        seed_error: Standard error from the spread between seeds: more seeds would lessen it. `None` for one seed.
+        document_error: Standard error from the spread between documents; `None` for one document.
+        seeds: Number of seeds.
+        documents: Number of documents.
+        levels: What the interval knows of. That of one seed, `documents`, says how the very same trained model would do
+            on other documents and nothing of another training.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seed_error: float | None
+    document_error: float | None
+    seeds: int
+    documents: int
+    levels: Levels
+
+
+def interval(scores: ArrayLike, bounds: Bounds = SHARE) -> Interval:
+    """Mean and 95 % interval of a score over seeds and documents.
+
+    A score with two finite bounds has Wilson's interval (1927), its variance and quantile those of `Crossed`: it stays
+    inside the bounds and has a width where all scores are equal. Any other has a t interval, cut at its bounds.
+
+    Args:
+        scores: [S, D], the score of each seed on each document. All seeds answer the same documents. A score that is
+            no mean over documents has D = 1, and an interval over seeds alone.
+        bounds: Smallest and largest value a score can have; infinite where there is none.
+
+    Raises:
+        UsageError: No score, not a table, a score that is not finite or outside the bounds.
+    """
+    table = checked(scores, bounds)
+    seeds, documents = table.shape
+    crossed = Crossed.of(table)
+    levels = levels_of(seeds, documents)
+    low, high = limits(crossed, seeds, documents, bounds)
+    return Interval(
+        mean=float(crossed.mean),
+        low=float(low) if levels != "none" else None,
+        high=float(high) if levels != "none" else None,
+        seed_error=math.sqrt(crossed.seed_variance) if seeds > 1 else None,
+        document_error=math.sqrt(crossed.document_variance) if documents > 1 else None,
+        seeds=seeds,
+        documents=documents,
+        levels=levels,
+    )
+
+
+def limits(
+    crossed: Crossed, seeds: int, documents: int, bounds: Bounds = SHARE, confidence: float = CONFIDENCE
+) -> tuple[Floats, Floats]:
+    """Ends of the intervals of one or many tables of S seeds and D documents."""
+    lowest, highest = bounds
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
+        half = crossed.quantile(confidence) * np.sqrt(crossed.variance)
+        return np.clip(crossed.mean - half, *bounds), np.clip(crossed.mean + half, *bounds)
+    width, answers = highest - lowest, documents if documents > 1 else seeds
+    share = np.clip((crossed.mean - lowest) / width, 0.0, 1.0)
+    low, high = _wilson(share, _squared_error(crossed, share, width, answers, confidence))
+    # Rounding must leave neither the range nor the mean outside.
+    low, high = (
+        np.clip(lowest + width * low, lowest, crossed.mean),
+        np.clip(lowest + width * high, crossed.mean, highest),
+    )
+    return low, high
+
+
+def checked(scores: ArrayLike, bounds: Bounds) -> Floats:
+    """Scores as a table [S, D] of finite numbers inside the bounds.
+
+    Raises:
+        UsageError: They are not.
+    """
+    table = np.asarray(scores, dtype=float)
+    if table.ndim != 2 or not table.size:
+        raise UsageError(
+            f"Scores must be a table of seeds by documents with at least one of each, got shape {table.shape}. Give a "
+            f"row for each seed."
+        )
+    if not np.isfinite(table).all():
+        raise UsageError("Scores must be finite numbers, and some are not. Leave documents without a score out.")
+    if table.min() < bounds[0] or table.max() > bounds[1]:
+        raise UsageError(
+            f"Scores must lie in [{bounds[0]:g}, {bounds[1]:g}], got [{table.min():g}, {table.max():g}]. Give the "
+            f"metric's own bounds."
+        )
+    return table
+
+
+def levels_of(seeds: int, documents: int) -> Levels:
+    """What an interval over so many seeds and documents knows of."""
+    if seeds > 1:
+        return "seeds and documents" if documents > 1 else "seeds"
+    return "documents" if documents > 1 else "none"
+
+
+def _squared_error(crossed: Crossed, share: Floats, width: float, answers: int, confidence: float) -> Floats:
+    """Squared half width of a t interval over share * (1 - share): what z² / n is in Wilson's own interval."""
+    independent = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / answers
+    spread = share * (1 - share)
+    # Variance and spread vanish together: at an end of the range only the prior is left.
+    squared = crossed.quantile(confidence) ** 2 * crossed.variance / width**2
+    estimated = np.divide(squared, spread, out=np.zeros_like(spread), where=spread > 0)
+    informative = answers * np.minimum(share, 1 - share)
+    prior = _PRIOR_DOCUMENTS * np.maximum(estimated, independent)
+    return (informative * estimated + prior) / (informative + _PRIOR_DOCUMENTS)
+
+
+def _wilson(share: Floats, squared_error: Floats) -> tuple[Floats, Floats]:
+    centre = share + squared_error / 2
+    half = np.sqrt(squared_error * share * (1 - share) + squared_error**2 / 4)
+    return (centre - half) / (1 + squared_error), (centre + half) / (1 + squared_error)

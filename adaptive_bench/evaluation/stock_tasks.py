@@ -1,0 +1,137 @@
+"""The names of the tasks that lm-eval comes with, found without importing it and without parsing its 14,000 files.
+
+A task's YAML file has its name on a line of its own: the lines are scanned, once per version of lm-eval; the names stay
+in the user's cache. A file is parsed when its task is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from adaptive_bench import atomic, registry
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+
+_KEY = rb"""^["']?(%s)["']?[ \t]*:[ \t]*"""
+_NAME = re.compile(
+    _KEY % b"task|group|class|include" + rb"""["']?([^"'\s#\[\]{}][^"'\r\n#]*?)["']?[ \t\r]*(?:#.*)?$""", re.M
+)
+_TAGS = re.compile(_KEY % b"tag" + rb"""(\[[^\]]*\]|[^\r\n]*)((?:\s*\n[ \t]*-[^\r\n]*)*)""", re.M)
+_WORD = re.compile(rb"\w[\w.+\-]*")
+_SCHEMA = 1
+_SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
+
+Kind = Literal["task", "group", "tag"]
+
+
+@dataclass(frozen=True)
+class Stock:
+    """One name of lm-eval.
+
+    Attributes:
+        kind: A task, a group with a file of its own, or a tag that tasks carry.
+        file: Its YAML file; `None` for a tag.
+        members: Tasks that carry the tag.
+    """
+
+    kind: Kind
+    file: str | None = None
+    members: tuple[str, ...] = ()
+
+
+@cache
+def stock_tasks() -> dict[str, Stock]:
+    """Every name that lm-eval knows."""
+    root = _root()
+    stamp = f"{_SCHEMA} {version('lm_eval')} {root} {root.stat().st_mtime_ns}"
+    kept = _cache_file()
+    if (known := _read(kept, stamp)) is not None:
+        return known
+    found = _scan(root)
+    plain = {name: [stock.kind, stock.file, stock.members] for name, stock in found.items()}
+    with suppress(EnvironmentProblem):  # a home that cannot be written costs the next command some seconds, no more
+        atomic.write_json(kept, {"stamp": stamp, "names": plain})
+    return found
+
+
+def check_task_name(name: str) -> None:
+    """Refuse a name that neither a plugin, nor this package, nor lm-eval knows.
+
+    Raises:
+        UsageError: With a suggestion; names of this package and of plugins come first.
+    """
+    ours = registry.names("tasks")
+    if name in ours or name in (known := stock_tasks()):
+        return
+    close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
+    raise UsageError(f"No task is called {one_line(name, 60)!r}. {hint}")
+
+
+def _root() -> Path:
+    spec = importlib.util.find_spec("lm_eval")
+    if spec is None or not spec.submodule_search_locations:
+        raise EnvironmentProblem(
+            "Tasks need the package lm-eval, which is not installed. Install adaptive-bench again."
+        )
+    return Path(next(iter(spec.submodule_search_locations))) / "tasks"
+
+
+def _cache_file() -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "adaptive-bench" / "lm_eval_tasks.json"
+
+
+def _read(file: Path, stamp: str) -> dict[str, Stock] | None:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return {name: Stock(kind, path, tuple(members)) for name, (kind, path, members) in kept["names"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: it is made anew
+        return None
+    return None
+
+
+def _scan(root: Path) -> dict[str, Stock]:
+    found: dict[str, Stock] = {}
+    tagged: dict[str, list[str]] = {}
+    for path in sorted(_yaml_files(root)):
+        names, tags = _keys(path)
+        kind: Kind = "group" if "group" in names and "class" not in names else "task"
+        if (name := names.get(kind)) is not None and name not in found:
+            found[name] = Stock(kind, path)
+            for tag in tags if kind == "task" else ():
+                tagged.setdefault(tag, []).append(name)
+    return {tag: Stock("tag", None, tuple(sorted(members))) for tag, members in tagged.items()} | found
+
+
+@lru_cache(maxsize=1024)  # most includes are shared by many files
+def _keys(path: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Names by key, and tags, that a file gives itself or takes from the one it includes."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError:  # an include that is not there: lm-eval passes such a task over
+        return {}, ()
+    names = {key.decode(): name.strip().decode() for key, name in _NAME.findall(text)}
+    tags = tuple(word.decode() for _, inline, below in _TAGS.findall(text) for word in _WORD.findall(inline + below))
+    if (include := names.pop("include", None)) is not None:
+        base, base_tags = _keys(str(Path(path).parent / include))
+        names, tags = base | names, tags or base_tags
+    return names, tags
+
+
+def _yaml_files(root: Path) -> list[str]:
+    files = []
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name not in _SKIPPED]
+        files += [f"{folder}/{name}" for name in names if name.endswith(".yaml")]
+    return files

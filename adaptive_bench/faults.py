@@ -1,0 +1,80 @@
+"""Whose fault an unexpected error is: that of a plugin, whose file and line can be named, the machine's, or our own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from adaptive_bench.errors import AdaptiveBenchError, Defect, EnvironmentProblem, PluginFault, message_of
+
+_watched: set[str] = set()  # files and folders that plugins' code lies in
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM}
+
+
+def watch(path: Path) -> None:
+    """Remember that code in this file or folder is a plugin's."""
+    _watched.add(str(path))
+
+
+def place(error: BaseException) -> str | None:
+    """Innermost line of a plugin's code that an error went through (`mine.py, line 12, in decide`), if any."""
+    for one in _chain(error):
+        if isinstance(one, SyntaxError) and one.filename is not None and _is_watched(one.filename):
+            return f"{one.filename}, line {one.lineno}"
+        for frame in reversed(traceback.extract_tb(one.__traceback__)):
+            if _is_watched(frame.filename):
+                return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+    return None
+
+
+def is_exit_of_plugin(error: SystemExit) -> bool:
+    """Whether a plugin itself ended the process, and not a signal while it ran."""
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    own = [name for name in frames if "_sitebuiltins" not in name]  # where `exit` and `quit` are written
+    return bool(own) and _is_watched(own[-1])
+
+
+def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBenchError:
+    """An error of any type as one of ours, with what to do about it.
+
+    Args:
+        suspect: The plugin that was at work, if one was: it is blamed where nothing else speaks against it.
+    """
+    if isinstance(error, AdaptiveBenchError):
+        return error
+    what = f"{type(error).__name__}: {message_of(error)}".rstrip(": .")
+    if (where := place(error)) is not None:
+        return PluginFault(
+            f"{what} ({where}). Correct the plugin; `adaptive-bench check` tries all that a method does."
+        )
+    if isinstance(error, MemoryError):
+        return EnvironmentProblem(
+            "Memory ran out. Choose a smaller --model, or a machine or --device with more memory."
+        )
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
+    if suspect is not None:
+        return PluginFault(
+            f"{what}. It happened in adaptive-bench while {suspect} was at work, most likely because of what it gave. "
+            "`adaptive-bench check` says which rule it breaks."
+        )
+    return Defect(
+        f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "
+        "it with what it shows."
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it arose from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_watched(filename: str) -> bool:
+    return any(filename == known or filename.startswith(known + os.sep) for known in _watched)

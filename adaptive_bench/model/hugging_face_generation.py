@@ -1,0 +1,226 @@
+"""`generate` with Hugging Face's arguments: their library reads them, our loop writes.
+
+Their library turns arguments into logits processors and stopping criteria and hands these over instead of running its
+own loop. What our loop cannot do is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, cast
+
+import torch
+from torch import LongTensor, Tensor
+from transformers import GenerationConfig, StoppingCriteriaList
+from transformers.generation.configuration_utils import GenerationMode
+from transformers.generation.stopping_criteria import StopStringCriteria
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.generation import check_prompts
+
+_WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
+# Arguments of `generate` that would change how the model runs, and the value at which each changes nothing.
+_REFUSED: dict[str, Any] = {
+    "assistant_model": None,
+    "assistant_tokenizer": None,
+    "cache_implementation": None,
+    "compile_config": None,
+    "constraints": None,
+    "custom_generate": None,
+    "dola_layers": None,
+    "force_words_ids": None,
+    "guidance_scale": 1,
+    "inputs_embeds": None,
+    "is_assistant": False,
+    "negative_prompt_attention_mask": None,
+    "negative_prompt_ids": None,
+    "num_beam_groups": 1,
+    "num_beams": 1,
+    "output_attentions": False,
+    "output_hidden_states": False,
+    "past_key_values": None,
+    "penalty_alpha": None,
+    "position_ids": None,
+    "prefill_chunk_size": None,
+    "prompt_lookup_num_tokens": None,
+    "synced_gpus": False,
+    "token_healing": False,
+    "trust_remote_code": False,
+    "use_cache": True,
+}
+
+
+@torch.no_grad()
+def generate(
+    model: ForwardModel,
+    inputs: Tensor | None = None,
+    generation_config: GenerationConfig | None = None,
+    *,
+    streamer: Any = None,
+    generator: torch.Generator | None = None,
+    **kwargs: Any,
+) -> Tensor | GenerateDecoderOnlyOutput:
+    """Continue prompts, greedily or by sampling, with the arguments of Hugging Face's `generate`.
+
+    Lengths, end tokens, everything that works on logits (temperature, top_k, top_p, penalties, processors of your
+    own), stopping criteria, stop strings (with `tokenizer`), streamers, `num_return_sequences`,
+    `return_dict_in_generate` with scores and logits mean what they mean there. A row ends with the context at the
+    latest. A finished row leaves the batch: nothing is computed or booked for it any more, and it is filled up
+    with the pad token (without one, the end token, else 0).
+
+    Args:
+        inputs: [B, S] prompts, padded on the left; also as `input_ids`.
+        generation_config: Defaults for all other arguments; without it the model's own.
+        streamer: Gets the prompt, then every new token.
+        generator: Draws from this instead of torch's global generator.
+        kwargs: Hugging Face's other arguments.
+
+    Returns:
+        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output without a cache (rows that
+        have left are not in it).
+
+    Raises:
+        UsageError: An argument this model does not support (beams, assistants, another cache ...), one that
+            Hugging Face refuses, a model in `train()` mode, prompts padded on the right or longer than the context.
+    """
+    _refuse_unsupported(generation_config, kwargs)
+    generation_config = deepcopy(generation_config)
+    _take_stop_strings(generation_config, kwargs)
+    call = _prepared(model, inputs, generation_config, streamer, kwargs)
+    config: GenerationConfig = call["generation_config"]
+    if (mode := config.get_generation_mode()) not in _WRITES:
+        raise UsageError(
+            f"generate() writes greedily or by sampling, got {mode.value} from the model's generation_config. "
+            "Set model.generation_config = GenerationConfig()."
+        )
+    writer = _Writer(model, generator=generator, streamer=streamer, **call)
+    return writer.write()
+
+
+def _refuse_unsupported(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
+    given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
+    for name, neutral in _REFUSED.items():
+        value = given.get(name)
+        if value is not None and (isinstance(value, Tensor) or value != neutral):
+            what = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else name
+            raise UsageError(
+                f"generate() of an adaptive model writes greedily or by sampling with a cache of its own, got "
+                f"{what}, which it does not support. Leave {name} out."
+            )
+
+
+def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) -> None:
+    """Make stop strings a stopping criterion: Hugging Face loses the tokenizer on the way to a foreign loop."""
+    tokenizer = kwargs.pop("tokenizer", None)
+    strings = kwargs.pop("stop_strings", None)
+    if config is not None:
+        strings, config.stop_strings = strings or config.stop_strings, None
+    if strings is None:
+        return
+    if tokenizer is None:
+        raise UsageError(f"Stop strings need the tokenizer, got stop_strings={strings!r}. Pass tokenizer=... too.")
+    criterion = StopStringCriteria(tokenizer=tokenizer, stop_strings=strings)
+    kwargs["stopping_criteria"] = StoppingCriteriaList([*(kwargs.get("stopping_criteria") or ()), criterion])
+
+
+def _prepared(
+    model: ForwardModel, inputs: Tensor | None, config: GenerationConfig | None, streamer: Any, kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """What Hugging Face makes of the arguments: it is asked to hand them to a loop instead of running its own."""
+    call: dict[str, Any] = {}
+
+    def capture(_: Any, input_ids: Tensor, **given: Any) -> None:
+        wanted = ("logits_processor", "stopping_criteria", "generation_config", "attention_mask")
+        call.update(input_ids=input_ids, **{name: given.get(name) for name in wanted})
+
+    backbone: Any = model.backbone_model  # its type does not tell of `generate`
+    try:
+        backbone.generate(inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"generate() got arguments that do not go together or do not exist: {error}") from error
+    return call
+
+
+class _Writer:
+    """One call of `generate`: the loop over new tokens.
+
+    Logits processors and stopping criteria see every row in its place, finished ones too, as they do in Hugging Face's
+    loop (some keep state by row); the model sees the unfinished ones.
+    """
+
+    def __init__(
+        self,
+        model: ForwardModel,
+        *,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        logits_processor: Any,
+        stopping_criteria: Any,
+        generation_config: GenerationConfig,
+        generator: torch.Generator | None,
+        streamer: Any,
+    ) -> None:
+        check_prompts(model, input_ids, attention_mask)
+        self.model, self.config, self.generator, self.streamer = model, generation_config, generator, streamer
+        self.process, self.is_done = logits_processor, stopping_criteria
+        device = next(model.parameters()).device
+        self.sequences = input_ids.to(device)
+        self.mask = None if attention_mask is None else attention_mask.to(device)
+        self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
+        self.scores: list[Tensor] = []
+        self.logits: list[Tensor] = []
+
+    def write(self) -> Tensor | GenerateDecoderOnlyOutput:
+        """Every token of every row."""
+        length = self.sequences.shape[1]
+        lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
+        rows = torch.arange(len(self.sequences), device=self.sequences.device)
+        output = self.model(self.sequences, self.mask, use_cache=True, logits_to_keep=1)
+        while True:
+            tokens = self._choose(rows, output.logits[:, -1])
+            self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
+            new = self.sequences.shape[1] - length
+            # The criteria of Hugging Face look at scores where these are kept.
+            self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
+            self.finished |= lengths + new >= self.model.backbone.context_length
+            if self.streamer is not None:
+                self.streamer.put(tokens.cpu())
+            going = ~self.finished[rows]
+            if not going.any():
+                break
+            cache = output.past_key_values
+            if not going.all():
+                cache.select_rows(going.nonzero()[:, 0])
+                rows = rows[going]
+            output = self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        if self.streamer is not None:
+            self.streamer.end()
+        if not self.config.return_dict_in_generate:
+            return self.sequences
+        parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}
+        return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
+
+    def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
+        """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""
+        everywhere = logits.new_zeros(len(self.sequences), logits.shape[-1], dtype=torch.float32)
+        everywhere[rows] = logits.float()
+        kept = self.config.return_dict_in_generate
+        if kept and self.config.output_logits:
+            self.logits.append(everywhere.clone())
+        scores = self.process(self.sequences, everywhere)
+        if kept and self.config.output_scores:
+            self.scores.append(scores)
+        if self.config.do_sample:
+            tokens = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
+        else:
+            tokens = scores.argmax(dim=-1)
+        return tokens.masked_fill(self.finished, self._padding())
+
+    def _padding(self) -> int:
+        ends = self.config.eos_token_id
+        end = ends[0] if isinstance(ends, list) and ends else ends
+        found = end if self.config.pad_token_id is None else self.config.pad_token_id
+        return int(found) if isinstance(found, int) else 0

@@ -1,0 +1,150 @@
+"""Calibrations beside the weights of a trained model: thresholds, measured dial values, and the dials that were used.
+
+A checkpoint's own files are written once, when its training ends. Calibrations come later, one for each method spec
+that uses the weights and each text it was calibrated on, so each is a file of its own that appears by one rename:
+`calibration/<spec>/<name>.safetensors`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.method import Method
+from adaptive_bench.spec import MethodSpec
+
+POOLED: Final = "pooled"
+_FOLDER, _SUFFIX = "calibration", ".safetensors"
+
+
+@dataclass(frozen=True)
+class StoredCalibration:
+    """What has to be known of a text to use a dial.
+
+    Attributes:
+        text: Digest of the text it was measured on, or whatever else tells two texts apart.
+        thresholds: State of `Thresholds`; empty for methods without.
+        table: Measured pairs of a dial's travel and the saving there.
+        dials: Dial values by the saving they were chosen for.
+    """
+
+    text: str
+    thresholds: Mapping[str, Tensor]
+    table: Mapping[float, float]
+    dials: Mapping[float, float]
+
+    @classmethod
+    def of(cls, method: Method, dials: Mapping[float, float], text: str) -> StoredCalibration:
+        """What a calibrated method knows now."""
+        thresholds = {} if method.thresholds is None else method.thresholds.state()
+        return cls(text, thresholds, dict(method.dial_table.measured), dict(dials))
+
+    def give_to(self, method: Method) -> None:
+        """Make the method ready for the dials of this calibration."""
+        if method.thresholds is not None and self.thresholds:
+            method.thresholds.load(self.thresholds)
+        method.dial_table.measured = dict(self.table)
+
+
+def names(folder: Path, spec: MethodSpec) -> list[str]:
+    """Names of the stored calibrations of a spec, sorted."""
+    return sorted(unquote(path.name.removesuffix(_SUFFIX)) for path in _home(folder, spec).glob(f"*{_SUFFIX}"))
+
+
+def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
+    """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
+
+    Raises:
+        UsageError: The one wanted is not there.
+    """
+    known = names(folder, spec)
+    if wanted == "auto":
+        return POOLED if POOLED in known else known[0] if len(known) == 1 else None
+    if wanted not in known:
+        raise UsageError(
+            f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}."
+        )
+    return wanted
+
+
+def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibration) -> None:
+    """Store a calibration, with what an earlier one on the same text knows besides.
+
+    Raises:
+        EnvironmentProblem: The folder cannot be written.
+    """
+    path = _path(folder, spec, name)
+    if path.is_file() and (before := read(folder, spec, name)).text == calibration.text:
+        calibration = _joined(before, calibration)
+    tensors = {f"thresholds.{key}": value.contiguous() for key, value in calibration.thresholds.items()}
+    tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
+    about = {"spec": str(spec), "name": name, "text": calibration.text}
+    atomic.write_bytes(path, save(tensors, metadata=about))
+
+
+def copy(source: Path, target: Path, spec: MethodSpec) -> None:
+    """Copy every stored calibration of a spec into another folder with the same weights."""
+    if names(source, spec):
+        shutil.copytree(_home(source, spec), _home(target, spec))
+
+
+def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
+    """Read a stored calibration.
+
+    Raises:
+        EnvironmentProblem: It is damaged.
+    """
+    path = _path(folder, spec, name)
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+            text = (file.metadata() or {})["text"]
+        table, dials = (dict(map(tuple, tensors.pop(key).tolist())) for key in ("table", "dials"))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. Delete the file "
+            "and run the same command again."
+        ) from error
+    return StoredCalibration(
+        text, {key.removeprefix("thresholds."): value for key, value in tensors.items()}, table, dials
+    )
+
+
+def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibration:
+    """Both: what was measured last counts where both know the same share or travel."""
+    thresholds = dict(after.thresholds)
+    if before.thresholds and after.thresholds:
+        rows = {
+            float(share): row
+            for each in (before.thresholds, after.thresholds)
+            for share, row in zip(each["shares"].tolist(), each["values"], strict=True)
+        }
+        shares = sorted(rows)
+        thresholds = {
+            "shares": torch.tensor(shares, dtype=torch.float64),
+            "values": torch.stack([rows[share] for share in shares]),
+        }
+    return StoredCalibration(after.text, thresholds, {**before.table, **after.table}, {**before.dials, **after.dials})
+
+
+def _pairs(values: Mapping[float, float]) -> Tensor:
+    return torch.tensor(sorted(values.items()), dtype=torch.float64).reshape(-1, 2)
+
+
+def _home(folder: Path, spec: MethodSpec) -> Path:
+    return folder / _FOLDER / quote(str(spec), safe="[]=,@")
+
+
+def _path(folder: Path, spec: MethodSpec, name: str) -> Path:
+    return _home(folder, spec) / f"{quote(name, safe='')}{_SUFFIX}"

@@ -1,0 +1,220 @@
+"""Checks of the model: its family, its tokenizer, its recipe, and the methods that are to work on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.faults import explained
+from adaptive_bench.method import Method, method_class, training_spec
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs.backbones import BackboneSource, find_backbone
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.estimate import Trait
+from adaptive_bench.spec import MethodSpec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_TRIAL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+_TRIAL |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+_TRIAL_TOKENS = 24
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's description says, without its weights.
+
+    Attributes:
+        empty: The model with tensors that have shapes but no values.
+    """
+
+    source: BackboneSource
+    empty: PreTrainedModel
+
+    @property
+    def family(self) -> str:
+        """Its `model_type`."""
+        return str(self.empty.config.model_type)
+
+    @property
+    def parameters(self) -> int:
+        """How many it has, shared ones once."""
+        return sum(parameter.numel() for parameter in self.empty.parameters())
+
+    @property
+    def context(self) -> int:
+        """Longest sequence in tokens."""
+        return int(self.empty.config.max_position_embeddings)
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens it has embeddings for."""
+        return int(self.empty.config.vocab_size)
+
+    def __str__(self) -> str:
+        return f"{self.source.name} ({self.family}, {size(self.parameters)} parameters, context {self.context:,})"
+
+
+@lru_cache(maxsize=4)
+def model_facts(name: str) -> ModelFacts:
+    """Describe a model. No weights are read but their heads.
+
+    Raises:
+        EnvironmentProblem: It cannot be reached, or is damaged.
+        UsageError: Its family is not supported.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    source = find_backbone(name)
+    config = source.load(AutoConfig, "description (config.json)")
+    try:
+        with torch.device("meta"):
+            empty = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"The config.json of the model {name!r} describes no model that can be built: {explained(error)} Set "
+            "--model to another one."
+        ) from error
+    Backbone(empty)
+    return ModelFacts(source, empty)
+
+
+def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
+    """Whether the recipe is one for this model.
+
+    Raises:
+        UsageError: It is meant for others.
+    """
+    train = config.train
+    if not train.steps:
+        return
+    meant = config.for_models
+    if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
+        raise UsageError(
+            f"The recipe of {config.preset or 'this config'} (rate {train.learning_rate:g}, length "
+            f"{train.max_length}) is "
+            f"for {meant}, got the model {facts}. Leave --config out for the recipe of a model of this size, name a "
+            f"preset of `list configs` or a file of your own, or say --any-model to use it all the same."
+        )
+    if train.warmup_steps >= train.steps:
+        findings.note(
+            f"The rate is warmed up over {train.warmup_steps} steps, but there are {train.steps}: it never reaches its "
+            f"peak. Set train.warmup_steps lower."
+        )
+    if train.max_length > facts.context:
+        findings.note(
+            f"Sequences of the training are cut at the model's context of {facts.context} tokens (train.max_length is "
+            f"{train.max_length})."
+        )
+
+
+def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
+    """The tokenizer, if it is one for this model.
+
+    Raises:
+        EnvironmentProblem: There is none, it belongs to another model, or it cannot end a text.
+    """
+    tokenizer = facts.source.load_tokenizer()
+    where = f"the tokenizer of {facts.source.name!r}"
+    if len(tokenizer) == 0:
+        raise EnvironmentProblem(f"A model needs a tokenizer, but {where} is empty. Put its files beside config.json.")
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= facts.vocabulary:
+        raise EnvironmentProblem(
+            f"A tokenizer's ids are rows of the model's embedding, but {where} goes up to {largest:,} and the model "
+            f"has "
+            f"{facts.vocabulary:,} rows. It belongs to another model: put the right one beside config.json."
+        )
+    if tokenizer.eos_token_id is None:
+        raise EnvironmentProblem(
+            f"Texts end with an end-of-sequence token, but {where} has none. Set eos_token in tokenizer_config.json, "
+            f"or "
+            "choose another --model."
+        )
+    return tokenizer
+
+
+def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> dict[str, Trait]:
+    """Whether each method can be put on this model; those of plugins are also tried on a tiny one.
+
+    Returns:
+        By spec what could be learned of it.
+    """
+    broken: list[AdaptiveBenchError] = []
+    traits: dict[str, Trait] = {}
+    for text in config.methods:
+        spec = MethodSpec.parse(text)
+        with findings.checking():
+            if (method := _put_on(facts, spec)) is not None:
+                calibrates = method.thresholds is not None or method.solves_dial
+                traits[str(spec)] = Trait(float(method.max_saved_tokens), calibrates)
+            _put_on(facts, training_spec(spec))
+            if registry.is_foreign("methods", spec.name) and (fault := _try(spec, facts)) is not None:
+                broken.append(fault)
+    if len(broken) == len(config.methods):
+        for fault in broken:
+            findings.stop(fault)
+    for fault in broken:
+        findings.note(f"{fault.kind}: {fault} The other methods are run all the same.")
+    return traits
+
+
+def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
+    found = method_class(spec)
+    config = found.parse_config(spec)
+    try:
+        with torch.device("meta"):
+            return found(config, Backbone(facts.empty), spec.semantics, 0)
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:
+        # Without values some code cannot run; whether it can with them shows when the model is there.
+        if "meta" not in str(error):
+            raise explained(error, f"the method {spec}") from error
+    return None
+
+
+def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
+    """A step of training and a pass with skipping on a tiny random model with as many layers; what goes wrong."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    layers = int(facts.empty.config.num_hidden_layers)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            tiny = AutoModelForCausalLM.from_config(
+                AutoConfig.for_model(facts.family, num_hidden_layers=layers, **_TRIAL), dtype=torch.float32
+            )
+            model = AdaptiveModel.build(tiny, spec).train()
+            ids = torch.randint(1, _TRIAL["vocab_size"], (2, _TRIAL_TOKENS))
+            batch: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            model.begin_step(1, 1)
+            loss = model(**batch, labels=ids).loss
+            if loss.requires_grad:
+                loss.backward()
+            later = torch.arange(_TRIAL_TOKENS).expand_as(ids) >= _TRIAL_TOKENS // 2
+            model.eval()
+            saving = min(0.2, float(model.method.max_saved_tokens))
+            model.calibrate([batch | {"continuation_mask": later}], [saving])
+            model.dial = model.method.dial_for(saving)
+            with torch.no_grad():
+                model(**batch, continuation_mask=later)
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        return explained(error, f"the method {spec.name!r} of {registry.origin('methods', spec.name)}")
+    return None
+
+
+def size(count: float) -> str:
+    """`3,148,224` -> `3.1 M`."""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count:.0f}"

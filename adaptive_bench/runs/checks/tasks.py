@@ -1,0 +1,235 @@
+"""Checks of the tasks on a model: every document is read, the longest prompts fit, the answers can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.api.task import Task as HarnessTask
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
+from adaptive_bench.evaluation.generation_settings import GenerationSettings
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.task import Example, ExampleRequest, Task
+from adaptive_bench.training.encoding import encode_examples
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_LONGEST = 8  # documents whose whole prompt is built and measured
+_ANSWERS = 100  # answers that are written and read back
+_TRAINING = 64  # training examples that are encoded
+
+
+def check_task(
+    name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
+) -> None:
+    """Read a task's documents to the last, and hold the longest and some answers against the model.
+
+    Args:
+        tokenizer: The model's; `None` if it could not be loaded.
+        context: Of the model in tokens.
+
+    Raises:
+        UsageError: A prompt does not fit the context, or there are fewer worked examples than wanted.
+        EnvironmentProblem: The data cannot be read, or a document has no answer.
+    """
+    task = find_task(name)
+    harness = copy(load_task(task, config.data_dir, config.evaluation.num_fewshot))
+    with quiet():
+        documents = _documents(task, harness, config.evaluation.limit)
+        answers = [_answer(task, harness, documents, number) for number in range(len(documents))]
+        _check_shots(task, harness)
+        if tokenizer is None:
+            return
+        _check_length(task, harness, documents, tokenizer, context, findings)
+    texts = [text for parts in answers[:_ANSWERS] for text in parts]
+    check_answers(task, texts, tokenizer, findings)
+
+
+def check_training_text(
+    task: Task, config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int, findings: Findings
+) -> None:
+    """Whether the training text of a task fits the recipe's length, and can be written with these tokens."""
+    if task.training is None or not config.train.steps:
+        return
+    request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
+    examples: list[Example] = task.training(request)
+    length = min(config.train.max_length, context)
+    encoded = encode_examples(examples, tokenizer, length, SilentReporter())
+    cut = sum(example.truncated for example in encoded)
+    if cut > len(encoded) / 20:
+        findings.note(
+            f"{cut / len(encoded):.0%} of the training text of {task.name} (of {len(encoded)} looked at) is longer "
+            f"than "
+            f"{length} tokens and is cut: raise train.max_length or choose a model with a longer context."
+        )
+
+
+def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, findings: Findings) -> None:
+    """Note answers that do not survive being encoded and decoded: the model cannot write them."""
+    lost: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        back = _squeezed(
+            str(tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, skip_special_tokens=True))
+        )
+        if back != _squeezed(text):
+            lost[text] = back
+    if not lost:
+        return
+    text, back = next(iter(lost.items()))
+    signs = "".join(sorted(set(_squeezed("".join(lost))) - set("".join(lost.values()))))
+    effect = (
+        "a strict match of such answers cannot succeed, whatever the method"
+        if task.kind == "generative"
+        else "they are scored as if they were something else"
+    )
+    findings.note(
+        f"The tokenizer cannot write {len(lost)} of {len(dict.fromkeys(texts))} answers of {task.name} looked at: "
+        f"{one_line(text[-60:], 60)!r} comes back as {one_line(back[-60:], 60)!r}"
+        + (f" (no token for {signs[:20]!r})" if signs else "")
+        + f"; {effect}. Choose another --model or other --tasks."
+    )
+
+
+def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]:
+    try:
+        documents = list(harness.eval_docs)
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:  # a task's own code
+        raise EnvironmentProblem(
+            f"The documents of {task.name!r} cannot be read: {type(error).__name__}: {message_of(error)}. Check the "
+            f"data."
+        ) from error
+    if not documents:
+        raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
+    return documents[:limit]
+
+
+def _answer(task: Task, harness: HarnessTask, documents: Sequence[Any], number: int) -> tuple[str, ...]:
+    """The texts a document's answer consists of: the target, or every choice."""
+    document = documents[number]
+    where = f"document {number + 1} of {len(documents)} of {task.name!r}"
+    try:
+        prompt, target = harness.doc_to_text(document), harness.doc_to_target(document)
+        choices = list(harness.doc_to_choice(document)) if harness.OUTPUT_TYPE == "multiple_choice" else []
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:  # templates and a task's own code
+        raise EnvironmentProblem(
+            f"Every document has what the task asks for, but {where} cannot be put into its form: "
+            f"{type(error).__name__}: {message_of(error)[:200]} (fields: {_fields(document)}). Correct that row of "
+            f"the data."
+        ) from error
+    if choices:
+        right = isinstance(target, str) or (isinstance(target, list) and target) or target in range(len(choices))
+        if not right or any(not str(choice).strip() for choice in choices):
+            raise EnvironmentProblem(
+                f"Every document has choices and the number of the right one, but {where} has "
+                f"{one_line(repr(target), 60)} "
+                f"for {one_line(repr(choices), 100)}. Correct that row of the data."
+            )
+        return tuple(map(str, choices))
+    if target is None or not str(target).strip():
+        raise EnvironmentProblem(
+            f"Every document has an answer, but {where} has none (fields: {_fields(document)}). Correct that row of "
+            f"the data."
+        )
+    if isinstance(prompt, str) and not prompt.strip() and not harness.OUTPUT_TYPE.endswith("rolling"):
+        raise EnvironmentProblem(
+            f"Every document has a question, but that of {where} is empty (fields: {_fields(document)}). Correct "
+            f"that row "
+            "of the data."
+        )
+    return tuple(map(str, target)) if isinstance(target, list) else (str(target),)
+
+
+def _fields(document: Any) -> str:
+    if not isinstance(document, dict):
+        return type(document).__name__
+    return one_line(", ".join(f"{key} {value!r:.40}" for key, value in document.items()), 300)
+
+
+def _check_shots(task: Task, harness: HarnessTask) -> None:
+    wanted = int(harness.config.num_fewshot or 0)
+    if not wanted:
+        return
+    try:
+        available = len(list(harness.fewshot_docs()))
+    except Exception:  # noqa: BLE001 - lm-eval draws from the evaluated split then
+        available = len(list(harness.eval_docs))
+    if wanted >= available:
+        raise UsageError(
+            f"Worked examples are drawn without repetition, but {task.name!r} has {available} and --num-fewshot asks "
+            f"for "
+            f"{wanted}. Lower --num-fewshot."
+        )
+
+
+def _check_length(
+    task: Task,
+    harness: HarnessTask,
+    documents: Sequence[Any],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    findings: Findings,
+) -> None:
+    longest = sorted(range(len(documents)), key=lambda number: -len(str(harness.doc_to_text(documents[number]))))
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    try:
+        harness.build_all_requests(samples=longest[:_LONGEST], rank=0, world_size=1)
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:  # a task's own code
+        raise EnvironmentProblem(
+            f"The prompts of {task.name!r} cannot be built: {type(error).__name__}: {message_of(error)[:200]}. Check "
+            f"the "
+            "data and --num-fewshot."
+        ) from error
+    shots = int(harness.config.num_fewshot or 0)
+    for request in harness.instances:
+        if request.request_type == "generate_until":
+            tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
+            if tokens >= context:
+                raise UsageError(
+                    f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
+                    f"worked "
+                    f"examples document {request.doc_id + 1} of {task.name!r} has {tokens}. Lower --num-fewshot or "
+                    f"choose a "
+                    "model with a longer context."
+                )
+            if tokens + room > context:
+                findings.note(
+                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) leave "
+                    f"{context - tokens} of {room} tokens for the answer: it is cut where the context of {context} "
+                    f"ends."
+                )
+                return
+        elif request.request_type == "loglikelihood":
+            tokens = _count("".join(request.args), tokenizer)
+            if _count(request.args[1], tokenizer) > context:
+                raise UsageError(
+                    f"A continuation must fit the context of {context} tokens, but document {request.doc_id + 1} of "
+                    f"{task.name!r} has a longer one. Choose a model with a longer context."
+                )
+            if tokens > context + 1:
+                findings.note(
+                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) lose their "
+                    f"beginning: the model's context has {context} tokens. Lower --num-fewshot to keep them whole."
+                )
+                return
+
+
+def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
+    return len(tokenizer(text).input_ids)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,53 @@
+"""Finds the trained model of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaptive_bench.config import RunConfig, load_config
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.spec import MethodSpec
+
+_CONFIG = "config.yaml"
+
+
+def config_of(folder: Path) -> RunConfig:
+    """The configuration of a run.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of a run.
+    """
+    if not (folder / _CONFIG).is_file():
+        raise EnvironmentProblem(
+            f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
+            f"shows the folders."
+        )
+    return load_config(folder / _CONFIG)
+
+
+def find_checkpoint(folder: Path, method: str | None) -> Path:
+    """The folder of a saved model: the folder itself, or in a run the checkpoint of a method's first seed.
+
+    Raises:
+        UsageError: A run, and no method of it.
+        EnvironmentProblem: Not trained yet.
+    """
+    if not (folder / _CONFIG).is_file():
+        nested = folder / "checkpoint"
+        return nested if nested.is_dir() else folder
+    config = config_of(folder)
+    if method is None:
+        raise UsageError(
+            f"A run has several methods ({', '.join(config.methods)}), got {str(folder)!r} and no --method. Name one."
+        )
+    spec = MethodSpec.parse(method)
+    sweeps = [sweep for sweep in plan(config).sweeps if sweep.spec == spec]
+    if not sweeps:
+        raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
+    cell = sweeps[0].cell
+    if not cell.finished:
+        raise EnvironmentProblem(
+            f"A model must be trained before it writes, but `{cell}` is not finished. Give the run's command again."
+        )
+    return cell.checkpoint

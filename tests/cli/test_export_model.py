@@ -1,0 +1,31 @@
+import pytest
+import yaml
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished smoke run on nano."""
+    from adaptive_bench.config import load_config
+    from adaptive_bench.runs import run
+
+    changes = {"methods": "dense,gateskip,gateskip@paper", "out": tmp_path_factory.mktemp("out"), "device": "cpu"}
+    return run(load_config("smoke", changes)).folder
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
+def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_path, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.export_model.quiet", lambda: None)
+    result = command("export-model", str(finished), "shared", "--method", spec)
+    assert result.exit_code == 0, result.stderr
+    model = AdaptiveModel.from_pretrained(tmp_path / "shared")
+    assert str(model.spec) == spec and load_tokenizer(tmp_path / "shared").eos_token_id is not None
+    model.saving = 0.2
+    _, front, text = (tmp_path / "shared" / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(front)["tags"] == ["adaptive-computation", "gateskip"]
+    assert f"`{spec}` on a 8-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
+    assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
+    again = command("export-model", str(finished), "shared", "--method", spec)
+    assert again.exit_code == 2 and "exists" in again.stderr

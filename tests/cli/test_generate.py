@@ -1,0 +1,74 @@
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from adaptive_bench.model import AdaptiveModel
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A saved model that reads bytes."""
+    monkeypatch.setattr("adaptive_bench.cli.generate.quiet", lambda: None)
+    vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
+    core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=128, bos_token_id=None, eos_token_id=1, pad_token_id=0, initializer_range=0.3,
+    )  # fmt: skip
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", pad_token="<pad>")
+    AdaptiveModel.build(LlamaForCausalLM(config), "random_skip").save_pretrained(tmp_path / "saved", tokenizer)
+    return tmp_path / "saved"
+
+
+def test_text_on_stdout_and_what_was_saved_on_stderr(command, folder):
+    result = command("generate", str(folder), "--saving", "0.4", "--max-new-tokens", "12", "Hello there")
+    assert result.exit_code == 0, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("saved")]
+    assert len(line) <= 80 and "% tokens" in line and "% net" in line and "11 read" in line and "11 written" in line
+    assert result.stdout.strip() and "saved" not in result.stdout
+
+
+def test_json_has_the_report(command, folder):
+    result = command(
+        "generate", str(folder), "--json", "--saving", "0.5", "--max-new-tokens", "20", "One", "Another one"
+    )
+    found = json.loads(result.stdout)
+    assert [pair["prompt"] for pair in found["texts"]] == ["One", "Another one"]
+    assert found["claimed_saving"] == pytest.approx(0.5) and 0.3 < found["report"]["saved"]["tokens"] < 0.7
+
+
+def test_sampling_depends_on_the_seed(command, folder):
+    def text(*more):
+        return command("generate", str(folder), "--max-new-tokens", "9", "Hello", *more).stdout
+
+    assert text("--temperature", "2", "--seed", "1") == text("--temperature", "2", "--seed", "1")
+    assert text("--temperature", "2", "--seed", "1") != text("--temperature", "2", "--seed", "2")
+    assert text() == text("--seed", "2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "exit_code"),
+    [
+        (["--saving", "15"], "0.15 is 15", 2),
+        (["--saving", "0.1", "--dial", "0.1"], "one dial", 2),
+        (["--method", "gateskip"], "random_skip", 2),
+        (["--calibration", "gsm8k"], "gsm8k", 2),
+        (["--device", "tpu9"], "tpu9", 2),
+    ],
+)
+def test_mistakes(command, folder, arguments, said, exit_code):
+    result = command("generate", str(folder), "Hello", *arguments)
+    assert result.exit_code == exit_code and said in " ".join(result.stderr.split())
+
+
+def test_folders_that_are_no_models(command, folder, tmp_path):
+    result = command("generate", str(tmp_path / "nowhere"), "Hello")
+    assert result.exit_code == 1 and "adaptive.json" in result.stderr
+    (folder / "tokenizer_config.json").unlink()
+    result = command("generate", str(folder), "Hello")
+    assert result.exit_code == 1 and "tokenizer" in result.stderr

@@ -1,0 +1,74 @@
+import json
+
+import pytest
+
+from adaptive_bench.cli import samples as subject
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished smoke run on nano."""
+    from adaptive_bench.config import load_config
+    from adaptive_bench.runs import run
+
+    changes = {"tasks": "nano_math,nano_qa_ll", "methods": "dense,random_skip", "train": {"steps": 0}}
+    changes |= {"out": tmp_path_factory.mktemp("out"), "device": "cpu", "match_on": "tokens"}
+    return run(load_config("smoke", changes)).folder
+
+
+@pytest.fixture(autouse=True)
+def _not_quiet(monkeypatch):
+    monkeypatch.setattr(subject, "quiet", lambda: None)
+
+
+def test_prompt_target_and_every_method(command, finished):
+    result = command("samples", str(finished), "--task", "nano_math", "--saving", "0.2", "--docs", "2")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert [line.split()[1] for line in lines if line.startswith("document")] == ["0", "1"]
+    assert sum(line.startswith("prompt") for line in lines) == sum(line.startswith("target") for line in lines) == 2
+    assert sum(line.startswith("dense, saves 0.0 % of tokens") for line in lines) == 2
+    assert sum(line.startswith("random_skip, saves") for line in lines) == 2
+
+
+def test_choices_are_shown_as_text(command, finished):
+    result = command("samples", str(finished), "--task", "nano_qa_ll", "--methods", "dense", "--json", "--docs", "4")
+    documents = json.loads(result.stdout)
+    assert len(documents) == 4
+    for document in documents:
+        (answer,) = document["answers"]
+        assert document["prompt"] and answer["method"] == "dense" and not answer["output"].isdigit()
+
+
+def test_only_documents_that_differ(command, finished):
+    result = command("samples", str(finished), "--task", "nano_math", "--saving", "0.2", "--differing", "--json")
+    for document in json.loads(result.stdout):
+        assert len({answer["correct"] for answer in document["answers"]}) == 2
+
+
+def test_records_of_earlier_versions_have_no_prompt(command, finished):
+    for path in finished.parents[1].rglob("*.samples.jsonl"):
+        old = [json.loads(line) for line in path.read_text().splitlines()]
+        new = [{key: value for key, value in line.items() if key not in ("prompt", "choices")} for line in old]
+        path.write_text("".join(json.dumps(line) + "\n" for line in new))
+    result = command("samples", str(finished), "--task", "nano_qa_ll")
+    assert result.exit_code == 0 and "not recorded" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nano_math, nano_qa_ll"),
+        (["--task", "gsm8k"], "gsm8k"),
+        (["--task", "nano_math", "--methods", "mod"], "mod"),
+    ],
+)
+def test_mistakes(command, finished, arguments, said):
+    result = command("samples", str(finished), *arguments)
+    assert result.exit_code == 2 and said in result.stderr
+
+
+def test_a_folder_that_is_no_run(command, tmp_path):
+    result = command("samples", str(tmp_path))
+    assert result.exit_code == 1 and "list runs" in result.stderr

@@ -1,0 +1,134 @@
+"""At saving 0 other people's code gets the dense model's numbers from an adaptive model."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import lm_eval
+import pytest
+import torch
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation import harness
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.model import AdaptiveModel
+
+MODELS = Path("/work/shared/models")
+TASKS = {"nano_math": 4, "nano_qa_ll": 6}  # documents
+
+
+@pytest.fixture(scope="module", params=["tiny", "tinystories-llama-3M", "tinyllamas-stories260K"])
+def pair(request):
+    """A dense model, the same one as an adaptive model, and the tokenizer."""
+    if request.param == "tiny":
+        names = ("backbone", "tokenizer")
+        plain, tokenizer = (deepcopy(request.getfixturevalue(name)) for name in names)
+        plain.config.max_position_embeddings = 512
+    elif not (MODELS / request.param).is_dir():
+        pytest.skip(f"needs {MODELS / request.param}")
+    else:
+        plain = AutoModelForCausalLM.from_pretrained(MODELS / request.param).eval()
+        tokenizer = AutoTokenizer.from_pretrained(MODELS / request.param)
+    return plain, AdaptiveModel.build(plain, "random_skip").eval(), tokenizer
+
+
+def answers(lm, **settings):
+    """What lm-eval logs of the nano tasks: metrics and responses, document by document."""
+    folders = [str(find_task(name).folder) for name in TASKS]
+    manager = TaskManager(include_path=folders, include_defaults=False)
+    found = {}
+    for name, documents in TASKS.items():
+        results = lm_eval.simple_evaluate(
+            lm, tasks=[name], limit=documents, task_manager=manager, bootstrap_iters=0, **settings
+        )
+        found[name] = [
+            (sample["doc_id"], sample["filter"], sample["resps"], {key: sample[key] for key in sample["metrics"]})
+            for sample in results["samples"][name]
+        ]
+    return found
+
+
+def assert_alike(ours, theirs):
+    for name in TASKS:
+        for mine, other in zip(ours[name], theirs[name], strict=True):
+            assert (mine[0], mine[1], mine[3]) == (other[0], other[1], other[3])
+            for one, two in zip(mine[2], other[2], strict=True):
+                if isinstance(one[0], str):
+                    assert one == two
+                else:
+                    assert one[0][0] == pytest.approx(two[0][0], abs=1e-3) and one[0][1] == two[0][1]
+
+
+def test_lm_evals_own_class_gives_the_dense_models_numbers(pair):
+    """`HFLM(pretrained=model)`, texts and scores document by document."""
+    plain, model, tokenizer = pair
+    ours, theirs = (
+        answers(HFLM(pretrained=each, tokenizer=deepcopy(tokenizer), batch_size=3)) for each in (model, plain)
+    )
+    assert_alike(ours, theirs)
+
+
+def test_a_pipeline_writes_what_the_dense_model_writes(pair):
+    """Greedy and sampled, several prompts at once."""
+    plain, model, tokenizer = pair
+    tokenizer = deepcopy(tokenizer)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    prompts, found = ["Once upon a time", "Tom has 3 apples and"], []
+    for each in (plain, model):
+        write = pipeline("text-generation", model=each, tokenizer=tokenizer, device="cpu")
+        found.append(write(prompts, max_new_tokens=12, do_sample=False, batch_size=2))
+    assert found[0] == found[1]
+
+
+def test_stop_strings_end_where_hugging_face_ends_them(pair):
+    """In arguments and in a config object; without the tokenizer they are refused."""
+    plain, model, tokenizer = pair
+    prompt = tokenizer("Once upon a time", return_tensors="pt").input_ids
+    free = tokenizer.decode(plain.generate(prompt, max_new_tokens=12, do_sample=False)[0, prompt.shape[1] :])
+    settings = {"max_new_tokens": 12, "do_sample": False, "stop_strings": [free[len(free) // 2]]}
+    wanted = plain.generate(prompt, tokenizer=tokenizer, **settings)
+    assert wanted.shape[1] < prompt.shape[1] + 12
+    assert torch.equal(model.generate(prompt, tokenizer=tokenizer, **settings), wanted)
+    assert torch.equal(model.generate(prompt, GenerationConfig(**settings), tokenizer=tokenizer), wanted)
+    with pytest.raises(UsageError, match="tokenizer"):
+        model.generate(prompt, **settings)
+
+
+@pytest.fixture
+def folder(pair, tmp_path):
+    _, model, tokenizer = pair
+    model.save_pretrained(tmp_path / "saved", tokenizer)
+    return tmp_path / "saved"
+
+
+def test_the_model_of_a_folder(folder, pair):
+    """`adaptive` in lm-eval's registry: the dense numbers at saving 0, the suite's own at another."""
+    plain, model, tokenizer = pair
+    settings = {"model_args": f"pretrained={folder}", "device": "cpu", "batch_size": 3}
+    theirs = answers(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=3))
+    assert_alike(answers(harness.NAME, **settings), theirs)
+    settings["model_args"] += ",saving=0.3"
+    found = answers(harness.NAME, **settings)
+    for name, documents in TASKS.items():
+        model.saving = 0.3
+        samples = evaluate(model, tokenizer, name, limit=documents)[1]
+        model.saving = 0.0
+        first = {doc: metrics for doc, *_, metrics in reversed(found[name])}
+        for sample in samples:
+            assert set(first[sample.doc].values()) <= set(sample.scores.values())
+
+
+def test_mistakes_in_the_arguments(folder, tmp_path):
+    """Two dials, no number, no folder."""
+    with pytest.raises(UsageError, match="one dial"):
+        harness.AdaptiveCheckpoint(str(folder), saving=0.1, dial=0.1)
+    with pytest.raises(UsageError, match="batch_size"):
+        harness.AdaptiveCheckpoint(str(folder), batch_size="many", device="cpu")
+    with pytest.raises(UsageError, match="dtype"):
+        harness.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
+    with pytest.raises(EnvironmentProblem, match="adaptive"):
+        harness.AdaptiveCheckpoint(str(tmp_path / "nowhere"))

@@ -1,0 +1,146 @@
+"""What is found before anything is trained."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from adaptive_bench.config import ForModels, load_config
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.runs import about, preflight, run
+from adaptive_bench.runs.recipes import preset_by_size
+
+SHARED_MODEL = Path("/work/shared/models/tinystories-llama-3M")
+
+
+@pytest.fixture
+def changed_model(model_folder, tmp_path):
+    """`changed_model(**config)`: the tiny model with other values in its config.json."""
+
+    def make(**changes):
+        folder = tmp_path / "changed"
+        shutil.copytree(model_folder, folder)
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def without_digits(changed_model):
+    """A model whose tokenizer knows letters only."""
+    folder = changed_model()
+    words = {sign: number for number, sign in enumerate(["<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz#. \n"])}
+    core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", unk_token="<unk>")
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_sound_run_has_no_notes(config_of):
+    found = preflight(config_of("dense,gateskip"))
+    assert found.notes == []
+    assert found.facts is not None and found.facts.family == "llama" and found.facts.context == 512
+    text = "\n".join(about(config_of("dense,gateskip"), found))
+    for part in ("llama", "3 steps of 2 sequences", "disk", "FLOPs", "time    about"):
+        assert part in text
+    assert "rough" not in text
+
+
+def test_answers_that_have_no_tokens_are_noted_and_recorded(config_of, without_digits):
+    config = config_of("dense", model=str(without_digits), tasks=("nano_math",), train={"steps": 0})
+    outcome = run(config)
+    (note,) = [warning for warning in outcome.warnings if "cannot write" in warning]
+    assert "'#### " in note and "a strict match" in note and "Choose another --model" in note
+    assert json.loads((outcome.folder / "run.json").read_text())["notes"] == [note]
+    assert note in run(config).warnings  # everything is on disk, and it is still known
+
+
+def test_a_context_too_short_for_a_prompt_is_an_error(config_of, changed_model):
+    model = str(changed_model(max_position_embeddings=48))
+    with pytest.raises(UsageError, match=r"context of 48 tokens.*document \d+ of 'nano_math' has \d+"):
+        preflight(config_of("dense", model=model, tasks=("nano_math",)))
+
+
+def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_noted(config_of, changed_model):
+    notes = preflight(config_of("dense", model=str(changed_model(max_position_embeddings=48)))).notes
+    assert [note for note in notes if "lose their beginning" in note]
+    assert [note for note in notes if "training text of nano_qa_ll" in note and "is cut" in note]
+
+
+def test_more_shots_than_there_are_examples(config_of):
+    with pytest.raises(UsageError, match=r"'nano_qa_ll' has 100 and --num-fewshot asks for 100"):
+        preflight(config_of("dense", evaluation={"num_fewshot": 100}))
+
+
+def test_a_recipe_for_others_is_refused_unless_nothing_is_trained(config_of):
+    meant = {"for_models": ForModels(names=("other",)), "preset": "mine"}
+    with pytest.raises(UsageError, match=r"recipe of mine .* is for other, got the model .*--any-model"):
+        preflight(config_of("dense", **meant))
+    assert preflight(config_of("dense", train={"steps": 0}, **meant)).facts
+
+
+def test_a_warm_up_longer_than_the_training_is_noted(config_of):
+    (note,) = preflight(config_of("dense", train={"warmup_steps": 3})).notes
+    assert "never reaches its peak" in note
+
+
+def test_everything_that_is_wrong_is_said_at_once(config_of, model_folder, tmp_path):
+    folder = tmp_path / "bare"
+    shutil.copytree(model_folder, folder)
+    (folder / "tokenizer.json").unlink()
+    config = config_of("dense,free[shallow_layers=9]", model=str(folder), evaluation={"num_fewshot": 100})
+    with pytest.raises(SeveralProblems) as caught:
+        preflight(config)
+    kinds = [type(error) for error in caught.value.errors]
+    assert kinds.count(UsageError) == 2 and kinds.count(EnvironmentProblem) == 1
+    assert caught.value.exit_code == 2
+
+
+class Broken(Dense):
+    """Fails when it is asked to decide."""
+
+    def decide(self, view):
+        raise RuntimeError("on fire")
+
+
+def test_a_broken_method_is_a_note_beside_others_and_an_error_alone(config_of, registered):
+    registered("broken", Broken)
+    (note,) = preflight(config_of("broken,dense")).notes
+    assert note.startswith("Plugin fault") and "on fire" in note
+    with pytest.raises(PluginFault, match="on fire"):
+        preflight(config_of("broken"))
+
+
+def test_a_disk_that_is_too_small_is_an_error(config_of, monkeypatch):
+    usage = shutil.disk_usage(".")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(EnvironmentProblem, match=r"disk space.*--out"):
+        preflight(config_of("dense"))
+
+
+def test_a_model_gets_the_preset_of_its_size(model_folder):
+    assert preset_by_size(str(model_folder)) == "pretrained_small"
+    small, large = load_config("pretrained_small"), load_config("pretrained_large")
+    assert small.train.learning_rate > large.train.learning_rate
+    assert small.for_models and not small.for_models.fit("x", "llama", 10**9)
+
+
+def test_a_model_no_preset_takes_is_left_to_the_user(model_folder, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.runs.recipes.default_presets", lambda: {})
+    with pytest.raises(UsageError, match="no preset is for"):
+        preset_by_size(str(model_folder))
+
+
+@pytest.mark.skipif(not SHARED_MODEL.is_dir(), reason="needs the shared models")
+def test_a_pretrained_model_is_told_from_nano(config_of):
+    assert preset_by_size(str(SHARED_MODEL)) == "pretrained_small"
+    config = load_config("nano", {"model": str(SHARED_MODEL)})
+    with pytest.raises(UsageError, match=r"recipe of nano \(rate 0.002, length 256\) is for nano"):
+        preflight(config)

@@ -1,0 +1,63 @@
+"""A run's checkpoints are models that skip as soon as they are loaded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.trained import find_checkpoint
+
+FRESH = """
+import json, sys
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.model import AdaptiveModel
+from transformers import AutoTokenizer
+
+folder, spec, task = sys.argv[1:]
+model = AdaptiveModel.from_pretrained(folder, spec)
+model.saving = 0.3
+found, _ = evaluate(model, AutoTokenizer.from_pretrained(folder), task, limit=3, batch_size=4)
+print(json.dumps({"dial": found.dial, "scores": found.scores, "savings": found.savings}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "random_skip", "gateskip[kv=copy_below]"])
+def test_a_fresh_process_repeats_the_record(spec, config_of):
+    """Score, dial and savings at 30 %, from nothing but the checkpoint's folder."""
+    run(config_of(spec))
+    (sweep,) = plan(config_of(spec)).sweeps
+    arguments = [sys.executable, "-c", FRESH, str(sweep.cell.checkpoint), spec, "nano_qa_ll"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found, recorded = json.loads(done.stdout.splitlines()[-1]), json.loads((sweep.folder / "0.3.json").read_text())
+    assert found == {key: recorded[key] for key in found}
+
+
+def test_hugging_face_refuses_the_checkpoint_and_reads_its_tokenizer(config_of):
+    """Not silently without its gates; the tokenizer is an ordinary one."""
+    run(config_of("gateskip"))
+    (cell,) = plan(config_of("gateskip")).cells
+    with pytest.raises(ValueError, match="Unrecognized model"):
+        AutoModelForCausalLM.from_pretrained(cell.checkpoint)
+    assert AutoTokenizer.from_pretrained(cell.checkpoint).eos_token == "</s>"
+
+
+def test_finding_a_checkpoint(config_of):
+    """The folder of a model, of a record, or of a run with a method."""
+    config = config_of("dense,gateskip")
+    folder = run(config).folder
+    cells = {str(cell.spec): cell for cell in plan(config).cells}
+    assert find_checkpoint(folder, "gateskip") == cells["gateskip"].checkpoint
+    assert find_checkpoint(cells["dense"].folder, None) == cells["dense"].checkpoint
+    assert find_checkpoint(cells["dense"].checkpoint, None) == cells["dense"].checkpoint
+    for method in (None, "mod"):
+        with pytest.raises(UsageError, match="dense, gateskip"):
+            find_checkpoint(folder, method)
+    cells["gateskip"].checkpoint.rename(cells["gateskip"].folder / "elsewhere")
+    with pytest.raises(EnvironmentProblem, match="not finished"):
+        find_checkpoint(folder, "gateskip")

@@ -1,0 +1,95 @@
+"""Whose fault an error is."""
+
+import errno
+import sys
+
+import pytest
+
+from adaptive_bench import faults, registry
+from adaptive_bench.errors import (
+    Defect,
+    EnvironmentProblem,
+    PluginFault,
+    SeveralProblems,
+    UsageError,
+    message_of,
+    one_line,
+)
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """`plugin(code)`: what a plugin file with that code registers as the model `mine`."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(faults, "_watched", set())
+
+    def load(code):
+        file = tmp_path / "mine.py"
+        file.write_text(f"from adaptive_bench.registry import register\n@register('models', 'mine')\n{code}")
+        registry.load_plugin(file)
+        return registry.get("models", "mine")
+
+    return load
+
+
+def raised(call):
+    with pytest.raises(BaseException) as caught:
+        call()
+    return caught.value
+
+
+def test_a_line_of_a_plugin_is_named(plugin):
+    found = faults.explained(raised(plugin("def mine():\n    return 1 / 0\n")))
+    assert isinstance(found, PluginFault)
+    assert "mine.py, line 4, in mine" in str(found) and "ZeroDivisionError" in str(found)
+
+
+def test_the_innermost_line_of_a_plugin_counts_although_a_library_raised(plugin):
+    found = faults.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
+    assert "mine.py, line 5, in mine" in str(found)
+
+
+def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
+    mine = plugin("def mine():\n    return {}['x']\n")
+
+    def call():
+        try:
+            mine()
+        except KeyError as error:
+            raise RuntimeError("no value") from error
+
+    assert isinstance(faults.explained(raised(call)), PluginFault)
+
+
+@pytest.mark.parametrize("ending", ["import sys; sys.exit(2)", "exit(2)", "raise SystemExit"])
+def test_an_exit_in_a_plugin_is_told_from_a_signal(plugin, ending):
+    assert faults.is_exit_of_plugin(raised(plugin(f"def mine():\n    {ending}\n")))
+    assert not faults.is_exit_of_plugin(raised(lambda: sys.exit(2)))
+
+
+def test_other_errors_are_the_machine_or_a_suspect_or_ours():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert isinstance(faults.explained(full), EnvironmentProblem)
+    assert isinstance(faults.explained(MemoryError()), EnvironmentProblem)
+    assert isinstance(faults.explained(KeyError("x")), Defect)
+    blamed = faults.explained(KeyError("x"), "the method 'mine'")
+    assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
+    own = UsageError("x")
+    assert faults.explained(own) is own
+
+
+def test_foreign_text_becomes_one_printable_line():
+    assert one_line("a\x1b[31mb\x1b]0;title\x07c\nd\te\u202ef\x00") == "abc d ef"
+    assert one_line("x" * 5000, 10) == "xxxxxxxxxx ... (cut, 5000 characters)"
+
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+
+    assert message_of(Mute()) == "(its message cannot be shown: ValueError)"
+
+
+def test_several_problems_have_the_code_of_the_gravest():
+    both = SeveralProblems([EnvironmentProblem("a"), UsageError("b")])
+    assert both.exit_code == 2
+    assert "(1) Environment problem: a (2) Usage error: b" in str(both)
