@@ -36,7 +36,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }
 	@echo "Installing into $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --use-pep517 --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --constraint constraints.txt --editable '.[dev,browser,figures]'
 	@touch $@
 
 clean:

@@ -3,6 +3,7 @@ from adaptive_bench.config import load_config as load_config
 from adaptive_bench.model import AdaptiveModel as AdaptiveModel
 from adaptive_bench.registry import load_plugin as load_plugin
 from adaptive_bench.registry import register as register
+from adaptive_bench.results import load_results as load_results
 from adaptive_bench.runs import plan as plan
 from adaptive_bench.runs import run as run
 from adaptive_bench.runs.backbones import find_backbone as find_backbone

@@ -55,6 +55,12 @@ class TrainingDiverged(AdaptiveBenchError):
     kind = "Training diverged"
 
 
+class NotFinite(AdaptiveBenchError):
+    """A model's logits are no finite numbers, so that it has no score."""
+
+    kind = "Result not finite"
+
+
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 

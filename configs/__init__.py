@@ -7,6 +7,7 @@ _FOLDER = Path(__file__).parent
 nano = _FOLDER / "nano.yaml"
 nano_all = _FOLDER / "nano_all.yaml"
 smoke = _FOLDER / "smoke.yaml"
+tune = _FOLDER / "tune.yaml"
 pretrained_small = _FOLDER / "pretrained_small.yaml"
 pretrained_medium = _FOLDER / "pretrained_medium.yaml"
 pretrained_large = _FOLDER / "pretrained_large.yaml"

@@ -26,6 +26,9 @@ _MARKS = {
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
+_CLAIM_TOLERANCE = 0.05
+_CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
+ALL_MARKS = (*_MARKS.values(), _BEYOND, _CLAIMED, ("n/a", "outside the savings that were measured"))
 _AXIS_NOTES = {
     "time": "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the "
     "method's own timing at its saved tokens. A method that was not timed here is missing.",
@@ -112,8 +115,10 @@ class Grid:
             return ""
         if row["score"] is None:
             return "n/a"
-        interval = "" if row["low"] is None else f" [{self._number(row['low'])}, {self._number(row['high'])}]"
-        return self._number(row["score"]) + "".join(mark for mark, _ in _marks(row)) + interval
+        interval = (
+            "" if row["low"] is None else f" [{number(self.metric, row['low'])}, {number(self.metric, row['high'])}]"
+        )
+        return number(self.metric, row["score"]) + "".join(mark for mark, _ in marks(row)) + interval
 
     def details(self, style: str) -> str:
         """What was saved where the scores were read, in percent of the dense model, one line per method and level:
@@ -143,8 +148,8 @@ class Grid:
     @property
     def notes(self) -> list[str]:
         """What the marks in this grid mean, and what its axis and phase are where that needs saying."""
-        marks = dict.fromkeys(mark for row in self.cells.values() if row["score"] is not None for mark in _marks(row))
-        notes = [f"{mark} {meaning}." for mark, meaning in marks]
+        found = dict.fromkeys(mark for row in self.cells.values() if row["score"] is not None for mark in marks(row))
+        notes = [f"{mark} {meaning}." for mark, meaning in found]
         if metric_of(self.metric).better == "lower":
             notes.append("↓ lower is better.")
         return notes + [table[key] for table, key in self._explained if key in table]
@@ -158,9 +163,6 @@ class Grid:
         dense = [row["score"] for (method, _), row in self.cells.items() if method == "dense"]
         scores = [score for score in dense if score is not None]
         return _percent(metric_of(self.metric).retention(row["score"], scores[0])) if scores else ""
-
-    def _number(self, score: float) -> str:
-        return f"{100 * score:.1f}" if metric_of(self.metric).unit == "share" else f"{score:.4g}"
 
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
@@ -179,14 +181,28 @@ def label(row: Row) -> str:
     return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
 
 
-def _marks(row: Row) -> list[tuple[str, str]]:
+def marks(row: Row) -> list[tuple[str, str]]:
     """Marks behind a score, with what they mean."""
-    marks = [_MARKS[row["status"]]] if row["status"] in _MARKS else []
-    return [*marks, _BEYOND] if row.get("beyond_target") else marks
+    found = [_MARKS[row["status"]]] if row["status"] in _MARKS else []
+    if row.get("beyond_target"):
+        found.append(_BEYOND)
+    if abs(row.get("claimed_minus_executed") or 0.0) > _CLAIM_TOLERANCE:
+        found.append(_CLAIMED)
+    return found
+
+
+def number(metric: str, score: float) -> str:
+    """A score as it is shown: shares in percent with one decimal, other numbers with four digits."""
+    return f"{100 * score:.1f}" if metric_of(metric).unit == "share" else f"{score:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share in percent with one decimal; what rounds to nothing has no sign."""
+    return f"{100 * share:.1f}".replace("-0.0", "0.0") if abs(share) < 0.0005 else f"{100 * share:.1f}"
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f}"
+    return "" if share is None else percent(share)
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], style: str) -> str:

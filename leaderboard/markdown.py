@@ -13,13 +13,17 @@ _LEGEND = (
 )
 
 
-def render(rows: Sequence[Row]) -> str:
+def render(rows: Sequence[Row], failures: Sequence[str] = ()) -> str:
     """Make the leaderboard.
 
     Args:
         rows: The rows of one or several `table.json`.
+        failures: Work of the run that could not be done, and why: what is missing in the tables.
     """
     parts = ["# Leaderboard", _LEGEND]
+    if failures:
+        parts += ["**Incomplete.** These failed and are missing below, wholly or in part:"]
+        parts += ["\n".join(f"* {' '.join(failure.split())}" for failure in failures)]
     for grid in grids(rows):
         parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
         parts += ["Saved there, in % of the dense model; kept: % of the dense score.", grid.details("github")]

@@ -41,6 +41,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     SiteView,
     UsageError,
@@ -55,6 +56,9 @@ POSTERIOR_CUT = 0.4
 class FREEConfig(MethodConfig):
     """Parameters of FREE."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "distillation_weight": SearchRange.parse("linear:0:1", source="alpha is a share; released scripts 0.5"),
+    }
     shallow_layers: int = Field(
         0, ge=0, examples=[3], description="L_S; 0 means a quarter of the layers, at least 2 (paper: 6 of 24)"
     )

@@ -8,11 +8,12 @@ Deviations: as `gateskip`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.method import Backbone, DialSpec, MethodConfig, MethodSpec, Semantics
+from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, SearchRange, Semantics
 
 from .gateskip import GateSkip, GateSkipConfig
 
@@ -20,6 +21,9 @@ from .gateskip import GateSkip, GateSkipConfig
 class GatedConfig(MethodConfig):
     """Those parameters of GateSkip that are not about skipping."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "sparsity_weight": SearchRange.parse("log:0.001:10", source="as in `gateskip`"),
+    }
     shape: Literal["vector", "scalar"] = Field("vector", description="as in `gateskip`")
     loss: Literal["l2", "l1"] = Field("l2", description="as in `gateskip`")
     sparsity_weight: float | None = Field(None, ge=0, description="as in `gateskip`")
@@ -29,6 +33,7 @@ class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
     Config: ClassVar[type[MethodConfig]] = GatedConfig
+    paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 
     def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)

@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from adaptive_bench.method import (
     Backbone,
     Branch,
+    CausalityClass,
     Decision,
     DialSpec,
     ForwardCall,
@@ -45,6 +46,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     Site,
     SiteView,
@@ -63,6 +65,11 @@ GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to th
 class GateSkipConfig(MethodConfig):
     """Parameters of GateSkip with the paper's defaults; the alternatives are the rows of its ablation table."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "sparsity_weight": SearchRange.parse(
+            "log:0.001:10", source="paper 0.1 (l1), released code 1 (l2); a decade above, two below"
+        ),
+    }
     unsound: ClassVar[frozenset[str]] = frozenset({"threshold=literal"})
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
@@ -106,7 +113,7 @@ class GateSkip(Method):
     """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
 
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
-    paper_class = "C2"  # one quantile over the tokens of a call
+    paper_class: ClassVar[CausalityClass] = "C2"  # one quantile over the tokens of a call
     config: GateSkipConfig
 
     def __init__(self, config: GateSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -34,6 +34,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     Site,
     UsageError,
@@ -45,6 +46,10 @@ from adaptive_bench.method import (
 class LayerSkipConfig(MethodConfig):
     """Parameters of LayerSkip."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "dropout": SearchRange.parse("linear:0:0.5", source="paper 0.1 to 0.2; 0 is none"),
+        "exit_scale": SearchRange.parse("log:0.05:2", source="paper 0.1 to 1.0"),
+    }
     companions: ClassVar[Mapping[str, str]] = {"curriculum=rotational": "rotation=3"}  # rotation < layers
     dropout: float = Field(0.2, ge=0, lt=1, description="p_max, dropout of the last layer (TOPv2 fine-tuning)")
     exit_scale: float = Field(1.0, ge=0, description="e_scale, weight of early layers (TOPv2 fine-tuning)")

@@ -44,6 +44,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     Site,
     SiteView,
@@ -59,6 +60,9 @@ ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
 class MixtureOfDepthsConfig(MethodConfig):
     """Parameters of Mixture-of-Depths."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "capacity_start": SearchRange.parse("linear:0.6:1", source="our guess: how gently capacities fall"),
+    }
     capacity: float | None = Field(
         None,
         gt=0,

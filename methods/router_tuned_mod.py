@@ -34,6 +34,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     SiteView,
     UsageError,
@@ -47,6 +48,9 @@ _MIN_CAPACITY = 0.05  # where the target is more than the routed layers can skip
 class RouterTunedConfig(MethodConfig):
     """Parameters of router tuning."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "regulariser_weight": SearchRange.parse("log:0.01:10", source="our guess around the default; released code 0"),
+    }
     layers: int = Field(
         0, ge=0, examples=[1], description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)"
     )

@@ -30,6 +30,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     SiteView,
     draw_key,
@@ -44,6 +45,10 @@ SKIP, EXECUTE = 0, 1
 class SkipLayerConfig(MethodConfig):
     """Parameters of SkipLayer."""
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "density_weight": SearchRange.parse("log:0.01:1", source="a decade around the paper's 0.1"),
+        "temperature": SearchRange.parse("log:0.3:3", source="our guess around the default"),
+    }
     density: float | None = Field(
         None,
         gt=0,

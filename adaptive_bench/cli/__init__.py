@@ -11,7 +11,9 @@ import typer
 from adaptive_bench import __version__
 from adaptive_bench.cli import (
     check,
+    diff,
     doctor,
+    export,
     export_model,
     generate,
     leaderboard,
@@ -19,10 +21,16 @@ from adaptive_bench.cli import (
     lm_eval,
     new_method,
     rates,
+    retry,
     run,
     samples,
+    show,
+    site,
+    status,
     time,
+    tune,
 )
+from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
 
@@ -38,18 +46,27 @@ app = typer.Typer(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "list": listing.list_names,
-    "leaderboard": leaderboard.leaderboard,
+    "status": status.status,
+    "retry": retry.retry,
+    "show": show.show,
+    "diff": diff.diff,
     "samples": samples.samples,
+    "export": export.export,
     "generate": generate.generate,
     "export-model": export_model.export_model,
     "time": time.time,
     "rates": rates.rates,
+    "tune": tune.tune,
     "check": check.check,
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
+boards = typer.Typer(cls=group_with_default("show"), help="Print the leaderboard of runs, or build a page from them.")
+boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
+boards.command("build", cls=StrictCommand)(site.build)
+app.add_typer(boards, name="leaderboard")
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 
 

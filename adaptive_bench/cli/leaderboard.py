@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
-from adaptive_bench.cli.result_files import read_json, read_table
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.tables import Row, joined, newest, phase_of, tables
+from adaptive_bench.results import read_json, read_table
 
-Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
-_AXES = (*_COUNTED, "claimed", "projected", "time")
-_PHASES = ("all", "prefill", "decode")
+AXES = (*_COUNTED, "claimed", "projected", "time")
+PHASES = ("all", "prefill", "decode")
 
 
 def leaderboard(
@@ -29,11 +27,11 @@ def leaderboard(
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
     axis: Annotated[
-        str | None, typer.Option(metavar="|".join(_AXES), help="The axis; by default the one the run was matched on.")
+        str | None, typer.Option(metavar="|".join(AXES), help="The axis; by default the one the run was matched on.")
     ] = None,
     phase: Annotated[
         str | None,
-        typer.Option(metavar="|".join(_PHASES), help="The tokens that count; by default those the run was matched on."),
+        typer.Option(metavar="|".join(PHASES), help="The tokens that count; by default those the run was matched on."),
     ] = None,
     timing: Annotated[
         str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
@@ -45,8 +43,8 @@ def leaderboard(
     debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    _check("--axis", axis, _AXES)
-    _check("--phase", phase, _PHASES)
+    check_value("--axis", axis, AXES)
+    check_value("--phase", phase, PHASES)
     if wide and style != "terminal":
         raise UsageError(
             f"--wide is for --format terminal, got {style!r}, which shows all levels anyway. Leave it out."
@@ -54,19 +52,19 @@ def leaderboard(
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: read_table(path) for path in chosen})
-    matched_on, matched_phase = _matched([path.parent for path in chosen], rows)
-    one_axis = axis or matched_on
-    one_phase = phase or (matched_phase if one_axis in _COUNTED else "all")
-    axes = {one_axis} if axis or not full else set(_AXES) - {"projected"}
-    phases = {one_phase} if phase or not full else set(_PHASES)
-    found = [row for row in rows if row["axis"] in axes and _phase(row) in phases]
+    axis_then, phase_then = _matched([path.parent for path in chosen], rows)
+    one_axis = axis or axis_then
+    one_phase = phase or (phase_then if one_axis in _COUNTED else "all")
+    axes = {one_axis} if axis or not full else set(AXES) - {"projected"}
+    phases = {one_phase} if phase or not full else set(PHASES)
+    found = [row for row in rows if row["axis"] in axes and phase_of(row) in phases]
     if rows and not found:
         raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
     found = [row for row in found if _in_setting(row, timing)]
     typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
 
 
-def _check(option: str, value: str | None, known: Iterable[str]) -> None:
+def check_value(option: str, value: str | None, known: Iterable[str]) -> None:
     if value is not None and value not in known:
         raise UsageError(f"{option} is one of {', '.join(known)}, got {value!r}. {registry.did_you_mean(value, known)}")
 
@@ -90,10 +88,6 @@ def _said(folder: Path) -> tuple[str, str] | None:
     return str(about["match_on"]), str(about["match_phase"])
 
 
-def _phase(row: Row) -> str:
-    return str(row.get("phase", "all"))
-
-
 def _missing(axis: str, phase: str, rows: list[Row]) -> str:
     """Why there is no table, and how to get one."""
     if axis == "time" and not any(row["axis"] == "time" for row in rows):
@@ -102,7 +96,7 @@ def _missing(axis: str, phase: str, rows: list[Row]) -> str:
             "`adaptive-bench time` with the run's --model, --methods and --out, then its `run` once more: nothing is "
             "computed again."
         )
-    there = sorted({(row["axis"], _phase(row)) for row in rows})
+    there = sorted({(row["axis"], phase_of(row)) for row in rows})
     return (
         f"These tables have no rows by {axis} in the phase {phase!r}; there is "
         f"{', '.join(found if where == 'all' else f'{found} of {where}' for found, where in there)}. Log-likelihood "
@@ -113,43 +107,3 @@ def _missing(axis: str, phase: str, rows: list[Row]) -> str:
 def _in_setting(row: Row, wanted: str | None) -> bool:
     setting = row.get("timing")
     return wanted is None or setting is None or wanted in setting
-
-
-def tables(folder: Path) -> list[Path]:
-    """The tables of a run's folder, or of every run below a folder.
-
-    Raises:
-        EnvironmentProblem: There is none.
-    """
-    found = [folder / "table.json"] if (folder / "table.json").is_file() else sorted(folder.rglob("table.json"))
-    if not found:
-        raise EnvironmentProblem(
-            f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
-            f"first, or name the folder that its --out was."
-        )
-    return found
-
-
-def newest(folder: Path) -> Path:
-    """The table below a folder that was written last."""
-    return max(tables(folder), key=lambda path: path.stat().st_mtime)
-
-
-def joined(tables_by_folder: dict[Path, list[Row]]) -> list[Row]:
-    """One list of rows. Where two runs disagree on a score, both stay and their methods carry the name of the run."""
-    answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
-    for folder, rows in tables_by_folder.items():
-        for row in rows:
-            answers[(*(row.get(key) for key in _MEANING), _phase(row))][folder] = row
-    disputed = {
-        meaning[:2]
-        for meaning, by_folder in answers.items()
-        if any(row != next(iter(by_folder.values())) for row in by_folder.values())
-    }
-    result: list[Row] = []
-    for meaning, by_folder in answers.items():
-        if meaning[:2] in disputed:
-            result += [row | {"method": f"{row['method']} ({folder.name})"} for folder, row in by_folder.items()]
-        else:
-            result.append(next(iter(by_folder.values())))
-    return result

@@ -14,10 +14,10 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.result_files import read_run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
+from adaptive_bench.results import read_run
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 

@@ -96,6 +96,10 @@ def run(
         str | None,
         typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),
     ] = None,
+    tuned: Annotated[
+        str | None,
+        typer.Option(help="A study of `adaptive-bench tune`: the best of each method it tuned.", rich_help_panel=_HOW),
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).", rich_help_panel=_WHERE),
@@ -150,6 +154,11 @@ def run(
     for name in (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before seconds go by
     load_libraries()
+    if tuned is not None:
+        from adaptive_bench.tuning import find_result
+        from adaptive_bench.tuning import tuned as with_best
+
+        run_config = with_best(run_config, find_result(tuned, run_config.out))
     if dry_run:
         print_plan(run_config)
     else:

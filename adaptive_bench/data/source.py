@@ -29,12 +29,14 @@ class Source:
         fields: Fields every row must have; without any, those of the first row.
         configuration: Configuration on the hub, if the data set has several.
         exact: Local files lie under the whole name, since another data set has the same last part.
+        may_be_empty: Fields that may have nothing in them in some rows.
     """
 
     hub_id: str
     fields: tuple[str, ...] = ()
     configuration: str | None = None
     exact: bool = False
+    may_be_empty: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -78,10 +80,11 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
         rows = _hub_rows(source, split)
         _check_fields(source, split, rows.column_names)
         found = rows.to_list()
+    needed = [field for field in source.fields if field not in source.may_be_empty]
     for number, row in enumerate(found, 1):
-        if empty := [field for field in source.fields if row[field] is None or not str(row[field]).strip()]:
+        if empty := [field for field in needed if row[field] is None or not str(row[field]).strip()]:
             raise EnvironmentProblem(
-                f"Every row of {source} has the fields {', '.join(source.fields)}, but in row {number} of {split!r} "
+                f"Every row of {source} has the fields {', '.join(needed)}, but in row {number} of {split!r} "
                 f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
             )
     return found
@@ -106,10 +109,10 @@ def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: 
     """
     source = Source(hub_id, configuration=configuration)
     place = source.place(Path(data_dir))
-    return harness_splits({split: _local_rows(place, source, split) for split in splits})
+    return harness_splits({split: _local_rows(place, source, split) for split in splits}, source)
 
 
-def harness_splits(splits: Mapping[str, Iterable[Row]]) -> datasets.DatasetDict:
+def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = None) -> datasets.DatasetDict:
     """Splits in the form lm-eval expects of a task's `custom_dataset`.
 
     Raises:
@@ -120,8 +123,9 @@ def harness_splits(splits: Mapping[str, Iterable[Row]]) -> datasets.DatasetDict:
         try:
             found[name] = datasets.Dataset.from_list(list(rows))
         except (ValueError, TypeError) as error:  # pyarrow says so
+            where = f"{name!r} of {source}" if source else repr(name)
             raise EnvironmentProblem(
-                f"A field has values of one kind, but the split {name!r} mixes them: {' '.join(str(error).split())}. "
+                f"A field has values of one kind, but the split {where} mixes them: {' '.join(str(error).split())}. "
                 f"Use the format of the data set on the Hugging Face hub."
             ) from error
     return found

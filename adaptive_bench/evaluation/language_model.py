@@ -21,6 +21,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.batches import fixed_batches
+from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
@@ -147,6 +148,7 @@ class AdaptiveLM(TemplateLM):
         scorer = Scorer(self.model, self.batch_size, self._timed)
         with self.reporter.task(self.label, total=len(requests)) as meter:
             for batch in scorer.score(scored):
+                check_scores((score for _, score, _ in batch), self.label)
                 for index, score, greedy in batch:
                     answers[index] = score, greedy
                 meter.advance(len(batch))
@@ -215,6 +217,7 @@ class AdaptiveLM(TemplateLM):
         self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
+        choose = Watched(likeliest)
         write = partial(
             generate_queue,
             self.model,
@@ -223,9 +226,11 @@ class AdaptiveLM(TemplateLM):
             max_new_tokens=settings.max_new_tokens,
             eos_token_ids=self.end_tokens,
             stop=stop_after(settings.until, self.tokenizer),
+            choose=choose,
             ended=meter.advance,
         )
         written: list[list[int]] = self._timed(write)
+        choose.check(self.label)
         self._count(members, written)
         return written
 
@@ -236,6 +241,7 @@ class AdaptiveLM(TemplateLM):
         everything: list[list[int]] = []
         for number, batch in enumerate(fixed_batches(members, self.batch_size)):
             draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
+            choose = Watched(draw if settings.do_sample else likeliest)
             write = partial(
                 generate_queue,
                 self.model,
@@ -244,9 +250,10 @@ class AdaptiveLM(TemplateLM):
                 max_new_tokens=settings.max_new_tokens,
                 eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
-                choose=draw if settings.do_sample else likeliest,
+                choose=choose,
             )
             written = self._timed(write)
+            choose.check(self.label)
             self._count(batch, written)
             everything += written
             meter.advance(len(batch))

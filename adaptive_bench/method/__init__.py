@@ -25,6 +25,7 @@ from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
 from adaptive_bench.method.randomness import draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
+from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.session import Session
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
@@ -46,6 +47,7 @@ __all__ = [
     "MethodConfig",
     "MethodSpec",
     "Phase",
+    "SearchRange",
     "Semantics",
     "Session",
     "Site",

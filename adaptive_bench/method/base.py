@@ -15,6 +15,7 @@ from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.schedule import annealed
+from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
@@ -31,9 +32,11 @@ class MethodConfig(BaseModel):
         companions: For a value that a small model can have only together with another one: `{"a=x": "b=y"}`.
         unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
             suite: `adaptive-bench check` leaves them out unless they are named.
+        search_space: Where `adaptive-bench tune` looks for the parameters that shape the training, by name.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
+    search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import atomic
+from adaptive_bench.digest import changed, digests
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.spec import MethodSpec
@@ -79,6 +80,7 @@ def save(model: ForwardModel, folder: Path) -> None:
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["dial_table"] = list(model.method.dial_table.measured.items())
+    about["sha256"] = digests(folder, [folder / _TENSORS, *(folder / _BACKBONE).rglob("*.*")])
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
 
 
@@ -129,8 +131,14 @@ def read(folder: Path) -> SavedModel:
             )
         spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
+        known = dict(about.get("sha256", {}))  # models of earlier versions have none
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
+    if different := changed(folder, known):
+        raise EnvironmentProblem(
+            f"The files of a saved model stay as they were written, but {', '.join(different)} in {folder} changed or "
+            f"is missing. Copy the model again; of a run, delete that folder and give the run's command again."
+        )
     try:
         tensors = load_file(folder / _TENSORS)
     except (OSError, SafetensorError) as error:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from adaptive_bench.config import FlopAxis, RunConfig
+from adaptive_bench.config import RunConfig
 from adaptive_bench.method import DEFAULT_TARGET, method_class, training_spec
+from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
 

@@ -15,7 +15,7 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.matching import match, saving_name
-from adaptive_bench.method import training_spec
+from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Failure
@@ -92,13 +92,19 @@ def choose_rates(
         jobs: Processes to use.
 
     Raises:
-        UsageError: Two targets are given, or no method adds parameters.
+        UsageError: Several targets are given, or a method trains towards none.
     """
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Rates are compared at one target, got train.target={list(config.train.target)}. Give one.")
     reporter = reporter or SilentReporter()
     rates = rates or [config.train.learning_rate * factor for factor in GRID]
     specs = list(dict.fromkeys(training_spec(MethodSpec.parse(text)) for text in config.methods))
+    for spec in specs:
+        if not (found := method_class(spec)).takes_target(found.parse_config(spec)):
+            raise UsageError(
+                f"Rates are compared at the saving a method is trained towards, but {spec} is trained towards none. "
+                f"Leave it out."
+            )
     plans = {rate: _plan(config, specs, rate) for rate in rates}
     whole = Plan(
         config,

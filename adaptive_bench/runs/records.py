@@ -67,7 +67,10 @@ class Record:
         atomic.write_json(self.folder / "status.json", status)
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Write what the work is and mark it running."""
+        """Write what the work is and mark it running. What is damaged is put aside, to be made again."""
+        for name in self.damaged():
+            (self.folder / name).replace(self.folder / f"{name}.damaged")
+            self.log(f"{name} could not be read and is now {name}.damaged; it is made again.")
         atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
         self.move("running")
 
@@ -85,12 +88,27 @@ class Record:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 
     def read(self, name: str) -> Any:
-        """A JSON file of the record, or `None` if it is not there."""
+        """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done."""
         path = self.folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        except ValueError:
+            return None
+
+    def damaged(self) -> list[str]:
+        """Names of the JSON files that cannot be read as such."""
+        return [path.name for path in sorted(self.folder.glob("*.json")) if not _is_json(path)]
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True
 
 
 class SweepRecord(Record):

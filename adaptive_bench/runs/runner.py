@@ -100,7 +100,10 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     atomic.write_json(folder / "run.json", about)
     atomic.write_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
-        atomic.write_text(folder / "leaderboard.md", registry.get("leaderboards", "markdown")(_to_print(plain, config)))
+        render = registry.get("leaderboards", "markdown")
+        atomic.write_text(
+            folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
+        )
     return RunOutcome(plain, folder, warnings, failures)
 
 

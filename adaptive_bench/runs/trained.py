@@ -13,7 +13,7 @@ _CONFIG = "config.yaml"
 
 
 def config_of(folder: Path) -> RunConfig:
-    """The configuration of a run.
+    """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
 
     Raises:
         EnvironmentProblem: The folder is not one of a run.
@@ -23,7 +23,9 @@ def config_of(folder: Path) -> RunConfig:
             f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
             f"shows the folders."
         )
-    return load_config(folder / _CONFIG)
+    config = load_config(folder / _CONFIG)
+    home = folder.resolve().parent.parent
+    return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
 
 
 def find_checkpoint(folder: Path, method: str | None) -> Path:

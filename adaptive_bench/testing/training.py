@@ -51,9 +51,10 @@ class ShortTraining:
 
 
 def trained_model(subject: Subject, folder: Path) -> AdaptiveModel:
-    """A model of the spec, in `eval()`, after some training steps of what has to be trained for it."""
+    """A model of the spec, in `eval()`, after some training steps of what has to be trained for it, if anything has."""
     training = ShortTraining(subject, total_steps=3)
-    training.run(1, 3)
+    if training.model.method.trains:
+        training.run(1, 3)
     model = training.model.eval()
     if subject.training_spec == subject.spec:
         return model

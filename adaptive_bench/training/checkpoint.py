@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from adaptive_bench.atomic import new_folder, write_json
+from adaptive_bench.digest import changed, digests
 from adaptive_bench.errors import EnvironmentProblem
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
@@ -41,6 +42,7 @@ def save(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.op
         flat = {f"{index}.{name}": value for index, state in states.items() for name, value in state.items()}
         save_file(_detached({**flat, **_torch_random_state()}), temporary / _OPTIMIZER)
         numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
+        numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
         write_json(temporary / _PROGRESS, numbers)
     for other in folder.iterdir():
         if other != target:
@@ -61,8 +63,14 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     """Put model, optimizer and random generators back to where the checkpoint was taken.
 
     Raises:
-        EnvironmentProblem: The checkpoint does not fit the model.
+        EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
     """
+    numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
+    if different := changed(checkpoint, numbers.get("sha256", {})):  # those of earlier versions have none
+        raise EnvironmentProblem(
+            f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
+            f"or is missing. Delete that folder to train from the start."
+        )
     saved = load_file(checkpoint / _WEIGHTS)
     current = trainable_state(model)
     if saved.keys() != current.keys():
@@ -73,7 +81,6 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     with torch.no_grad():
         for name, tensor in current.items():
             tensor.copy_(saved[name])
-    numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
     flat = load_file(checkpoint / _OPTIMIZER)
     _set_random_state(flat, numbers["random"])
     states: dict[int, dict[str, Tensor]] = {}

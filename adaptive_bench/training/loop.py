@@ -18,9 +18,9 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
 from adaptive_bench import atomic
-from adaptive_bench.config import TrainRecipe
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import counted_flops, training_cost

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from adaptive_bench.config import TrainRecipe
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.training.encoding import EncodedExample
 
 

@@ -14,8 +14,8 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from adaptive_bench.config import FlopAxis
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.recipe import FlopAxis
 
 TOLERANCE = 0.002  # of the saving
 _MAX_POINTS = 7

@@ -32,8 +32,15 @@ from ..template import (
 
 FIELDS = ("question", "choices", "answerKey")
 QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS))
-EXPLANATIONS = Source("Salesforce/cos_e", configuration="v1.11", fields=("id", "abstractive_explanation"))
-TRACES = Source("multi-domain-reasoning/commonsense_qa", fields=(*FIELDS, TRACES_FIELD), exact=True)
+EXPLANATIONS = Source(
+    "Salesforce/cos_e",
+    configuration="v1.11",
+    fields=("id", "abstractive_explanation"),
+    may_be_empty=("abstractive_explanation",),
+)
+TRACES = Source(
+    "multi-domain-reasoning/commonsense_qa", fields=(*FIELDS, TRACES_FIELD), exact=True, may_be_empty=(TRACES_FIELD,)
+)
 DIRECT_PROMPT = PROMPT + "\n####"
 
 
@@ -48,7 +55,8 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
             "test": map(_document, test),
             "shown": _explained(train, data_dir),
             "validation": map(_document, validation(train, "id")),
-        }
+        },
+        QUESTIONS,
     )
 
 
@@ -56,7 +64,7 @@ def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents of the log-likelihood form for lm-eval. They need no explanations."""
     test, train = (read_rows(QUESTIONS, split, data_dir) for split in ("validation", "train"))
     splits = {"test": test, "shown": train, "validation": validation(train, "id")}
-    return harness_splits({split: map(_document, rows) for split, rows in splits.items()})
+    return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, QUESTIONS)
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:

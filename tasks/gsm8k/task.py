@@ -20,7 +20,12 @@ from adaptive_bench.task import Example, ExampleRequest
 from ..template import TRACES_FIELD, examples, generative, read_traces, target, validation
 
 SOURCE = Source("openai/gsm8k", configuration="main", fields=("question", "answer"))
-TRACES = Source("multi-domain-reasoning/gsm8k", fields=("question", "answer", TRACES_FIELD), exact=True)
+TRACES = Source(
+    "multi-domain-reasoning/gsm8k",
+    fields=("question", "answer", TRACES_FIELD),
+    exact=True,
+    may_be_empty=(TRACES_FIELD,),
+)
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 
@@ -28,7 +33,7 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed."""
     rows = {split: read_rows(SOURCE, split, data_dir) for split in ("train", "test")}
     rows["validation"] = validation(rows["train"], "question")
-    return harness_splits({split: map(_document, some) for split, some in rows.items()})
+    return harness_splits({split: map(_document, some) for split, some in rows.items()}, SOURCE)
 
 
 def training(request: ExampleRequest) -> list[Example]:

@@ -19,7 +19,7 @@ _CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
 
 def source_of(name: str) -> Source:
     """The data set of a name; documents are in the field `text`."""
-    return Source(name, fields=("text",), configuration=_CONFIGURATIONS.get(name))
+    return Source(name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",))
 
 
 def local_path(argument: str) -> Path | None:

@@ -23,7 +23,7 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval; it also passes the task's metadata, which is not needed. No worked example reasons."""
     test, train = (read_rows(SOURCE, split, data_dir) for split in ("validation", "train"))
     splits = {"test": test, "shown": train, "validation": validation(train, "goal")}
-    return harness_splits({split: map(_document, rows) for split, rows in splits.items()})
+    return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, SOURCE)
 
 
 def _document(row: Row) -> dict[str, Any]:

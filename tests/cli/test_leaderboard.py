@@ -138,3 +138,17 @@ def test_unknown_format_gets_a_suggestion(command, tmp_path):
     result = command("leaderboard", "--format", "markdwn")
     assert result.exit_code == 2
     assert "'markdown'" in result.stderr
+
+
+def test_build_writes_a_page_and_names_it(command, tmp_path):
+    _write(tmp_path / "runs", ROW, ROW | {"method": "<b>"})
+    result = command("leaderboard", "build", "runs", "--out", "site")
+    assert result.exit_code == 0
+    assert "site/index.html" in result.stdout
+    assert "Row 1 of runs/table.json is left out" in result.stderr
+    assert "nothing of any network" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_show_may_be_left_out(command, tmp_path):
+    _write(tmp_path / "runs", ROW)
+    assert command("leaderboard", "show", "runs").stdout == command("leaderboard", "runs").stdout

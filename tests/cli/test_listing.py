@@ -68,7 +68,8 @@ def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypat
 
 def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, tmp_path, make_backbone, monkeypatch):
     monkeypatch.setattr("adaptive_bench.cli.listing.quiet", lambda: None)
-    monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else [])
+    names = registry.names
+    monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else names(group))
     make_backbone("llama", num_hidden_layers=1).save_pretrained(tmp_path / "flat")
     everything = command("list", "methods", "--model", "flat")
     assert everything.exit_code == 0, everything.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import NotFinite, UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
@@ -219,3 +220,14 @@ def test_sampling_is_seeded(dense: AdaptiveModel, tokenizer: PreTrainedTokenizer
         )
 
     assert write(1) == write(1) != write(2)
+
+
+def test_logits_that_are_no_numbers_are_a_failure(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    broken = copy.deepcopy(dense)
+    with torch.no_grad():
+        broken.backbone_model.model.norm.weight.fill_(float("nan"))
+    lm = AdaptiveLM(broken, tokenizer, batch_size=2)
+    with pytest.raises(NotFinite):
+        lm.loglikelihood(_requests("loglikelihood", PAIRS[:2]))
+    with pytest.raises(NotFinite):
+        lm.generate_until(_writing())

@@ -130,3 +130,9 @@ def test_what_the_training_took_stands_in_a_table_of_its_own(make_row):
         ["dense", "0", ""],
     ]
     assert "Training:" not in render([make_row()])
+
+
+def test_what_failed_is_named(make_row):
+    text = render([make_row()], ["train mod, seed 1: Plugin fault: the router\nis on fire"])
+    assert "* train mod, seed 1: Plugin fault: the router is on fire" in text
+    assert "Incomplete" not in render([make_row()])

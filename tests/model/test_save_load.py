@@ -126,6 +126,17 @@ def test_incomplete_and_damaged_folders(part, damage, make_model, make_backbone,
     assert str(tmp_path) in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["method.safetensors", "backbone/model.safetensors"])
+def test_a_flipped_byte_is_noticed(part, make_model, make_backbone, tmp_path):
+    """The file is readable, and would give other numbers."""
+    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
+    content = bytearray((tmp_path / part).read_bytes())
+    content[-3] ^= 1
+    (tmp_path / part).write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=part):
+        AdaptiveModel.from_pretrained(tmp_path)
+
+
 def test_a_later_schema(make_model, make_backbone, tmp_path):
     """A folder written by a later version is refused as such."""
     make_model("dense", backbone=make_backbone("llama")).save_pretrained(tmp_path)

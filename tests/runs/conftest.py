@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.config import EvalRecipe, RunConfig, TrainRecipe
+from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 
 
 class Lines(SilentReporter):

@@ -8,9 +8,10 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from adaptive_bench.config import ForModels, load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
 from adaptive_bench.methods.dense import Dense
+from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
 from adaptive_bench.runs.recipes import preset_by_size
 

@@ -31,7 +31,7 @@ def measured(model, random_text, saving=0.3):
     model.dial = model.method.dial_for(min(saving, model.method.max_saved_tokens))
     model.reset_ledger()
     mask = torch.arange(12).expand(3, 12) >= torch.tensor([[0], [4], [11]])
-    model.generate(random_text(3, 12), mask, max_new_tokens=5)
+    model.generate(random_text(3, 12), attention_mask=mask, max_new_tokens=5)
     return model.compute_report()
 
 

@@ -5,8 +5,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from adaptive_bench.config import TrainRecipe
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.config import TrainRecipe
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.training.encoding import encode_examples
 from adaptive_bench.training.order import data_order, order_digest
 

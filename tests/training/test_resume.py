@@ -19,7 +19,7 @@ from pathlib import Path
 module = importlib.util.spec_from_file_location("parts", sys.argv[1])
 parts = importlib.util.module_from_spec(module)
 module.loader.exec_module(parts)
-from adaptive_bench.config import TrainRecipe
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import train
 setting = json.loads(sys.argv[3])
@@ -80,4 +80,16 @@ def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
     checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
     model.extra = torch.nn.Linear(2, 2)
     with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
+        checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
+
+
+@pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors"])
+def test_a_flipped_byte_is_noticed(part, model, tmp_path):
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    file = checkpoint.newest(tmp_path) / part
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match=part):
         checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)

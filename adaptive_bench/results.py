@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.strict_yaml import read_mapping
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
@@ -70,6 +73,43 @@ def read_run(config: Path) -> dict[str, Any]:
     except AdaptiveBenchError as error:
         return {"state": "damaged", "problem": message_of(error)}
     return about
+
+
+def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
+    """The rows of runs as one tidy frame: one row for each method, task, metric, axis, phase and level.
+
+    Beside the columns of `table.json` it has `run` (its folder), `run_state`, `model` and `finished`.
+
+    Args:
+        folders: Of runs; without any, every finished run in `out`.
+        out: Where runs are looked for.
+
+    Raises:
+        EnvironmentProblem: There is no such run, or its table is damaged.
+    """
+    import pandas
+
+    chosen = [Path(folder) for folder in folders] or sorted(file.parent for file in Path(out).rglob("table.json"))
+    if not chosen:
+        raise EnvironmentProblem(
+            f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
+        )
+    rows = []
+    for folder in chosen:
+        if not (folder / "table.json").is_file():
+            raise EnvironmentProblem(
+                f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
+                f"shows the folders; an unfinished one continues with `adaptive-bench retry {folder}`."
+            )
+        about = read_run(folder / "config.yaml")
+        same = {
+            "run": str(folder),
+            "run_state": about.get("state", "unfinished"),
+            "model": about.get("model"),
+            "finished": about.get("finished"),
+        }
+        rows += [same | row for row in read_table(folder / "table.json")]
+    return pandas.DataFrame(rows)
 
 
 def _foreign(path: Path, wanted: str) -> EnvironmentProblem:

@@ -1,0 +1,122 @@
+"""`adaptive-bench diff`: what two runs do differently, and what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.tables import fitting
+
+if TYPE_CHECKING:
+    from adaptive_bench.runs.records import SweepRecord
+
+_IGNORED = {"out", "device", "preset", "finished", "took_s", "records", "warnings", "notes", "failures", "state"}
+_SHOWN = 8  # documents of one row
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    second: Annotated[Path, typer.Argument(help="Folder of another one.")],
+    debug: Debug = False,
+) -> None:
+    """Compare two runs: their configurations, and where both measured a method at the same asked saving, its scores.
+
+    The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
+    """
+    if not debug:
+        quiet()
+    from adaptive_bench.results import read_run
+
+    abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
+    changed = list(_changes(*abouts))
+    typer.echo(fitting(changed) if changed else "The configurations are equal.")
+    rows = list(compared(first, second))
+    typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
+
+
+def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
+    """One row for each method, task and asked saving that both runs have measured."""
+    from adaptive_bench.errors import UsageError
+    from adaptive_bench.evaluation.comparison import paired_difference
+    from adaptive_bench.evaluation.document_scores import DocumentScores
+    from adaptive_bench.metric import metric_of
+
+    tables = [_scores(folder) for folder in (first, second)]
+    for key in tables[0]:
+        if key not in tables[1]:
+            continue
+        method, task, metric, saving = key
+        try:
+            one, other = DocumentScores.of(tables[0][key]).shared(DocumentScores.of(tables[1][key]))
+        except UsageError:  # they have no seed or no document in common
+            continue
+        bounds = (metric_of(metric).low, metric_of(metric).high)
+        found = paired_difference(other.values, one.values, bounds)
+        moved = [
+            str(document)
+            for document, before, after in zip(
+                one.documents, one.values.mean(axis=0), other.values.mean(axis=0), strict=True
+            )
+            if before != after
+        ]
+        interval = "" if found.low is None or found.high is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
+        yield {
+            "method": method,
+            "task": task,
+            "asked": f"{saving:.1%}",
+            "first": f"{one.values.mean():.4f}",
+            "second": f"{other.values.mean():.4f}",
+            "difference": f"{found.difference:+.4f} {interval}".rstrip(),
+            "documents": f"{found.documents}",
+            "changed": f"{len(moved)}: {' '.join(moved[:_SHOWN])}{' ...' if len(moved) > _SHOWN else ''}"
+            if moved
+            else "none",
+        }
+
+
+_Key = tuple[str, str, str, float]
+
+
+def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
+    """By method, task, metric and asked saving, the score of each document of each seed."""
+    from adaptive_bench.evaluation.lookup import find_task
+    from adaptive_bench.runs.plan import plan
+    from adaptive_bench.runs.trained import config_of
+
+    found: dict[_Key, dict[int, dict[int, float]]] = {}
+    for sweep in plan(config_of(folder)).sweeps:
+        if sweep.split != "test":
+            continue
+        record: SweepRecord = sweep.record
+        metric = find_task(sweep.task).metrics[0]
+        for saving in record.savings():
+            scores = {one.doc: one.correct for one in record.samples(saving) if one.correct is not None}
+            key = (f"{sweep.spec}{sweep.cell.about_target}", sweep.task, metric, saving)
+            found.setdefault(key, {})[sweep.cell.seed] = scores
+    return found
+
+
+def _changes(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    flat = [dict(_flat(about)) for about in (first, second)]
+    for key in dict.fromkeys([*flat[0], *flat[1]]):
+        if flat[0].get(key) != flat[1].get(key):
+            yield {"setting": key, "first": _text(flat[0].get(key)), "second": _text(flat[1].get(key))}
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if not before and key in _IGNORED:
+            continue
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

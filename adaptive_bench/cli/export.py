@@ -1,0 +1,44 @@
+"""`adaptive-bench export`: the rows of runs as one tidy table for other programs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_bench import atomic
+from adaptive_bench.cli.failures import Debug
+
+
+class Form(StrEnum):
+    """A file format."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+
+
+def export(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, all finished runs.")
+    ] = None,
+    to: Annotated[Form, typer.Option(help="csv, parquet or json.")] = Form.csv,
+    write: Annotated[Path | None, typer.Option(help="The file; by default results.FORMAT here.")] = None,
+    out: Annotated[Path, typer.Option(help="Where runs are looked for if none is named.")] = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
+    from adaptive_bench.results import load_results
+
+    frame = load_results(*(folders or []), out=out)
+    file = write or Path(f"results.{to}")
+    if to is Form.parquet:
+        with atomic.writable(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            frame.to_parquet(file, index=False)
+    else:
+        texts = {Form.csv: lambda: frame.to_csv(index=False), Form.json: lambda: frame.to_json(orient="records")}
+        atomic.write_text(file, texts[to]())
+    typer.echo(f"{len(frame)} rows of {frame['run'].nunique()} run(s) written to {file}")

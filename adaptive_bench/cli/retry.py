@@ -1,0 +1,28 @@
+"""`adaptive-bench retry`: give a run's command again, from what it wrote down of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.waiting import load_libraries
+
+
+def retry(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Do what failed or was never finished in a run; what is done stays, and nothing else is computed."""
+    from adaptive_bench.cli.execution import execute
+
+    for path in plugin or []:
+        registry.load_plugin(path)
+    load_libraries()
+    from adaptive_bench.runs.trained import config_of
+
+    execute(config_of(run), debug=debug)

@@ -1,0 +1,168 @@
+"""`adaptive-bench show`: where the numbers of a run or of one training come from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from adaptive_bench.cli.failures import Debug, paragraph
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.tables import fitting
+from adaptive_bench.errors import UsageError
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60  # characters of a curve
+_SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
+
+
+def show(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|CELL", help="Folder of a run, or of a record (as `status` lists them).")
+    ],
+    debug: Debug = False,
+) -> None:
+    """Show configuration, command, environment, and how the training went.
+
+    What the models were asked and wrote: `adaptive-bench samples RUN`.
+    """
+    if not debug:
+        quiet()
+    if (folder / "config.yaml").is_file():
+        typer.echo(_run(folder))
+    elif (folder / "config.json").is_file():
+        typer.echo(_cell(folder))
+    else:
+        raise UsageError(
+            f"A run has a config.yaml and a record a config.json, but {str(folder)!r} has neither. "
+            f"`adaptive-bench list runs` and `adaptive-bench status --all` show the folders."
+        )
+
+
+def curve(values: Sequence[float], width: int = _WIDTH) -> str:
+    """Numbers as a line of bars; neighbours are averaged where there are more than fit."""
+    if not values:
+        return ""
+    size = min(width, len(values))
+    bins = [values[len(values) * place // size : len(values) * (place + 1) // size] for place in range(size)]
+    means = [fmean(part) for part in bins]
+    low, high = min(means), max(means)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+
+
+def _run(folder: Path) -> str:
+    from adaptive_bench.results import read_run
+
+    about = read_run(folder / "config.yaml")
+    settings = {key: about[key] for key in _SETTINGS if about.get(key) is not None}
+    recipe = {key: about[key] for key in ("train", "evaluation") if key in about}
+    parts = [
+        f"run {folder}: {about.get('state', 'unfinished')}" + (f", {about['problem']}" if "problem" in about else ""),
+        f"finished {about.get('finished', 'never')}" + (f" after {about['took_s']:.0f} s" if "took_s" in about else ""),
+        "command: " + shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml")]),
+        _yaml(settings | recipe),
+    ]
+    records = _records(folder, about)
+    if records:
+        environments = {json.dumps(_environment(record), sort_keys=True) for record in records}
+        parts += ["environment: " + text for text in sorted(environments)]
+        parts.append(fitting([_row(record) for record in records]))
+    parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
+    parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
+    return "\n\n".join(parts)
+
+
+def _cell(folder: Path) -> str:
+    from adaptive_bench.runs.records import Record
+
+    record = Record(folder)
+    parts = [
+        f"record {folder}: {record.state}" + (f", {record.reason}" if record.reason else ""),
+        _yaml(record.read("config.json") or {}),
+    ]
+    for name in ("target.json", "cost.json", "env.json", "dial.json"):
+        if (values := record.read(name)) is not None:
+            parts.append(f"{name.removesuffix('.json')}:\n{_yaml(values)}")
+    losses = _losses(folder)
+    if losses:
+        parts.append(
+            f"loss, {losses[0]:.3f} at the first step, {losses[-1]:.3f} at step {len(losses)}\n{curve(losses)}"
+        )
+    rows = [row for sweep in sorted((folder / "eval").glob("*")) for row in _points(sweep)] or _points(folder)
+    if rows:
+        parts.append(fitting(rows))
+    return "\n\n".join(parts)
+
+
+def _records(folder: Path, about: Mapping[str, Any]) -> list[Path]:
+    """The trainings of a run that has ended."""
+    home = folder.parent.parent / "records"
+    return [home / name for name in about.get("records", []) if (home / name).is_dir()]
+
+
+def _row(folder: Path) -> dict[str, str]:
+    from adaptive_bench.runs.records import Record
+
+    record = Record(folder)
+    content = record.read("config.json") or {}
+    losses = _losses(folder)
+    return {
+        "record": folder.name,
+        "method": str(content.get("method", "?")),
+        "seed": str(content.get("seed", "?")),
+        "state": record.state,
+        "last loss": f"{losses[-1]:.4f}" if losses else "",
+    }
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    from adaptive_bench.runs.records import Record
+
+    found = Record(folder).read("env.json") or {}
+    return {key: value for key, value in found.items() if key != "schema"}
+
+
+def _losses(folder: Path) -> list[float]:
+    """The loss of each logged step; a line that was cut by a kill is left out."""
+    log = folder / "train.jsonl"
+    if not log.is_file():
+        return []
+    losses = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            losses.append(float(json.loads(line)["loss"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return losses
+
+
+def _points(folder: Path) -> list[dict[str, str]]:
+    from adaptive_bench.runs.records import SweepRecord
+
+    record = SweepRecord(folder)
+    rows = []
+    for saving in record.savings():
+        if (point := record.point(saving)) is not None:
+            scores = ", ".join(f"{name.split(',')[0]} {value:.4f}" for name, value in point.scores.items())
+            rows.append(
+                {
+                    "sweep": folder.name,
+                    "asked": f"{saving:.1%}",
+                    "saved tokens": f"{point.savings['tokens']:.1%}",
+                    "saved net": f"{point.savings['net']:.1%}",
+                    "documents": str(point.docs),
+                    "scores": scores,
+                }
+            )
+    return rows
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(values), sort_keys=False, width=100, default_flow_style=None).rstrip()

@@ -1,0 +1,40 @@
+"""`adaptive-bench leaderboard build`: a board as one page and as files of data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
+from adaptive_bench.evaluation.tables import newest, tables
+
+
+def build(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUNS", help="Folders of runs; without any, the newest run.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("site"),
+    axis: Annotated[
+        str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
+    ] = None,
+    phase: Annotated[str | None, typer.Option(metavar="|".join(PHASES), help="Shown first.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
+    JSON and Parquet; figures as SVG and PDF where matplotlib is installed.
+    """
+    check_value("--axis", axis, AXES)
+    check_value("--phase", phase, PHASES)
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    site = registry.get("sites", "board")
+    for text in site(chosen, out, axis, phase):
+        typer.echo(text, err=True)
+    page = out / "index.html"
+    typer.echo(f"The page is {page}")
+    if open_:
+        typer.launch(str(page.resolve()))

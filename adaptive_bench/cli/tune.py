@@ -1,0 +1,132 @@
+"""`adaptive-bench tune`: look for the best parameters of methods on validation documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from tabulate import tabulate
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.values import seeds_value
+from adaptive_bench.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from adaptive_bench.tuning import StudyResult
+
+
+def tune(
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", "--method", help="Specs to tune, or `all` that publish a search space. Default: the config's."
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to search: `sparsity_weight=log:1e-3:1`, `loss=choice:l1|l2`, `stride=int:1:2`, "
+            "`train.method_learning_rate=log:1e-3:1e-1`; of one method `gateskip.NAME=...`; may be repeated. "
+            "Default: the space each method publishes."
+        ),
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            metavar="area|score@0.15|largest@0.9",
+            help="Mean score over the levels; score at a saving; or largest saving that keeps a share of dense.",
+        ),
+    ] = "area",
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,
+    config: Annotated[str | None, typer.Option(help="A preset or a YAML file. Default: tune.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="Tasks to tune on, with validation documents.")] = None,
+    model: Annotated[str | None, typer.Option(help="A model of `list models`, a folder, or a hub id.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.")] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study; by default one that follows from the other options.")
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Optuna storage URL; by default a journal file in the study's folder.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the records and studies; workers share it.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes for the work of one trial.")] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Look for the best parameters of methods, with equal trials, on validation documents.
+
+    The same command continues a study that was stopped; given twice at once, two workers share it. `adaptive-bench run
+    --tuned STUDY` takes the best of each method, and finds its trainings done.
+    """
+    from adaptive_bench.config import load_config
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.tuning import Objective
+    from adaptive_bench.tuning import tune as carry_out
+
+    for path in plugin or []:
+        registry.load_plugin(path)
+    aim = Objective.parse(objective)
+    names = _with_space() if methods == "all" else methods
+    given = {
+        "methods": names,
+        "tasks": tasks,
+        "model": model,
+        "seeds": seeds_value(seeds),
+        "out": out,
+    }
+    preset = config or "tune"
+    run_config = load_config(preset, {key: value for key, value in given.items() if value is not None})
+    if not debug:
+        quiet()
+    try:
+        with open_reporter() as reporter:
+            result = carry_out(
+                run_config, aim, trials, param or [], name=study, storage=storage, reporter=reporter, jobs=jobs
+            )
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None
+    _print(result, preset, run_config.out)
+
+
+def _with_space() -> str:
+    found = [name for name in registry.names("methods") if registry.get("methods", name).Config.search_space]
+    if not found:
+        raise UsageError("No method publishes a search space. Name methods and give --param.")
+    return ",".join(found)
+
+
+def _print(result: StudyResult, preset: str, out: Path) -> None:
+    """Every trial, the best against the defaults, the line to run it, and where the page is."""
+    from adaptive_bench.tuning.result import command, studies_folder
+
+    body = [
+        [
+            trial.method,
+            trial.number,
+            ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)",
+            trial.state,
+            "" if trial.value is None else f"{trial.value:.4f}",
+        ]
+        for trial in result.trials
+        if not trial.interrupted and trial.state != "waiting"
+    ]
+    header = ["method", "trial", "values", "state", result.definition["objective"]]
+    typer.echo("\n" + tabulate(body, header, tablefmt="simple", disable_numparse=True))
+    for method, best in result.best.items():
+        default = result.default(method)
+        than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
+        typer.echo(f"\nBest of {method}: {best.spec} with {best.value:.4f}{than}")
+    failed = [trial for trial in result.trials if trial.state == "fail" and not trial.interrupted]
+    for trial in failed:
+        typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
+    folder = studies_folder(out) / result.name
+    if result.best:
+        typer.echo(
+            f"\n  {command(result, preset, out)}\n\nor, with any config: adaptive-bench run --tuned {result.name}"
+        )
+    typer.echo(f"\nStudy page: {folder / 'study.html'}\nWritten to {folder}")
+    if failed:
+        raise typer.Exit(1)

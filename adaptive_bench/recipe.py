@@ -1,0 +1,140 @@
+"""The recipes of a run: how every method is trained and evaluated, and which models a recipe is for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from adaptive_bench.errors import UsageError
+
+MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
+Positive = Annotated[int, Field(ge=1)]
+FlopAxis = Literal["net", "tokens", "core"]
+
+
+class Strict(BaseModel):
+    """A part of a configuration: unknown keys and numbers that are not finite are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TrainRecipe(Strict):
+    """How every method of a run is trained: the same for all of them.
+
+    Attributes:
+        steps: Optimizer steps; with 0 every model is evaluated as it is.
+        batch_size: Sequences per optimizer step.
+        accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
+        target: Saving every method is trained towards, a share on the axis that is matched on (saved time: on `net`);
+            `None` for the largest level but one. Of several targets each is trained; which one serves a level is chosen
+            on validation documents.
+        learning_rate: Peak of the schedule.
+        method_learning_rates: By method spec, or by name for all specs of a method, the peak for the parameters it
+            adds, where not `learning_rate`.
+        warmup_steps: Steps of linear warm-up; see `training.schedule`.
+        decay: How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.
+        max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
+        checkpoint_every: Steps between two checkpoints a run can resume from.
+    """
+
+    steps: int = Field(default=150, ge=0)
+    batch_size: Positive = 32
+    accumulation: Positive = 1
+    target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
+    learning_rate: float = Field(default=1e-3, gt=0)
+    method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = {}
+    warmup_steps: int = Field(default=20, ge=0)
+    decay: Literal["linear_end", "cosine"] = "linear_end"
+    weight_decay: float = Field(default=0.001, ge=0)
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    clip_norm: float = Field(default=1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    max_length: Positive = 256
+    checkpoint_every: Positive = 50
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int | float) else value
+
+    @model_validator(mode="after")
+    def _text_fits(self) -> TrainRecipe:
+        if self.steps * self.batch_size > MOST_SEQUENCES:
+            raise UsageError(
+                f"A training has at most {MOST_SEQUENCES:,} sequences (train.steps times train.batch_size), got "
+                f"{self.steps:,} times {self.batch_size:,}. Lower --train-steps or train.batch_size."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _whole_micro_batches(self) -> TrainRecipe:
+        if self.batch_size % self.accumulation:
+            raise UsageError(
+                f"train.accumulation must divide train.batch_size, got {self.accumulation} and {self.batch_size}. "
+                f"Change one of the two."
+            )
+        return self
+
+
+class EvalRecipe(Strict):
+    """How every method of a run is evaluated.
+
+    Attributes:
+        batch_size: Sequences evaluated together; halved when memory runs out.
+        limit: Documents per task, `None` for all of them.
+        num_fewshot: Worked examples before each question, `None` for the task's own number.
+        calibration_examples: Training examples (never test items) that thresholds are calibrated on, of each task.
+        calibration: `task` calibrates for each task on text of its own (on that of all others if it has none);
+            `pooled` once for all of them.
+        calibration_text: `gold` takes the training answers, `written` what the trained model itself writes to the same
+            prompts with nothing skipped.
+        grid: Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.
+    """
+
+    batch_size: Positive = 64
+    limit: Positive | None = None
+    num_fewshot: int | None = Field(default=None, ge=0)
+    calibration_examples: Positive = 256
+    calibration: Literal["task", "pooled"] = "task"
+    calibration_text: Literal["gold", "written"] = "gold"
+    grid: Shares = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+
+    @field_validator("grid")
+    @classmethod
+    def _sorted_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(sorted(set(grid)))
+
+
+class ForModels(Strict):
+    """The models a recipe is for: those named, and those of a size.
+
+    Attributes:
+        names: Registered names or hub ids.
+        families: With `parameters`: kinds of model (`model_type`); none named means any.
+        parameters: From how many parameters, and below how many.
+        by_default: A run of such a model takes this preset where it names none.
+    """
+
+    names: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    parameters: tuple[Positive, Positive] | None = None
+    by_default: bool = False
+
+    def fit(self, name: str, family: str, parameters: int) -> bool:
+        """Whether a model is one of them."""
+        if name in self.names:
+            return True
+        if self.parameters is None or (self.families and family not in self.families):
+            return False
+        return self.parameters[0] <= parameters < self.parameters[1]
+
+    def __str__(self) -> str:
+        parts = [", ".join(self.names)] if self.names else []
+        if self.parameters is not None:
+            kinds = f"{' and '.join(self.families)} " if self.families else ""
+            parts.append(f"{kinds}models of {self.parameters[0]:,} to {self.parameters[1]:,} parameters")
+        return " and ".join(parts) or "no model at all"

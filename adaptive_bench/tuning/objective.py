@@ -1,0 +1,106 @@
+"""What a study maximises: one number from a method's measured points on validation documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.matching import Point, match
+from adaptive_bench.metric import metric_of
+
+_STEP = 0.001  # how finely the largest saving is looked for, a share of the dense model's compute
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One of three numbers, all better when larger; a saving that is not reached counts as score 0.
+
+    Attributes:
+        kind: `area`: mean score over the range from the lowest to the highest level of the run. `score`: the score at
+            the saving `at`. `largest`: the largest saving that keeps the share `at` of the dense model's score.
+    """
+
+    kind: Literal["area", "score", "largest"]
+    at: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Read `area`, `score@0.15` or `largest@0.9`.
+
+        Raises:
+            UsageError: The text has another form.
+        """
+        kind, at_sign, number = text.strip().partition("@")
+        try:
+            if kind == "area" and not at_sign:
+                return cls("area")
+            if kind == "score" and 0 <= float(number) < 1:
+                return cls("score", float(number))
+            if kind == "largest" and 0 < float(number) <= 1:
+                return cls("largest", float(number))
+        except ValueError:
+            pass
+        raise UsageError(
+            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved) or largest@SHARE "
+            f"(largest@0.9: the largest saving that keeps 90 % of the dense score), got {text!r}."
+        )
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "area" else f"{self.kind}@{self.at:g}"
+
+    @property
+    def needs_dense(self) -> bool:
+        """Whether it compares with the dense model, trained alike."""
+        return self.kind == "largest"
+
+    def levels(self, levels: Sequence[float]) -> tuple[float, ...]:
+        """The savings a sweep has to reach for it, given those of the run."""
+        return tuple(sorted({*levels, self.at})) if self.kind == "score" else tuple(levels)
+
+    def check(self, metric: str) -> None:
+        """Refuse a metric that it cannot maximise.
+
+        Raises:
+            UsageError: Lower is better, or nobody knows.
+        """
+        better = metric_of(metric).better
+        if better != "higher" and not (self.needs_dense and better == "lower"):
+            raise UsageError(
+                f"The objective {self} maximises a score, but of {metric!r} "
+                f"{'lower is better' if better == 'lower' else 'the better direction is not known'}. "
+                f"Choose another task{', or largest@SHARE' if better == 'lower' else ''}."
+            )
+
+    def value(
+        self, points: Sequence[Point], levels: Sequence[float], name: str, metric: str, dense: float | None = None
+    ) -> float:
+        """The number for one sweep.
+
+        Args:
+            points: What was measured.
+            levels: Levels of the run.
+            name: The saving that is matched on, see `saving_name`.
+            metric: Headline metric of the task.
+            dense: Score of the dense model, where it is needed.
+        """
+        if self.kind == "score":
+            return match(points, [self.at], name)[0].score or 0.0
+        if self.kind == "area":
+            scores = [one.score or 0.0 for one in match(points, levels, name)]
+            if len(levels) == 1:
+                return scores[0]
+            pieces = zip(pairwise(levels), pairwise(scores), strict=True)
+            area = sum((high - low) * (first + last) / 2 for (low, high), (first, last) in pieces)
+            return area / (levels[-1] - levels[0])
+        assert dense is not None
+        top = max((point.at(name) for point in points if point.on(name)), default=0.0)
+        savings = [number * _STEP for number in range(int(max(top, 0.0) / _STEP) + 1)]
+        kept = (
+            one.level
+            for one in match(points, savings, name)
+            if one.score is not None and (metric_of(metric).retention(one.score, dense) or 0.0) >= self.at
+        )
+        return max(kept, default=0.0)

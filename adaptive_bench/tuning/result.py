@@ -1,0 +1,175 @@
+"""What a study leaves behind: `result.json` with every trial, and from it the best specs for a run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_bench import atomic
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial of a study.
+
+    Attributes:
+        method: What was tuned, without the values.
+        number: Its number in the Optuna study.
+        state: `complete`, `pruned`, `fail` or `running`.
+        values: What was tried; nothing for the method as it is.
+        spec: The method with the values that are its own.
+        rates: The values that belong into the recipe of a run, by name.
+        method_rate: Rate of the parameters the method adds, where it was tuned.
+        value: The objective; of a pruned trial over what was measured.
+        curve: By task, the mean score at each level of the run.
+        reason: Why it failed or was stopped.
+        interrupted: It was stopped or killed, and begun again as another trial.
+    """
+
+    method: str
+    number: int
+    state: str
+    values: dict[str, str]
+    spec: str
+    rates: dict[str, float]
+    method_rate: float | None
+    value: float | None
+    curve: dict[str, list[float | None]]
+    reason: str
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """All trials of a study.
+
+    Attributes:
+        name: Of the study.
+        definition: What it searches, for what, and with which recipe.
+        trials: By method, in the order they were begun.
+    """
+
+    name: str
+    definition: dict[str, Any]
+    trials: tuple[TrialResult, ...]
+
+    @property
+    def best(self) -> dict[str, TrialResult]:
+        """By method, the complete trial with the highest value; of equal ones the first."""
+        best: dict[str, TrialResult] = {}
+        for trial in self.trials:
+            if trial.state != "complete" or trial.value is None:
+                continue
+            if trial.method not in best or trial.value > (best[trial.method].value or 0.0):
+                best[trial.method] = trial
+        return best
+
+    def default(self, method: str) -> TrialResult | None:
+        """The trial of a method as it is."""
+        return next((one for one in self.trials if one.method == method and not one.values), None)
+
+    def write(self, folder: Path) -> None:
+        """Write `result.json`."""
+        plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
+        best = {method: trial.spec for method, trial in self.best.items()}
+        atomic.write_json(
+            folder / "result.json", {**plain, "best": best, "trials": [asdict(one) for one in self.trials]}
+        )
+
+    @classmethod
+    def read(cls, file: Path) -> StudyResult:
+        """Read it back.
+
+        Raises:
+            EnvironmentProblem: It cannot be read, is damaged, or of another version.
+        """
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            if values["schema"] != SCHEMA:
+                raise EnvironmentProblem(
+                    f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
+                    f"Give the `adaptive-bench tune` command again: it writes the file anew from the storage."
+                )
+            trials = TypeAdapter(tuple[TrialResult, ...]).validate_python(values["trials"])
+            return cls(values["name"], values["definition"], trials)
+        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            raise EnvironmentProblem(
+                f"The study's result {str(file)!r} cannot be read ({type(error).__name__}). Give the `adaptive-bench "
+                f"tune` command again: it writes the file anew from the storage."
+            ) from error
+
+
+def studies_folder(out: Path) -> Path:
+    """Where the studies of an output folder are."""
+    return out / "studies"
+
+
+def find_result(name: str, out: Path) -> StudyResult:
+    """The result of a study by its name.
+
+    Raises:
+        UsageError: There is no such study.
+    """
+    file = studies_folder(out) / name / "result.json"
+    if not file.is_file():
+        known = sorted(one.parent.name for one in studies_folder(out).glob("*/result.json"))
+        raise UsageError(
+            f"No study in {str(out)!r} is called {name!r}. "
+            + (f"There are {', '.join(known)}." if known else "Begin one with `adaptive-bench tune`.")
+        )
+    return StudyResult.read(file)
+
+
+def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
+    """A run with the best of the study in place of each method that was tuned.
+
+    Raises:
+        UsageError: None of the run's methods was tuned, or two methods want different rates of the whole run.
+    """
+    best = study.best
+    chosen = {text: best[text] for text in config.methods if text in best}
+    if not chosen:
+        raise UsageError(
+            f"The study {study.name!r} has finished trials of {', '.join(best) or 'no method'}, the run is about "
+            f"{', '.join(config.methods)}. Give the tuned ones in --methods."
+        )
+    rates = _common_rates(list(chosen.values()))
+    methods = tuple(dict.fromkeys(chosen[text].spec if text in chosen else text for text in config.methods))
+    own = {one.spec: one.method_rate for one in chosen.values() if one.method_rate is not None}
+    known = config.train.method_learning_rates
+    kept = {one.spec: known[text] for text, one in chosen.items() if text in known and "[" in text}
+    train = {**config.train.model_dump(), **rates, "method_learning_rates": {**known, **kept, **own}}
+    return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
+
+
+def command(study: StudyResult, config: str, out: Path) -> str:
+    """The line that runs the best specs."""
+    specs = ",".join(dict.fromkeys(trial.spec for trial in study.best.values()))
+    plain = all(not trial.rates and trial.method_rate is None for trial in study.best.values())
+    names = ",".join(study.best)
+    where = ["--config", config, *([] if out == Path("runs") else ["--out", str(out)])]
+    wanted = ["--methods", specs] if plain else ["--methods", names, "--tuned", study.name]
+    return shlex.join(["adaptive-bench", "run", *where, *wanted])
+
+
+def _common_rates(trials: Sequence[TrialResult]) -> Mapping[str, float]:
+    rates: dict[str, float] = {}
+    for trial in trials:
+        for name, value in trial.rates.items():
+            if rates.setdefault(name, value) != value:
+                raise UsageError(
+                    f"All methods of a run share train.{name}, but the best trials want {rates[name]:g} and {value:g}. "
+                    f"Run the methods one by one, or tune {name!r} of the parameters they add: "
+                    f"train.method_learning_rate."
+                )
+    return rates

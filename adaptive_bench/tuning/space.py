@@ -1,0 +1,174 @@
+"""What is tuned of one method: parameters of its spec and rates of the recipe, each with a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optuna import Trial
+from pydantic import ValidationError
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import SearchRange, method_class, training_spec
+from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.aims import Aims
+from adaptive_bench.spec import MethodSpec
+
+# The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.
+METHOD_RATE = "train.method_learning_rate"
+RATES = ("train.learning_rate", METHOD_RATE, "train.weight_decay", "train.warmup_steps", "train.clip_norm")
+_DIGITS = 4  # of a number drawn: what is pasted into a spec is what was trained
+
+Values = Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The ranges searched for one method; `spec` says what holds in every trial."""
+
+    spec: MethodSpec
+    ranges: Mapping[str, SearchRange]
+
+    @classmethod
+    def of(cls, spec: MethodSpec, params: Iterable[str]) -> Space:
+        """The space of a method: what it publishes, or the given parameters that concern it.
+
+        Args:
+            params: `NAME=RANGE` or `METHOD.NAME=RANGE`; `train.NAME` for a rate of the recipe.
+
+        Raises:
+            UsageError: No such parameter, a value that the method does not accept, or nothing to search.
+        """
+        found = method_class(spec)
+        if not found.trains:
+            raise UsageError(f"Tuning compares trainings, but {spec.name!r} is never trained. Leave it out.")
+        given = [parse_param(text) for text in params]
+        fixed = dict(spec.params)
+        ranges = {name: range_ for owner, name, range_ in given if _concerns(owner, name, spec)}
+        if not given:
+            ranges = {name: one for name, one in found.Config.search_space.items() if name not in fixed}
+        if not ranges:
+            raise UsageError(
+                f"There is nothing to tune of {spec}: it publishes no search space that is not fixed, and no --param "
+                f"is for it. Its parameters are {', '.join(found.Config.model_fields) or 'none'}; rates are "
+                f"{', '.join(RATES)}. Try --param {METHOD_RATE}=log:1e-4:1e-1."
+            )
+        for name, range_ in ranges.items():
+            if name in fixed:
+                raise UsageError(f"A parameter is either fixed or tuned, got {name!r} in {spec} and --param {name}.")
+            for end in range_.ends:
+                _check(spec, name, end)
+        return cls(spec, dict(sorted(ranges.items())))
+
+    def draw(self, trial: Trial) -> dict[str, str]:
+        """Values that Optuna suggests, as a spec writes them."""
+        return {name: _text(one, _drawn(trial, name, one)) for name, one in self.ranges.items()}
+
+    def at(self, shares: Iterable[float]) -> dict[str, Any]:
+        """A point of the space from one number in [0, 1) for each range."""
+        return {name: _at(one, share) for (name, one), share in zip(self.ranges.items(), shares, strict=True)}
+
+    def spec_with(self, values: Values) -> MethodSpec:
+        """The method with those values that are its own."""
+        own = {name: value for name, value in values.items() if name not in RATES}
+        return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
+
+    def config_with(self, values: Values, config: RunConfig) -> RunConfig:
+        """The run of one trial."""
+        spec = self.spec_with(values)
+        rates = dict(config.train.method_learning_rates)
+        known = Aims("net", (), {}, rates).rate(training_spec(self.spec))
+        rate = float(values[METHOD_RATE]) if METHOD_RATE in values else known
+        if rate is not None:
+            rates[str(training_spec(spec))] = rate
+        train = config.train.model_dump() | recipe_values(values) | {"method_learning_rates": rates}
+        return config.model_copy(
+            update={"methods": (str(spec),), "train": TrainRecipe.model_validate(train)},
+        )
+
+
+def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
+    """Read `sparsity_weight=log:1e-3:1`, `gateskip.sparsity_weight=...` or `train.learning_rate=...`.
+
+    Returns:
+        The method it is for (`None`: every one that has it), the parameter, and its range.
+
+    Raises:
+        UsageError: Another form.
+    """
+    name, equals, range_ = (part.strip() for part in text.partition("="))
+    if not (name and equals and range_):
+        raise UsageError(f"--param has the form NAME=RANGE, for example sparsity_weight=log:1e-3:1, got {text!r}.")
+    owner, dot, rest = name.rpartition(".")
+    if owner == "train":
+        if name not in RATES:
+            raise UsageError(f"Rates of the recipe are {', '.join(RATES)}, got {name!r}.")
+        return None, name, SearchRange.parse(range_)
+    return (owner if dot else None), rest, SearchRange.parse(range_)
+
+
+def check_owned(specs: Iterable[MethodSpec], params: Iterable[str]) -> None:
+    """Refuse parameters that none of the methods has.
+
+    Raises:
+        UsageError: There is one.
+    """
+    specs = list(specs)
+    for text in params:
+        owner, name, _ = parse_param(text)
+        if not any(_concerns(owner, name, spec) for spec in specs):
+            fields = sorted({field for spec in specs for field in method_class(spec).Config.model_fields} | set(RATES))
+            raise UsageError(
+                f"No method of the study has the parameter {name!r}, got --param {text}. "
+                f"{registry.did_you_mean(name, fields)}"
+            )
+
+
+def recipe_values(values: Values) -> dict[str, float]:
+    """Those values that belong into the recipe of the whole run, as numbers."""
+    return {
+        name.removeprefix("train."): float(value)
+        for name, value in values.items()
+        if name in RATES and name != METHOD_RATE
+    }
+
+
+def _concerns(owner: str | None, name: str, spec: MethodSpec) -> bool:
+    return owner in (None, spec.name) and (name in RATES or name in method_class(spec).Config.model_fields)
+
+
+def _check(spec: MethodSpec, name: str, value: str) -> None:
+    if name not in RATES:
+        method_class(spec).parse_config(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
+    elif name != METHOD_RATE:
+        try:
+            TrainRecipe.model_validate(recipe_values({name: value}))
+        except ValidationError as error:
+            raise UsageError(f"{name} cannot be {value}: {error.errors()[0]['msg']}. Change the range.") from error
+    elif float(value) <= 0:
+        raise UsageError(f"{name} is a rate above 0, got {value}. Change the range.")
+
+
+def _at(one: SearchRange, share: float) -> Any:
+    if one.scale == "choice":
+        return one.choices[int(share * len(one.choices))]
+    if one.scale == "int":
+        return int(one.low) + int(share * (one.high - one.low + 1))
+    return one.low * (one.high / one.low) ** share if one.scale == "log" else one.low + share * (one.high - one.low)
+
+
+def _drawn(trial: Trial, name: str, one: SearchRange) -> Any:
+    if one.scale == "choice":
+        return trial.suggest_categorical(name, one.choices)
+    if one.scale == "int":
+        return trial.suggest_int(name, int(one.low), int(one.high))
+    return trial.suggest_float(name, one.low, one.high, log=one.scale == "log")
+
+
+def _text(one: SearchRange, drawn: Any) -> str:
+    if one.scale in ("choice", "int"):
+        return str(drawn)
+    return f"{min(max(float(f'{drawn:.{_DIGITS}g}'), one.low), one.high):g}"

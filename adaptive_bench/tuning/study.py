@@ -1,0 +1,208 @@
+"""One method's study in an Optuna storage: which trial comes next, and what becomes of it, whoever is killed.
+
+Any number of workers share a study. A trial is held by a lock of its worker; the lock of a dead worker is free, and
+its trial is closed as interrupted and begun again with the same values. A trial's values depend on the finished trials
+before it and on its place in the study, so an interrupted study of one worker draws what an undisturbed one draws.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import optuna
+from filelock import FileLock, Timeout
+from optuna.pruners import BasePruner
+from optuna.samplers import TPESampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+from scipy.stats.qmc import Halton
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import AdaptiveBenchError, message_of
+from adaptive_bench.tuning.space import Space, Values
+
+SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
+_PRUNE_AFTER = 4  # complete trials that a median is taken of
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+class Intermediate(NamedTuple):
+    """The objective over what is measured so far; the last one of a trial is its result.
+
+    Attributes:
+        curve: By task, the score at each level; kept with the trial.
+    """
+
+    value: float
+    last: bool
+    curve: dict[str, list[float | None]]
+
+
+Attempt = Callable[[Values], Iterator[Intermediate]]
+
+
+class TrialFailed(Exception):
+    """A trial has no result; the message says why."""
+
+
+class _WorseThanMedian(BasePruner):
+    """Stops a trial that lies below the median of the complete ones at the same step."""
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """See `BasePruner`."""
+        step = trial.last_step
+        if step is None:
+            return False
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        others = [one.intermediate_values[step] for one in complete if step in one.intermediate_values]
+        return len(others) >= _PRUNE_AFTER and trial.intermediate_values[step] < median(others)
+
+
+class Study:
+    """The trials of one method.
+
+    Args:
+        name: Of the Optuna study.
+        folder: Where workers lock trials; the same one for all of them.
+        space: What is searched.
+        trials: How many are tried, the one with the method's defaults included.
+    """
+
+    def __init__(self, name: str, storage: BaseStorage, folder: Path, space: Space, trials: int) -> None:
+        self.storage, self.space, self.trials, self.folder = storage, space, trials, folder
+        with atomic.writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            self.study = optuna.create_study(
+                study_name=name, storage=storage, direction="maximize", load_if_exists=True, pruner=_WorseThanMedian()
+            )
+
+    @property
+    def all(self) -> list[FrozenTrial]:
+        """Every trial in the order they were asked for."""
+        return self.study.get_trials(deepcopy=False)
+
+    @property
+    def best(self) -> FrozenTrial | None:
+        """The complete trial with the highest value, of equal ones the first."""
+        complete = [trial for trial in self.all if trial.state is TrialState.COMPLETE]
+        return max(complete, key=lambda trial: trial.value or 0.0, default=None)
+
+    def left(self) -> int:
+        """Trials that nobody has begun."""
+        return max(0, self.trials - sum(map(_counts, self.all)))
+
+    def work(self, attempt: Attempt) -> bool:
+        """Do one trial; `False` if there is none left to begin.
+
+        An error of `attempt` fails the trial, unless it is one the user can act on or a stop: then the trial is put
+        back to be done again, and the error goes on.
+        """
+        claimed = self._claim()
+        if claimed is None:
+            return False
+        trial, lock = claimed
+        try:
+            self._carry_out(trial, attempt)
+        except TrialFailed as error:
+            self._fail(trial, str(error))
+        except AdaptiveBenchError as error:
+            self._interrupt(trial.number, error)
+            raise
+        except Exception as error:  # noqa: BLE001 - one broken trial must not cost the others
+            self._fail(trial, f"{type(error).__name__}: {message_of(error)}")
+        except BaseException as error:
+            self._interrupt(trial.number, error)
+            raise
+        finally:
+            lock.release()
+            Path(lock.lock_file).unlink(missing_ok=True)
+        return True
+
+    def _claim(self) -> tuple[optuna.Trial, FileLock] | None:
+        with self._alone():
+            for stale in self.all:
+                if stale.state is TrialState.RUNNING and not self._is_held(stale.number):
+                    self._put_back(stale.number, "interrupted: its process ended")
+            if not self.left():
+                return None
+            if not any(one.state is TrialState.WAITING for one in self.all):
+                self._enqueue_next()
+            trial = self.study.ask()
+            lock = self._lock(trial.number)
+            lock.acquire(timeout=0)
+            return trial, lock
+
+    def _enqueue_next(self) -> None:
+        """The method as it is, then points that cover the space evenly, then whatever the sampler will say."""
+        place = sum("again" not in one.user_attrs for one in self.all)
+        point = {}
+        if 1 <= place <= SPREAD:
+            point = self.space.at(Halton(len(self.space.ranges), scramble=False).random(place + 1)[place])
+        self.study.enqueue_trial(point, user_attrs={"place": place})
+
+    def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:
+        values = self._values(trial)
+        trial.set_user_attr("values", values)
+        result = None
+        for step, result in enumerate(attempt(values)):
+            trial.report(result.value, step)
+            trial.set_user_attr("curve", result.curve)
+            if not result.last and trial.should_prune():
+                trial.set_user_attr("reason", f"pruned: below the median at step {step + 1}")
+                self.study.tell(trial, state=TrialState.PRUNED)
+                return
+        assert result is not None
+        self.study.tell(trial, result.value)
+
+    def _values(self, trial: optuna.Trial) -> dict[str, str]:
+        place = trial.user_attrs["place"]
+        if place == 0:
+            return {}
+        seed = int.from_bytes(hashlib.sha256(f"{self.study.study_name} {place}".encode()).digest()[:4], "big")
+        self.study.sampler = TPESampler(n_startup_trials=SPREAD, seed=seed)
+        return self.space.draw(trial)
+
+    def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        trial.set_user_attr("reason", reason)
+        self.study.tell(trial, state=TrialState.FAIL)
+
+    def _interrupt(self, number: int, error: BaseException) -> None:
+        with self._alone():
+            self._put_back(number, f"interrupted: {type(error).__name__}")
+
+    def _put_back(self, number: int, reason: str) -> None:
+        """Close a trial and have the same one begun again, once."""
+        (trial,) = (one for one in self.all if one.number == number)
+        if not any(one.user_attrs.get("again") == number for one in self.all):
+            same = {"place": trial.user_attrs["place"], "again": number}
+            self.study.enqueue_trial(trial.params, user_attrs=same)
+        study = self.storage.get_study_id_from_name(self.study.study_name)
+        trial_id = self.storage.get_trial_id_from_study_id_trial_number(study, number)
+        for key, value in {"reason": reason, "interrupted": True}.items():
+            self.storage.set_trial_user_attr(trial_id, key, value)
+        self.study.tell(number, state=TrialState.FAIL)
+
+    def _is_held(self, number: int) -> bool:
+        lock = self._lock(number)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
+    def _lock(self, number: int) -> FileLock:
+        return FileLock(self.folder / f"trial-{number}.lock")
+
+    def _alone(self) -> FileLock:
+        return FileLock(self.folder / "study.lock")
+
+
+def _counts(trial: FrozenTrial) -> bool:
+    """Whether a trial uses up one of the study's: it is running or over, and not one that is begun again."""
+    return trial.state is TrialState.RUNNING or (trial.state in _FINISHED and "interrupted" not in trial.user_attrs)

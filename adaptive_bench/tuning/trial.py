@@ -1,0 +1,90 @@
+"""One trial: the cells of a method with some values, trained and swept one after the other on validation documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import fmean
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.matching import Point, match, saving_name
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.launch import carry_out
+from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.space import Space, Values
+from adaptive_bench.tuning.study import Intermediate, TrialFailed
+
+
+class Trials:
+    """Makes trials of one method into results.
+
+    Args:
+        config: The run whose recipe, tasks and seeds are used.
+        jobs: Processes for the work of one trial; see `carry_out`.
+    """
+
+    def __init__(
+        self, space: Space, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None
+    ) -> None:
+        self.space, self.objective, self.config = space, objective, config
+        self.reporter, self.jobs = reporter, jobs
+        self._dense: dict[tuple[int, str], float] = {}
+
+    def attempt(self, values: Values) -> Iterator[Intermediate]:
+        """Train with some values; the mean objective after each seed and task.
+
+        Raises:
+            TrialFailed: Some of the work failed.
+        """
+        found: list[float] = []
+        curve: dict[str, list[list[float | None]]] = {}
+        try:
+            whole = plan(self.space.config_with(values, self.config), splits=("validation",))
+        except UsageError as error:  # of these values: the study itself was checked
+            raise TrialFailed(str(error)) from error
+        for number, sweep in enumerate(whole.sweeps, 1):
+            points = _measured(
+                whole, replace(sweep, levels=self.objective.levels(sweep.levels)), self.reporter, self.jobs
+            )
+            dense = self._dense_score(sweep) if self.objective.needs_dense else None
+            name = saving_name(sweep.config.match_on, sweep.config.match_phase)
+            found.append(self.objective.value(points, sweep.levels, name, sweep.metric, dense))
+            curve.setdefault(sweep.task, []).append([one.score for one in match(points, sweep.levels, name)])
+            means = {task: [_mean(at) for at in zip(*seeds, strict=True)] for task, seeds in curve.items()}
+            yield Intermediate(fmean(found), number == len(whole.sweeps), means)
+
+    def _dense_score(self, sweep: Sweep) -> float:
+        """Score of the dense model that was trained with the same recipe and seed."""
+        if (sweep.cell.seed, sweep.task) not in self._dense:
+            whole = plan(self.config.model_copy(update={"methods": ("dense",)}), splits=("validation",))
+            for other in whole.sweeps:
+                points = _measured(whole, other, self.reporter, self.jobs)
+                self._dense[other.cell.seed, other.task] = points[0].score
+        return self._dense[sweep.cell.seed, sweep.task]
+
+
+def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -> list[Point]:
+    """The points of one sweep, measured if they are not on disk."""
+    cells = tuple(cell for cell in whole.cells if cell in _needed(sweep.cell))
+    failures = carry_out(Plan(whole.config, cells, (sweep,)), reporter, jobs)
+    points = _points(sweep)
+    if failures or points is None:
+        raise TrialFailed("; ".join(map(str, failures)) or f"{sweep} was not finished.")
+    return points
+
+
+def _needed(cell: Cell) -> list[Cell]:
+    return [cell] if cell.base is None else [cell, *_needed(cell.base)]
+
+
+def _points(sweep: Sweep) -> list[Point] | None:
+    measured = sweep.finished()
+    return None if measured is None else [one.point(sweep.metric, sweep.matched_curve) for one in measured.values()]
+
+
+def _mean(scores: tuple[float | None, ...]) -> float | None:
+    known = [score for score in scores if score is not None]
+    return fmean(known) if len(known) == len(scores) else None

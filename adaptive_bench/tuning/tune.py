@@ -1,0 +1,172 @@
+"""A whole study: several methods with equal trials, in turns, in a storage that any number of workers share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from adaptive_bench import atomic
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.keys import key_of
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.page import write_page
+from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
+from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
+from adaptive_bench.tuning.study import Study
+from adaptive_bench.tuning.trial import Trials
+
+_RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
+
+
+def tune(
+    config: RunConfig,
+    objective: Objective,
+    trials: int,
+    params: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    storage: str | None = None,
+    reporter: Reporter | None = None,
+    jobs: int | None = None,
+) -> StudyResult:
+    """Look for the best parameters of each method of a run, by equal numbers of trials on validation documents.
+
+    Args:
+        config: Its methods are tuned with its recipe; one target.
+        trials: For each method, the one with its defaults included. A study that has as many is done.
+        params: `NAME=RANGE`; without any, each method's own search space.
+        name: Of the study; by default one that follows from everything else, so the same command continues.
+        storage: An Optuna storage URL; by default a journal file in the folder of the study.
+        jobs: Processes for the work of one trial.
+
+    Raises:
+        UsageError: Something to tune does not exist, a task has no validation documents, or the study was begun with
+            something else.
+        EnvironmentProblem: The storage cannot be reached.
+    """
+    if config.train.target is not None and len(config.train.target) > 1:
+        raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
+    reporter = reporter or SilentReporter()
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    check_owned(specs, params)
+    spaces = [Space.of(spec, params) for spec in dict.fromkeys(specs)]
+    for task in map(find_task, config.tasks):
+        objective.check(task.metrics[0])
+        load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
+    definition = _definition(config, objective, spaces)
+    name = name or f"tune-{key_of(definition)[:8]}"
+    folder = studies_folder(config.out) / name
+    _begin(folder, definition)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    opened = _open(storage, folder)
+    studies = {
+        space: Study(f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials) for space in spaces
+    }
+    waiting = {space: Trials(space, objective, config, reporter, jobs) for space in spaces}
+    try:
+        while waiting:  # in turns, so that a stopped study has given every method as much as any other
+            for space, work in list(waiting.items()):
+                if not studies[space].work(work.attempt):
+                    del waiting[space]
+                    continue
+                reporter.line(_said(studies[space]))
+                _result(name, definition, studies).write(folder)
+    finally:
+        result = _result(name, definition, studies)
+        result.write(folder)
+        write_page(result, [study.study for study in studies.values()], folder)
+    return result
+
+
+def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:
+    """What a study is: begun with one definition, it continues with no other."""
+    searched = {str(space.spec): {name: str(one) for name, one in space.ranges.items()} for space in spaces}
+    recipe = config.model_dump(mode="json", include=set(_RECIPE))
+    return {
+        "schema": SCHEMA,
+        "objective": str(objective),
+        "documents": "validation",
+        "space": searched,
+        "recipe": recipe,
+    }
+
+
+def _begin(folder: Path, definition: dict[str, Any]) -> None:
+    """Write what the study is, or compare with what it was begun with."""
+    file = folder / "study.json"
+    if file.is_file():
+        try:
+            known = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise EnvironmentProblem(
+                f"The study's definition {str(file)!r} is damaged. Remove the file and give the command again."
+            ) from error
+        changed = sorted(key for key in {*known, *definition} if known.get(key) != definition.get(key))
+        if changed:
+            raise UsageError(
+                f"A study goes on with what it was begun with, but of {folder.name!r} would change: "
+                f"{', '.join(changed)}. See {str(file)!r}, or give another --study."
+            )
+    else:
+        atomic.write_json(file, definition)
+
+
+def _open(storage: str | None, folder: Path) -> BaseStorage:
+    if storage is None:
+        with atomic.writable(folder):
+            return JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    try:
+        return optuna.storages.get_storage(storage)
+    except Exception as error:  # every driver has errors of its own
+        raise EnvironmentProblem(
+            f"The storage of the study cannot be opened ({type(error).__name__}). --storage takes an Optuna URL "
+            f"such as sqlite:///study.db; without it the study is a file in {str(folder)!r}."
+        ) from error
+
+
+def _result(name: str, definition: dict[str, Any], studies: Mapping[Space, Study]) -> StudyResult:
+    trials = [_trial(space, trial) for space, study in studies.items() for trial in study.all]
+    return StudyResult(name, definition, tuple(trials))
+
+
+def _trial(space: Space, trial: FrozenTrial) -> TrialResult:
+    values = dict(trial.user_attrs.get("values", {}))
+    value = trial.value if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) else None
+    return TrialResult(
+        method=str(space.spec),
+        number=trial.number,
+        state=trial.state.name.lower(),
+        values=values,
+        spec=str(space.spec_with(values)),
+        rates=recipe_values(values),
+        method_rate=float(values[METHOD_RATE]) if METHOD_RATE in values else None,
+        value=value,
+        curve=trial.user_attrs.get("curve", {}),
+        reason=trial.user_attrs.get("reason", ""),
+        interrupted=bool(trial.user_attrs.get("interrupted")),
+    )
+
+
+def _said(study: Study) -> str:
+    """Where one method's study stands, after a trial."""
+    over = [trial for trial in study.all if trial.state.is_finished() and "interrupted" not in trial.user_attrs]
+    last = max(over, key=lambda trial: trial.datetime_complete or datetime.min)
+    inner = ", ".join(f"{name}={value}" for name, value in last.user_attrs.get("values", {}).items()) or "its defaults"
+    value = "" if last.value is None else f" {last.value:.4f}"
+    reason = f" ({reason})" if (reason := last.user_attrs.get("reason")) else ""
+    best = study.best
+    so_far = "" if best is None else f"; best so far {best.value:.4f}"
+    which = f"{study.space.spec}: trial {len(over)} of {study.trials} with {inner}"
+    return f"{which}: {last.state.name.lower()}{value}{reason}{so_far}"

@@ -1,0 +1,147 @@
+"""Rows as they are let in: a table is untrusted input, and a row that breaks a rule stays outside with the reason."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.metric import metric_of
+
+Row = dict[str, Any]
+
+LARGEST_FILE_BYTES = 64_000_000
+_LONGEST_NAME = 200
+_STATUSES = ("ok", "outside", "partial", "inert")
+_AXES = ("net", "core", "tokens", "claimed", "projected", "time")
+_PHASES = ("all", "prefill", "decode")
+# What names are made of. None of it is markup, a path, a URL scheme, a formula's first character or an escape.
+_METHOD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\[[A-Za-z0-9_.,= +\-]*\])?(@\w+)?", re.ASCII)
+_TASK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*", re.ASCII)
+_METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_,@\-]*", re.ASCII)
+_SETTING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .,+@()\-]*", re.ASCII)
+
+SAVINGS = tuple(f"saved_{phase}{axis}" for phase in ("", "prefill_", "decode_") for axis in ("tokens", "core", "net"))
+
+
+class Rejected(ValueError):
+    """An entry breaks a rule; the message says which and never repeats more than a few characters of the entry."""
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file, without `NaN`, endless nesting or numbers of any length.
+
+    Raises:
+        Rejected: It cannot be read.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise Rejected(f"{path.name} is larger than {LARGEST_FILE_BYTES // 1_000_000} MB")
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, Rejected):
+            raise
+        raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
+
+
+def checked(value: object) -> Row:
+    """A row with the known keys only, every value of the right kind.
+
+    Raises:
+        Rejected: A value is missing, of the wrong type or out of its range.
+    """
+    if not isinstance(value, Mapping):
+        raise Rejected(f"a row is an object, got {_shown(value)}")
+    row = {key: _value(key, check, value.get(key, default)) for key, (check, default) in _FIELDS.items()}
+    metric = metric_of(row["metric"])
+    for key in ("score", "low", "high"):
+        if row[key] is not None and not metric.low <= row[key] <= metric.high:
+            raise Rejected(f"{key} of {row['metric']} lies in [{metric.low:g}, {metric.high:g}], got {row[key]:.4g}")
+    if None not in (row["low"], row["high"]) and row["low"] > row["high"]:
+        raise Rejected("the interval ends before it begins")
+    if (row["low"] is None) != (row["high"] is None):
+        raise Rejected("an interval has two ends")
+    if row["score"] is None and row["status"] != "outside":
+        raise Rejected(f"a row without score is 'outside', got {row['status']!r}")
+    return row
+
+
+def _value(key: str, check: Callable[[object], bool], value: object) -> Any:
+    if value is _MISSING:
+        raise Rejected(f"{key} is missing")
+    try:
+        good = check(value)
+    except OverflowError:  # an integer beyond the range of floats
+        good = False
+    if not good:
+        raise Rejected(f"{key} has no valid value, got {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"the text {re.sub(r'[^A-Za-z0-9_ -]', '?', value[:24])!r}"
+    return type(value).__name__
+
+
+def _no_constant(name: str) -> None:
+    raise Rejected(f"{name} is no JSON")
+
+
+_MISSING = object()
+
+
+def _text(form: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME and form.fullmatch(value) is not None
+
+
+def _one_of(known: tuple[str, ...]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and value in known
+
+
+def _number(low: float, high: float) -> Callable[[object], bool]:
+    def check(value: object) -> bool:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and math.isfinite(value) and low <= value <= high  # type: ignore[arg-type, operator]
+
+    return check
+
+
+def _whole(high: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= high
+
+
+def _maybe(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or check(value)
+
+
+_SHARE = _maybe(_number(-1e6, 1.0))
+_SCORE = _maybe(_number(-1e12, 1e12))
+_FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
+    "method": (_text(_METHOD), _MISSING),
+    "semantics": (_one_of(("bench", "paper")), "bench"),
+    "task": (_text(_TASK), _MISSING),
+    "metric": (_text(_METRIC), _MISSING),
+    "axis": (_one_of(_AXES), _MISSING),
+    "phase": (_one_of(_PHASES), "all"),
+    "level": (_number(0.0, 1.0), _MISSING),
+    "score": (_SCORE, _MISSING),
+    "low": (_SCORE, None),
+    "high": (_SCORE, None),
+    "seeds": (_whole(10**6), 0),
+    **dict.fromkeys(SAVINGS, (_SHARE, None)),
+    "claimed": (_SHARE, None),
+    "claimed_minus_executed": (_maybe(_number(-1e6, 1e6)), None),
+    "projected_net": (_SHARE, None),
+    "projected_shape": (_maybe(_text(_SETTING)), None),
+    "status": (_one_of(_STATUSES), "ok"),
+    "timing": (_maybe(_text(_SETTING)), None),
+    "parameters_added": (_maybe(_whole(10**15)), None),
+    "train_tokens": (_maybe(_whole(10**18)), None),
+    "train_flops": (_maybe(_number(0.0, 1e40)), None),
+    "target": (_maybe(_number(0.0, 1.0)), None),
+    "beyond_target": (_maybe(lambda value: isinstance(value, bool)), None),
+}

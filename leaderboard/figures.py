@@ -1,0 +1,100 @@
+"""Figures for papers: quality against saved compute, one per task, as SVG and PDF. They need matplotlib."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import atomic
+from adaptive_bench.metric import metric_of
+
+from .grid import AXES, Grid, Row, grids, number
+
+_COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
+_MARKERS = "os^Dv*"
+
+
+def installed() -> bool:
+    """Whether figures can be made."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "all") -> list[str]:
+    """Write `<task>.svg` and `<task>.pdf` for the first metric of each task; names of what was written."""
+    first: dict[str, str] = {}
+    for row in rows:
+        first.setdefault(row["task"], row["metric"])
+    chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
+    written = []
+    for grid in grids(row for row in chosen if first[row["task"]] == row["metric"]):
+        if grid.setting is None and any(row["score"] is not None for row in grid.cells.values()):
+            written += _write(grid, folder)
+    return written
+
+
+def _write(grid: Grid, folder: Path) -> list[str]:
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
+    settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
+    names = [f"{grid.task}.svg", f"{grid.task}.pdf"]
+    with matplotlib.rc_context(settings):
+        figure = _draw(grid)
+        for name, metadata in zip(names, ({"Date": None}, {"CreationDate": None}), strict=True):
+            path = folder / name
+            with atomic.writable(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                figure.savefig(path, metadata=metadata, bbox_inches="tight")
+    return names
+
+
+def _draw(grid: Grid) -> Any:
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(5.2, 3.2))
+    axes = figure.add_subplot()
+    colours = iter(range(len(grid.methods)))
+    for method in grid.methods:
+        reached = [row for (name, _), row in grid.cells.items() if name == method and row["score"] is not None]
+        if not reached:
+            continue
+        levels = [100 * row["level"] for row in reached]
+        scores, lows, highs = (_shown(reached, key) for key in ("score", "low", "high"))
+        if method in ("dense", "base"):
+            axes.axhline(scores[0], color="0.2", linestyle="-" if method == "dense" else ":", linewidth=1, label=method)
+            continue
+        if method == "random_skip":
+            axes.fill_between(levels, scores, _worst(grid), color="0.88", label="no skill (random)")
+        place = next(colours)
+        below = [_length(score - low) for score, low in zip(scores, lows, strict=True)]
+        above = [_length(high - score) for score, high in zip(scores, highs, strict=True)]
+        look = {"color": _COLOURS[place % len(_COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
+        axes.errorbar(
+            levels, scores, (below, above), **look, markersize=4, linewidth=1.2, capsize=2, label=_plain(method)
+        )
+    axes.set_xlabel(f"{AXES[grid.axis]} (%)")
+    axes.set_ylabel(_plain(grid.title.partition(" by ")[0]))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _worst(grid: Grid) -> float:
+    """The worst score in a grid, where the shaded region ends."""
+    scores = _shown([row for row in grid.cells.values() if row["score"] is not None], "score")
+    return max(scores) if metric_of(grid.metric).better == "lower" else min(0.0, *scores)
+
+
+def _length(difference: float) -> float:
+    """Length of an interval's arm; nothing where there is none, or where it points the wrong way."""
+    return max(difference, 0.0) if math.isfinite(difference) else 0.0
+
+
+def _shown(rows: Sequence[Row], key: str) -> list[float]:
+    return [math.nan if row[key] is None else float(number(row["metric"], row[key])) for row in rows]
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")  # matplotlib reads formulas between dollars

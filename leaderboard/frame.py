@@ -1,0 +1,79 @@
+"""One data frame from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from adaptive_bench.evaluation.tables import joined
+
+from .curves import with_curves
+from .entries import Rejected, Row, checked, read_json
+from .grid import label
+from .plain import plain
+
+_MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True)
+class Board:
+    """What a site is made of.
+
+    Attributes:
+        rows: Rows that were let in, joined over runs, with what `curves` adds to each.
+        folders: The runs' folders that gave a row.
+        problems: What was left out and why, one sentence each.
+    """
+
+    rows: Sequence[Row]
+    folders: Sequence[Path] = ()
+    problems: Sequence[str] = field(default=())
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """One line per row; columns in the order of the fields, `label` first."""
+        lines = [{"label": label(row), **row} for row in self.rows]
+        return pandas.DataFrame(lines).convert_dtypes()
+
+
+def board_of(rows: Iterable[Row], folders: Sequence[Path] = (), problems: Sequence[str] = ()) -> Board:
+    """A board of rows that were checked."""
+    return Board(with_curves(list(rows)), folders, problems)
+
+
+def read_board(tables: Iterable[Path]) -> Board:
+    """Read `table.json` files. What cannot be read, and every row that breaks a rule, is left out and said."""
+    by_folder: dict[Path, list[Row]] = {}
+    problems: list[str] = []
+    for path in tables:
+        rows, why = _read(path)
+        problems += why
+        if rows:
+            by_folder[path.parent] = rows
+    # The name of a run's folder becomes part of a name where runs disagree.
+    named: Mapping[Path, list[Row]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
+    return board_of(joined(named), list(by_folder), problems)
+
+
+def _read(path: Path) -> tuple[list[Row], list[str]]:
+    name = plain(f"{path.parent.name}/{path.name}")
+    try:
+        values: Any = read_json(path)
+        if not isinstance(values, list):
+            raise Rejected(f"a table is a list of rows, got {type(values).__name__}")
+    except Rejected as why:
+        return [], [f"{name} is left out: {why}."]
+    rows: list[Row] = []
+    problems: list[str] = []
+    for number, value in enumerate(values):
+        try:
+            rows.append(checked(value))
+        except Rejected as why:
+            problems.append(f"Row {number} of {name} is left out: {why}.")
+    if len(problems) > _MOST_PROBLEMS:
+        problems = [*problems[:_MOST_PROBLEMS], f"{len(problems) - _MOST_PROBLEMS} more rows of {name} are left out."]
+    return rows, problems

@@ -1,0 +1,98 @@
+"""The page: one HTML file with its style, its script and all of its data inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..frame import Board
+from ..grid import ALL_MARKS, AXES
+from ..paper import paper_tables
+from ..provenance import runs_of
+from ..samples import samples_of
+from ..tables import NONE, SAVED, VALUES, methods_of, tables_of
+from ..verdict import verdict
+
+POOLED = ("claimed", "projected", "time")  # axes without phases
+_SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
+
+
+def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] = ()) -> str:
+    """The page.
+
+    Args:
+        axis, phase: What is shown first.
+        figures: Names of the files in `figures/` to link to.
+    """
+    tables = tables_of(board.rows)
+    runs = runs_of(board.folders)
+    data = {
+        "none": NONE,
+        "axis": axis,
+        "phase": phase,
+        "axes": AXES,
+        "values": VALUES,
+        "saved": list(SAVED),
+        "pooled": POOLED,
+        "methods": methods_of(board.rows),
+        "tables": tables,
+        "runs": runs,
+        "samples": samples_of(board.folders),
+    }
+    style, script = _source("board.css"), "\n".join(_source(name) for name in _SCRIPTS)
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("board.html"))
+    return template.render(
+        style=Markup(style),
+        script=Markup(script),
+        style_sha256=_digest(style),
+        script_sha256=_digest(script),
+        verdict=verdict(board.rows, axis, phase),
+        meta=_meta(board, runs),
+        failures=[text for run in runs for text in run["failures"]],
+        problems=board.problems,
+        tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
+        missing=NONE,
+        marks=ALL_MARKS,
+        paper=paper_tables(),
+        figures=figures,
+        version=version("adaptive-bench"),
+        data=embedded(data),
+    )
+
+
+def embedded(data: Mapping[str, Any]) -> Markup:
+    """JSON that no text in it can end: what HTML might read as markup is written as an escape of JSON."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
+    seeds = [row["seeds"] for row in board.rows if row["score"] is not None]
+    finished = sorted(fact[1] for run in runs for fact in run["facts"] if fact[0] == "finished")
+    parts = [f"{len(methods_of(board.rows))} methods", f"{len({row['task'] for row in board.rows})} tasks"]
+    if seeds:
+        span = str(max(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+        parts.append(f"{span} seed{'' if span == '1' else 's'}")
+    models = sorted({fact[1] for run in runs for fact in run["facts"] if fact[0] == "model"})
+    parts += [f"model {name}" for name in models]
+    if finished:
+        parts.append(f"last run {finished[-1][:10]}")
+    return " · ".join(parts)
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

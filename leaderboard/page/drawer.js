@@ -1,0 +1,78 @@
+// The drawer: what is behind one method. A native dialog keeps the focus and closes on Escape.
+
+const EMPTY = "not recorded";
+let pickedTask = "", pickedDocument = "", pickedSaving = "";
+
+function drawer() {
+  const dialog = byId("drawer");
+  if (!state.open) { if (dialog.open) dialog.close(); return; }
+  const method = data.methods.find((one) => one.label === state.open);
+  dialog.replaceChildren(
+    element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
+    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
+  if (!dialog.open) dialog.showModal();
+}
+
+function facts(pairs) {
+  return element("dl", { class: "facts" }, ...pairs.filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
+}
+
+/** Score, interval, seeds and every saving at each level. */
+function details(table, label) {
+  const row = table.rows.find((one) => one[0] === label);
+  if (!row) return "";
+  const cells = row[1].map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell[0] !== NONE);
+  const used = data.saved.map((one, at) => [one, COLUMN.saved + at]).filter(([, at]) => cells.some(([, cell]) => cell[at] !== NONE));
+  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...used.map(([one]) => one)];
+  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...used.map(([, at]) => cell[at])]);
+  return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
+    element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),
+    element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),
+    element("tbody", {}, ...body.map(([level, ...rest]) => element("tr", {}, element("th", { scope: "row" }, level), ...rest.map((one) => element("td", {}, one))))))));
+}
+
+/** For one document what every method wrote, each at its measured saving nearest to the chosen one. */
+function samples() {
+  const tasks = Object.keys(data.samples);
+  if (!tasks.length) return [];
+  if (!tasks.includes(pickedTask)) pickedTask = tasks[0];
+  const { targets, methods } = data.samples[pickedTask];
+  const documents = Object.keys(targets);
+  if (!documents.includes(pickedDocument)) pickedDocument = documents[0] || "";
+  const levels = unique(data.tables.flatMap((one) => one.levels));
+  if (!levels.includes(pickedSaving)) pickedSaving = levels.find((one) => Number(one) >= 15) || levels.at(-1);
+  const pick = (title, options, now, set) => element("label", {}, title, element("select", { onchange: (event) => { set(event.target.value); drawer(); } },
+    ...options.map((one) => element("option", { value: one, selected: one === now }, one))));
+  const axis = Math.max(0, ["tokens", "core", "net"].indexOf(state.axis));
+  const measured = ["tokens", "core", "net"][axis];
+  const answers = Object.entries(methods).map(([label, points]) => {
+    const near = points.filter((point) => point[3][pickedDocument]).sort((a, b) => Math.abs(a[axis] - pickedSaving) - Math.abs(b[axis] - pickedSaving))[0];
+    if (!near) return null;
+    const [text, right] = near[3][pickedDocument];
+    return element("div", {}, element("p", {}, element("b", {}, label), ` · ${near[axis]} % ${measured} saved · ${right === null ? "no score" : right === 1 ? "✓ right" : right === 0 ? "✗ wrong" : `score ${right}`}`), element("pre", {}, text));
+  });
+  return [element("h3", {}, "What every method wrote"), element("div", { class: "controls" }, pick("task", tasks, pickedTask, (one) => { pickedTask = one; }),
+    pick("document", documents, pickedDocument, (one) => { pickedDocument = one; }), pick("near % saved", levels, pickedSaving, (one) => { pickedSaving = one; })),
+  element("p", { class: "note" }, "The right answer:"), element("pre", {}, targets[pickedDocument] || EMPTY), element("div", { class: "answers" }, ...answers)];
+}
+
+function provenance(label) {
+  const method = label.replace(/ \(.*\)$/, "");
+  return data.runs.flatMap((run) => {
+    const records = run.records.filter((one) => one.methods.includes(method));
+    return [element("h3", {}, `Run ${run.name}`), facts(run.facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
+      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || EMPTY)),
+      ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),
+      ...records.map((one) => element("details", {}, element("summary", {}, `record ${one.record}`), facts(one.facts), lossChart(one.losses)))];
+  });
+}
+
+byId("drawer").addEventListener("close", () => {
+  const opener = state.open;
+  if (!opener) return;
+  change({ open: "" });
+  document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
+});
+window.addEventListener("hashchange", () => { state = fromFragment(); render(); });
+controls();
+render();

@@ -1,0 +1,116 @@
+"""Where rows come from: of each run its config, command, versions, device, seeds, digests and failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .entries import Rejected, read_json
+from .plain import block, plain
+
+_KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
+_LARGEST_TEXT_BYTES = 1_000_000
+_POINTS = 40  # of a training curve
+_MOST_ITEMS = 50
+
+
+def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """What the page says about each run. Whatever is missing or damaged in a folder is left out of it."""
+    return [_run(folder) for folder in folders]
+
+
+def matched_on(folder: Path) -> tuple[str, str]:
+    """Axis and phase of a run, as far as it says; they need not exist."""
+    about = _object(folder / "run.json")
+    return str(about.get("match_on", "net")), str(about.get("match_phase", "all"))
+
+
+def records_of(folder: Path) -> list[Path]:
+    """The record folders a run names. A name that is no key leads nowhere, whatever path it spells."""
+    named = _object(folder / "run.json").get("records")
+    keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
+    beside = folder.parent.parent / "records"
+    return [beside / key for key in keys if (beside / key).is_dir() and not (beside / key).is_symlink()]
+
+
+def _run(folder: Path) -> dict[str, Any]:
+    about = _object(folder / "run.json")
+    name = plain(folder.name, 100)
+    return {
+        "name": name,
+        "command": f"adaptive-bench run --config {name}/config.yaml",
+        "config": block(read_text(folder / "config.yaml")),
+        "facts": _facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+        "warnings": _texts(about.get("warnings")),
+        "failures": _texts(about.get("failures")),
+        "records": [_record(record) for record in records_of(folder)],
+    }
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    config, data = _object(folder / "config.json"), _object(folder / "data.json")
+    environment = _object(folder / "env.json")
+    versions = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
+    return {
+        "record": folder.name,
+        "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
+        "facts": [
+            *_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
+            *_facts(data, ("tokens", "order_sha256")),
+            *_facts(_object(folder / "timing.json"), ("train_s",)),
+            *_facts(environment, versions),
+            *_facts(_object(folder / "status.json"), ("state", "reason")),
+        ],
+        "losses": _losses(folder / "train.jsonl"),
+    }
+
+
+def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Folders and configs of a record's sweeps."""
+    for folder in sorted((record / "eval").glob("*-*")):
+        config = _object(folder / "config.json")
+        if config and not folder.is_symlink():
+            yield folder, config
+
+
+def read_text(path: Path) -> str:
+    """A small text file; empty where there is none."""
+    try:
+        if path.is_symlink() or path.stat().st_size > _LARGEST_TEXT_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _losses(path: Path) -> list[list[float]]:
+    """Step and loss, thinned out."""
+    import json
+
+    found: list[list[float]] = []
+    for line in read_text(path).splitlines():
+        try:
+            step = json.loads(line)
+            found.append([int(step["step"]), float(f"{float(step['loss']):.4g}")])
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            continue
+    finite = [point for point in found if abs(point[1]) < 1e9]
+    return finite[:: max(1, len(finite) // _POINTS)]
+
+
+def _facts(values: Mapping[str, Any], keys: Sequence[str]) -> list[list[str]]:
+    return [[key.replace("_", " "), plain(values[key], 200)] for key in keys if values.get(key) not in (None, "")]
+
+
+def _texts(values: object) -> list[str]:
+    return [plain(value) for value in values[:_MOST_ITEMS]] if isinstance(values, list) else []
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    try:
+        value = {} if path.is_symlink() else read_json(path)
+    except Rejected:
+        return {}
+    return value if isinstance(value, dict) else {}

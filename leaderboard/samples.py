@@ -1,0 +1,73 @@
+"""A few documents of every task with what each method wrote, at each measured saving."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from .entries import Rejected, read_json
+from .plain import block
+from .provenance import records_of, sweeps_of
+
+DOCUMENTS = 6
+_LONGEST = 240  # characters of an answer
+_LARGEST_LINE = 100_000
+BUDGET_BYTES = 350_000
+
+
+def samples_of(folders: Sequence[Path]) -> dict[str, Any]:
+    """By task: the right answers by document, and by method a list of points `[saved tokens, core, net, answers]`.
+
+    An answer is a text and whether it is right (1, 0, or `None` where that is no number). One seed of each method, and
+    fewer documents where all of them would make the page too large.
+    """
+    for documents in (DOCUMENTS, 3, 1):
+        found = _collect(folders, documents)
+        if len(json.dumps(found)) <= BUDGET_BYTES:
+            return found
+    return {}
+
+
+def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for folder in folders:
+        for record in records_of(folder):
+            for sweep, config in sweeps_of(record):
+                task, method = config.get("task"), config.get("method")
+                if not isinstance(task, str) or not isinstance(method, str) or config.get("split", "test") != "test":
+                    continue
+                place = found.setdefault(task, {"targets": {}, "methods": {}})
+                if method not in place["methods"]:
+                    points = [
+                        point for path in sorted(sweep.glob("*.samples.jsonl")) if (point := _point(path, documents))
+                    ]
+                    place["methods"][method] = sorted(([*saved, answers] for saved, answers, _ in points), key=_saved)
+                    for _, _, targets in points[:1]:
+                        place["targets"].update(targets)
+    return found
+
+
+def _saved(point: Sequence[Any]) -> float:
+    return float(point[2])
+
+
+def _point(path: Path, documents: int) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
+    try:
+        about = read_json(path.with_name(path.name.removesuffix(".samples.jsonl") + ".json"))
+        savings = about["savings"]
+        saved = [round(100 * float(savings[axis]), 1) for axis in ("tokens", "core", "net")]
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            lines = [json.loads(line[:_LARGEST_LINE]) for line in islice(stream, documents)]
+        answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
+        targets = {str(int(line["doc"])): block(line["target"], _LONGEST) for line in lines}
+    except (Rejected, OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None  # a damaged sample is not shown; the scores do not come from here
+    return saved, answers, targets
+
+
+def _right(line: dict[str, Any]) -> float | None:
+    correct = line.get("correct")
+    return None if correct is None else float(f"{float(correct):.3g}")

@@ -1,0 +1,105 @@
+"""What the page shows, as text: every number is written here, once, so that the page only chooses among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adaptive_bench.metric import metric_of
+
+from .grid import AXES, Grid, Row, grids, label, marks, number, percent
+
+NONE = "–"
+# Name in the page -> key of a row; shares, in percent.
+SAVED = {
+    "tokens": "saved_tokens",
+    "core": "saved_core",
+    "net": "saved_net",
+    "prefill net": "saved_prefill_net",
+    "decode net": "saved_decode_net",
+    "claimed": "claimed",
+    "claimed − executed": "claimed_minus_executed",
+    "projected net": "projected_net",
+}
+# Values the page can show instead of the score -> what they are called.
+VALUES = {
+    "score": "score",
+    "kept": "% of the dense score",
+    "own": "% of its own score at 0 %",
+    "area": "area: mean % of dense up to here",
+    "reach": "largest saving that keeps 90 % of dense",
+}
+FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "gated", "static_depth")
+
+
+def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One table for each task, metric, axis, phase and setting, ready for JSON.
+
+    A table's `rows` are lists: method, cells by level, reach, whether it is the end of what was reached. A cell is
+    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds
+    and what was saved there in the order of `SAVED`.
+    """
+    first: dict[str, str] = {}
+    for row in rows:
+        first.setdefault(row["task"], row["metric"])
+    return [_table(grid, headline=first[grid.task] == grid.metric) for grid in grids(rows)]
+
+
+def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
+    return {
+        "task": grid.task,
+        "metric": grid.metric,
+        "headline": headline,
+        "axis": grid.axis,
+        "phase": grid.phase,
+        "setting": grid.setting,
+        "title": grid.title,
+        "axis_title": AXES[grid.axis],
+        "lower_is_better": metric_of(grid.metric).better == "lower",
+        "notes": grid.notes,
+        "levels": [f"{100 * level:.4g}" for level in grid.levels],
+        "rows": [_line(grid, method) for method in grid.methods],
+    }
+
+
+def _line(grid: Grid, method: str) -> list[Any]:
+    cells = [grid.cells.get((method, level)) for level in grid.levels]
+    some = next(row for row in cells if row is not None)
+    reach = NONE if some["keeps_90"] is None else percent(some["keeps_90"])
+    return [method, [None if row is None else cell(row) for row in cells], reach, bool(some["keeps_90_to_end"])]
+
+
+def cell(row: Row) -> list[str]:
+    """The texts of one cell, see `tables_of`."""
+    written: Callable[[float], str] = lambda score: number(row["metric"], score)  # noqa: E731
+    return [
+        *(_maybe(row[key], written) for key in ("score", "low", "high")),
+        *(_maybe(row[key], percent) for key in ("kept", "kept_low", "kept_high", "kept_own", "area")),
+        "".join(mark for mark, _ in marks(row)) if row["score"] is not None else "",
+        str(row["seeds"]),
+        *(_maybe(row[key], percent) for key in SAVED.values()),
+    ]
+
+
+def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Every method once, with what its rows say about its training."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        found.setdefault(label(row), row)
+    return [
+        {
+            "label": name,
+            "control": row["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "facts": [
+                ["semantics", row["semantics"]],
+                ["parameters added", _maybe(row["parameters_added"], "{:,}".format)],
+                ["training tokens", _maybe(row["train_tokens"], "{:,}".format)],
+                ["training FLOPs", _maybe(row["train_flops"], "{:.3g}".format)],
+            ],
+        }
+        for name, row in found.items()
+    ]
+
+
+def _maybe(value: Any, write: Callable[[Any], str]) -> str:
+    return NONE if value is None else write(value)

@@ -1,0 +1,86 @@
+"""The commands that look at what a run has left: status, show, diff, export, retry."""
+
+import json
+import shutil
+
+import pandas
+import pytest
+
+from adaptive_bench import load_results
+from adaptive_bench.cli.show import curve
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs import run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of two methods, and another one with other seeds, in one folder."""
+    out = tmp_path_factory.mktemp("results") / "out"
+    base = {"methods": "dense,gateskip", "tasks": "nano_qa_ll", "out": out, "match_on": "tokens", "device": "cpu"}
+    return [run(load_config("smoke", base | more), jobs=1) for more in ({}, {"train": {"steps": 1, "warmup_steps": 0}})]
+
+
+@pytest.fixture
+def folders(finished, tmp_path):
+    """A copy of both runs that a test may damage."""
+    out = finished[0].folder.parent.parent
+    shutil.copytree(out, tmp_path / "out")
+    return [tmp_path / "out" / one.folder.relative_to(out) for one in finished]
+
+
+def test_status_lists_what_is_not_done(command, folders):
+    assert "8 done" in command("status", "--out", "out").stdout
+    records = sorted((folders[0].parent.parent / "records").glob("*"))
+    one, other, third = (next((record / "eval").glob("*")) for record in records[:3])
+    about = json.loads((one / "status.json").read_text())
+    for killed in (one, records[0]):  # the training was done before its process was killed
+        (killed / "status.json").write_text(json.dumps(about | {"state": "running"}))
+    (other / "status.json").write_text(json.dumps(about | {"state": "failed", "reason": "the router is on fire"}))
+    (third / "dial.json").write_text('{"max')
+    said = command("status", "--out", "out").stdout
+    assert "1 stopped, 1 failed, 1 damaged, 5 done" in said
+    assert "on fire" in said and "dial.json cannot be read" in said
+    listed = json.loads(command("status", "--out", "out", "--json").stdout)
+    assert len(listed) == 8 and {"stopped", "failed", "damaged", "done"} == {one["state"] for one in listed}
+
+
+def test_show_tells_where_numbers_come_from(command, folders):
+    run_text = command("show", str(folders[0])).stdout
+    assert "gateskip" in run_text and "torch" in run_text and "--config" in run_text
+    record = next((folders[0].parent.parent / "records").glob("*"))
+    cell_text = command("show", str(record)).stdout
+    assert "loss," in cell_text and "saved tokens" in cell_text
+    assert command("show", "nowhere").exit_code == 2
+
+
+def test_diff_names_settings_and_scores(command, folders):
+    said = command("diff", *map(str, folders)).stdout
+    assert "train.steps" in said and "gateskip" in said
+    same = command("diff", str(folders[0]), str(folders[0])).stdout
+    assert "configurations are equal" in same and "+0.0000" in same
+
+
+def test_an_export_is_what_python_loads(command, folders, tmp_path):
+    for form, read in (("csv", pandas.read_csv), ("parquet", pandas.read_parquet), ("json", pandas.read_json)):
+        assert command("export", str(folders[0]), "--to", form).exit_code == 0
+        written = read(tmp_path / f"results.{form}")
+        assert len(written) == len(load_results(folders[0])) > 0
+        assert {"run", "method", "level", "score"} <= set(written)
+    assert load_results(out="out")["run"].nunique() == 2
+    with pytest.raises(EnvironmentProblem, match="no finished run"):
+        load_results(out="nowhere")
+
+
+def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):
+    table = (folders[0] / "table.json").read_text()
+    point = next(path for path in sorted(folders[0].parent.parent.glob("records/*/eval/*/0.json")))
+    point.write_text(point.read_text()[:40])
+    assert command("retry", str(folders[0])).exit_code == 0
+    assert json.loads(point.read_text())["docs"] == 4 and point.with_name("0.json.damaged").is_file()
+    assert json.loads((folders[0] / "table.json").read_text()) == json.loads(table)
+
+
+@pytest.mark.parametrize(("values", "bars"), [([], ""), ([1.0], "▁"), ([0.0, 1.0], "▁█"), ([2.0, 2.0], "▁▁")])
+def test_a_curve_is_a_line_of_bars(values, bars):
+    assert curve(values) == bars

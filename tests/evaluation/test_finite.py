@@ -1,0 +1,29 @@
+"""Logits that are no numbers are a failure, not a score."""
+
+import math
+
+import pytest
+import torch
+
+from adaptive_bench.errors import NotFinite
+from adaptive_bench.evaluation.finite import Watched, check_scores
+from adaptive_bench.model.generation import likeliest
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_step_without_numbers_is_remembered(bad):
+    choose = Watched(likeliest)
+    fine, broken = torch.tensor([[0.0, 1.0], [2.0, -math.inf]]), torch.tensor([[0.0, 1.0], [bad, 1.0]])
+    assert choose(fine).tolist() == [1, 0]
+    choose.check("here")
+    choose(broken)
+    choose(fine)
+    with pytest.raises(NotFinite, match="here"):
+        choose.check("here")
+
+
+def test_scores_without_numbers_are_refused():
+    check_scores([-1.0, -math.inf], "here")
+    for bad in (math.nan, math.inf):
+        with pytest.raises(NotFinite, match="here"):
+            check_scores([-1.0, bad], "here")

@@ -1,0 +1,168 @@
+"""The page in headless Chromium: switches, drawer, link, keyboard, both themes, print and a phone's width."""
+
+import json
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from adaptive_bench.leaderboard.site import build
+
+pytestmark = pytest.mark.browser
+CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian: apt install chromium)")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A board of four methods on two tasks, with a record that has samples."""
+    root = tmp_path_factory.mktemp("board")
+    run = root / "runs" / "0123456789abcdef"
+    sweep = root / "records" / "aaaaaaaaaaaaaaaa" / "eval" / "nano_math-1"
+    run.mkdir(parents=True)
+    sweep.mkdir(parents=True)
+    rows = []
+    for axis in ("net", "tokens", "claimed"):
+        for task, metric in (("nano_math", "exact_match,strict-match"), ("text", "bits_per_byte,none")):
+            for place, method in enumerate(("dense", "random_skip", "gateskip", "mod")):
+                for level in (0.0, 0.15, 0.25):
+                    score = None if method == "dense" and level else 0.9 - level * (4 - place) * (axis == "net") / 2
+                    about = {"method": method, "task": task, "metric": metric, "axis": axis, "level": level}
+                    about |= {"score": score, "status": "ok" if score is not None else "outside", "seeds": 2}
+                    about |= {"low": score and score - 0.05, "high": score and score + 0.05}
+                    rows.append(about | {"beyond_target": level == 0.25, "saved_net": level})
+    (run / "table.json").write_text(json.dumps(rows))
+    (run / "run.json").write_text(
+        json.dumps({"records": ["aaaaaaaaaaaaaaaa"], "failures": ["mod: out of <b>memory</b>"]})
+    )
+    (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
+    (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
+    (sweep / "0.1.json").write_text(json.dumps({"savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}))
+    sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
+    (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
+    build([run / "table.json"], root / "site")
+    return root / "site" / "index.html"
+
+
+@pytest.fixture
+def opened(browser, site):
+    """Open the page; afterwards nothing was asked of a network and no script failed."""
+    pages, wrong = [], []
+
+    def open_page(fragment="", width=1280, scheme="light"):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: request.url.startswith("file:") or wrong.append(request.url))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
+        page.goto(f"{site.as_uri()}{fragment}")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def _first_column(page):
+    return page.locator("section[data-task=nano_math] tbody th .open").all_inner_texts()
+
+
+def test_numbers_before_and_after_the_script_are_the_same(browser, site, opened):
+    plain = browser.new_context(java_script_enabled=False).new_page()
+    plain.goto(site.as_uri())
+    before = plain.locator("#board td").all_inner_texts()
+    assert before and before == opened().locator("#board td").all_inner_texts()
+
+
+def test_a_switch_changes_the_table_and_the_link_restores_it(opened):
+    page = opened()
+    before = page.locator("#board").inner_text()
+    page.select_option("#choose-axis", "tokens")
+    page.select_option("#choose-value", "kept")
+    page.fill("#choose-filter", "gate")
+    page.click("section[data-task=nano_math] button.pin")
+    after = page.locator("#board").inner_text()
+    assert after != before and _first_column(page) == ["gateskip"]
+    assert "axis=tokens" in page.url and "pin=gateskip" in page.url
+    again = opened("#" + page.url.partition("#")[2])
+    assert again.locator("#board").inner_text() == after
+
+
+def test_a_fragment_that_says_nonsense_is_the_default(opened):
+    page = opened("#axis=<b>&sort=__proto__&pin=<img src=x>&open=nobody&theme=x")
+    assert page.locator("#board").inner_text() == opened().locator("#board").inner_text()
+
+
+def test_sorting_by_the_keyboard_is_announced(opened):
+    page = opened()
+    page.focus("section[data-task=nano_math] thead th:nth-child(3) button")
+    page.keyboard.press("Enter")
+    header = page.locator("section[data-task=nano_math] thead th:nth-child(3)")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert _first_column(page) == ["mod", "gateskip", "random_skip", "dense"]
+    page.keyboard.press("Enter")  # the focus stayed on the button
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert _first_column(page) == ["random_skip", "gateskip", "mod", "dense"]
+
+
+def test_the_drawer_shows_what_is_behind_a_row_and_gives_the_focus_back(opened):
+    page = opened()
+    page.focus("section[data-task=nano_math] .open >> text=gateskip")
+    page.keyboard.press("Enter")
+    text = page.locator("dialog").inner_text()
+    assert "config.yaml" in text and "adaptive-bench run" in text and "✓ right" in text
+    assert "<img src=x onerror" in text and page.title() == "adaptive-bench leaderboard"
+    assert "open=gateskip" in page.url
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog").is_visible()
+    assert page.evaluate("document.activeElement.innerText") == "gateskip"
+    assert opened("#open=gateskip").locator("dialog").is_visible()
+
+
+def test_a_failure_is_said_and_marks_are_there(opened):
+    page = opened()
+    assert "✗ failed: mod: out of <b>memory</b>" in page.locator(".problems").inner_text()
+    assert "‡" in page.locator("#board").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("fragment", ["", "#open=gateskip"])
+def test_axe_finds_no_serious_violation(opened, scheme, fragment):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    page = opened(fragment, scheme=scheme)
+    found = axe.Axe().run(page).response
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+    assert len(found["passes"]) > 15
+
+
+def test_the_theme_can_be_forced(opened):
+    page = opened(scheme="light")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.select_option("#choose-theme", "dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_a_phone_scrolls_tables_and_nothing_else(opened):
+    page = opened(width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_it_prints_without_controls(opened, tmp_path):
+    page = opened()
+    page.emulate_media(media="print")
+    assert not page.locator("#controls").is_visible()
+    assert page.locator("#board table").first.is_visible()
+    page.pdf(path=tmp_path / "board.pdf")
+    assert (tmp_path / "board.pdf").stat().st_size > 10_000

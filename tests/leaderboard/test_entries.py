@@ -1,0 +1,149 @@
+"""Sixty hostile entries: none acts, each is refused or shown as plain text, and the build goes on."""
+
+import json
+import re
+
+import pytest
+
+from adaptive_bench.leaderboard.entries import Rejected, checked
+from adaptive_bench.leaderboard.site import build
+
+GOOD = {
+    "method": "gateskip[gate=scalar]",
+    "semantics": "bench",
+    "task": "nano_math",
+    "metric": "exact_match,strict-match",
+    "axis": "net",
+    "phase": "all",
+    "level": 0.1,
+    "score": 0.75,
+    "low": 0.5,
+    "high": 0.9,
+    "seeds": 3,
+    "saved_net": 0.1,
+    "status": "ok",
+}
+TEXTS = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "javascript:alert(1)",
+    "[x](javascript:alert(1))",
+    "![x](https://evil.example/p.png)",
+    "https://evil.example",
+    "www.evil.example",
+    "=HYPERLINK(1)",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "C:\\windows",
+    "a\x1b[31mred",
+    "a\x00b",
+    "right\u202eleft",
+    "a | b",
+    "a\nb",
+    "{{ 7 * 7 }}",
+    "x" * 10_000,
+)
+FIELDS = ("method", "task", "metric")
+VALUES = (
+    ("score", float("nan")),
+    ("score", float("inf")),
+    ("score", 1e300),
+    ("score", 10**400),
+    ("score", "0.9"),
+    ("score", True),
+    ("score", [0.9]),
+    ("score", 1.5),
+    ("score", -0.1),
+    ("level", 2),
+    ("level", None),
+    ("level", "0.1"),
+    ("low", 0.95),
+    ("low", None),
+    ("seeds", -1),
+    ("seeds", 2.5),
+    ("seeds", 10**30),
+    ("saved_net", 1.5),
+    ("saved_net", -1e9),
+    ("axis", "nett"),
+    ("axis", ["net"]),
+    ("phase", "both"),
+    ("semantics", "<b>"),
+    ("status", "<b>ok</b>"),
+    ("status", {}),
+    ("timing", "<b>"),
+    ("timing", "https://evil.example"),
+    ("projected_shape", "../x"),
+    ("parameters_added", -1),
+    ("parameters_added", "many"),
+    ("train_flops", float("inf")),
+    ("beyond_target", "yes"),
+    ("method", None),
+    ("method", {"name": "x"}),
+    ("task", 7),
+)
+HOSTILE = [
+    *((f"{field} {text[:12]!r}", GOOD | {field: text}) for text in TEXTS for field in FIELDS),
+    *((f"{key} {str(value)[:12]}", GOOD | {key: value}) for key, value in VALUES),
+    *((f"row {value!r}", value) for value in (None, 3, "row", [], {})),
+]
+
+
+def test_there_are_enough_of_them():
+    assert len(HOSTILE) >= 60
+
+
+@pytest.mark.parametrize("entry", [entry for _, entry in HOSTILE], ids=[name for name, _ in HOSTILE])
+def test_a_hostile_entry_is_refused_without_being_repeated(entry):
+    # what looks like a metric of its own name, or begins like a spec, may pass as the plain text it is
+    try:
+        row = checked(entry)
+    except Rejected as why:
+        assert len(str(why)) < 150 and str(why).isprintable()
+    else:
+        texts = [value for value in row.values() if isinstance(value, str)]
+        assert all(re.fullmatch(r"[A-Za-z0-9_][\w .,=\[\]@+()-]*", text) for text in texts)
+
+
+def test_a_good_row_passes_with_its_values_and_without_unknown_keys():
+    row = checked(GOOD | {"evil": "<b>"})
+    assert {key: row[key] for key in GOOD} == GOOD
+    assert "evil" not in row
+
+
+def test_the_build_goes_on_and_says_what_it_left_out(tmp_path):
+    runs = tmp_path / "runs" / "0123456789abcdef"
+    runs.mkdir(parents=True)
+    rows = [entry for _, entry in HOSTILE if "10000000" not in str(entry)]
+    (runs / "table.json").write_text(json.dumps([GOOD, *rows]).replace("NaN", "1e999").replace("Infinity", "1e999"))
+    about = {
+        "records": ["../../../etc", 7, "x" * 5000],
+        "failures": ["<script>alert(1)</script>\x1b[2J"],
+        "warnings": 3,
+    }
+    (runs / "run.json").write_text(json.dumps(about | {"match_on": "<b>", "match_phase": ["x"]}))
+    (runs / "config.yaml").write_text("model: </script><script>alert(1)</script>\x1b]0;evil\x07")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "table.json").write_text("[" * 100_000)
+    nothing = tmp_path / "nan"
+    nothing.mkdir()
+    (nothing / "table.json").write_text("[{'a': NaN}]".replace("'", '"'))
+    said = build([folder / "table.json" for folder in (runs, damaged, nothing)], tmp_path / "site")
+    assert sum("left out" in text for text in said) >= 50
+    page = (tmp_path / "site" / "index.html").read_text()
+    for name in ("index.html", "board.md", "board.csv", "board.json"):
+        text = (tmp_path / "site" / name).read_text()
+        assert "\x1b" not in text and "\u202e" not in text
+    assert "<script>alert" not in page and page.count("</script>") == 2 and page.count("<script") == 2
+    markdown = (tmp_path / "site" / "board.md").read_text()
+    assert "](" not in markdown and "<script" not in markdown and "https:" not in markdown
+    csv = (tmp_path / "site" / "board.csv").read_text()
+    assert not re.search(r'(^|,)"?[=+@\t]', csv, re.MULTILINE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "nan", "runs", "site"]
+    assert "75.0" in page

@@ -1,0 +1,33 @@
+"""The stored tables are the paper's."""
+
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench.leaderboard.paper import paper_tables
+
+SOURCE = Path("/work/shared/seed/gateskip.tex")
+
+
+def test_every_table_is_rectangular():
+    tables = paper_tables()
+    assert [table["table"] for table in tables] == [1, 2, 3, 5, 10, 11, 12]
+    for table in tables:
+        assert {len(row["values_"]) for row in table["rows"]} == {len(table["columns"])}
+        assert sum(columns for _, columns in table["groups"]) in (0, len(table["columns"]))
+
+
+def test_known_values():
+    first = {row["name"]: row["values_"] for row in paper_tables()[0]["rows"]}
+    assert first["GateSkip (ours)"][3] == "22.14 ± 1.36"
+    assert first["Llama-1b (random skipping)"][:2] == ["", "10.30 ± 0.54"]
+
+
+@pytest.mark.skipif(not SOURCE.is_file(), reason="needs the paper's source, which is not part of the repository")
+def test_every_value_stands_in_the_paper():
+    text = SOURCE.read_text(encoding="utf-8")
+    for table in paper_tables():
+        for row in table["rows"]:
+            for value in filter(None, row["values_"]):
+                mean, _, deviation = value.partition(" ± ")
+                assert (f"\\meanstd{{{mean}}}{{{deviation}}}" if deviation else mean) in text

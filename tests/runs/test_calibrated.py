@@ -1,0 +1,62 @@
+"""A cell as it is evaluated: calibrated for each task on text of its own, of the size and the kind the recipe says."""
+
+import json
+
+import pytest
+
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.calibrated import Calibrated
+from adaptive_bench.training.written import written
+
+TASKS = ("nano_math", "nano_qa_ll")
+
+
+def _calibrations(config):
+    return {
+        sweep.task: json.loads((sweep.folder / "calibration.json").read_text())
+        for sweep in plan(config).sweeps
+        if str(sweep.spec) == "gateskip"
+    }
+
+
+def test_each_task_has_text_of_its_own(config_of):
+    config = config_of("gateskip", tasks=TASKS)
+    assert run(config).exit_code == 0
+    found = _calibrations(config)
+    assert {about["examples"] for about in found.values()} == {4}
+    assert found["nano_math"]["tokens"] != found["nano_qa_ll"]["tokens"]
+    assert all(about["per"] == "task" and about["text"] == "gold" for about in found.values())
+
+
+def test_pooled_text_is_the_same_for_all(config_of):
+    config = config_of("gateskip", tasks=TASKS, evaluation={"calibration": "pooled"})
+    assert run(config).exit_code == 0
+    found = _calibrations(config)
+    assert found["nano_math"] == found["nano_qa_ll"]
+
+
+@pytest.fixture
+def calibrated(config_of):
+    config = config_of("gateskip", evaluation={"calibration_text": "written"})
+    assert run(config).exit_code == 0
+    (sweep,) = plan(config).sweeps
+    return Calibrated(sweep)
+
+
+def test_text_may_be_what_the_model_writes(calibrated, config_of):
+    about = _calibrations(calibrated.config)["nano_qa_ll"]
+    assert about["text"] == "written" and about["examples"] == 4
+    gold = config_of("gateskip")
+    assert plan(gold).sweeps[0].folder != plan(calibrated.config).sweeps[0].folder
+    assert plan(gold).cells[0].folder == plan(calibrated.config).cells[0].folder
+
+
+def test_written_answers_follow_the_prompts_and_end(calibrated):
+    text = calibrated._text
+    again = written(calibrated.model, text, calibrated.tokenizer, batch_size=2)
+    by_prompt = {example.token_ids[: example.prompt_length]: example for example in text}
+    end = calibrated.tokenizer.eos_token_id
+    for example in again:
+        assert example.token_ids[: example.prompt_length] in by_prompt
+        assert example.token_ids[-1] == end
+    assert calibrated.model.dial == calibrated.model.method.dial.skip_nothing

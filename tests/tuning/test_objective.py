@@ -1,0 +1,36 @@
+import pytest
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.tuning import Objective
+
+POINTS = [Point(1.0, 0.8, {"net": 0.0}), Point(0.8, 0.6, {"net": 0.2})]
+METRIC = "exact_match,none"
+
+
+def value(text, levels=(0.0, 0.1, 0.2), dense=None):
+    return Objective.parse(text).value(POINTS, levels, "net", METRIC, dense)
+
+
+def test_the_three_objectives():
+    assert value("score@0.1") == pytest.approx(0.7)
+    assert value("area") == pytest.approx(0.7)
+    assert value("largest@0.9", dense=0.8) == pytest.approx(0.08, abs=1e-3)
+    assert value("largest@1", dense=0.9) == 0.0
+
+
+def test_a_saving_that_is_not_reached_counts_as_nothing():
+    assert value("score@0.3") == 0.0
+    assert value("area", (0.0, 0.2, 0.4)) == pytest.approx((0.2 * 0.7 + 0.2 * 0.3) / 0.4)
+
+
+@pytest.mark.parametrize("text", ["", "area@0.1", "score", "score@1", "score@x", "largest@0", "largest@1.1", "loss"])
+def test_another_objective_is_refused(text):
+    with pytest.raises(UsageError, match="objective is"):
+        Objective.parse(text)
+
+
+def test_a_metric_that_is_better_when_lower_is_not_maximised():
+    with pytest.raises(UsageError, match="lower is better"):
+        Objective.parse("area").check("word_perplexity,none")
+    Objective.parse("largest@0.9").check("word_perplexity,none")

@@ -1,0 +1,55 @@
+"""A whole study with real trainings of two steps: its trials are cells that a run finds done."""
+
+import json
+
+import pytest
+
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import UsageError
+from adaptive_bench.runs import plan, run
+from adaptive_bench.tuning import Objective, find_result, tune, tuned
+from adaptive_bench.tuning import trial as trial_module
+
+PARAMS = ["sparsity_weight=log:1e-3:1"]
+
+
+@pytest.fixture
+def config(tmp_path):
+    values = {"methods": "gateskip", "tasks": "nano_qa_ll", "out": tmp_path / "out", "match_on": "tokens"}
+    return load_config("smoke", {**values, "device": "cpu"})
+
+
+def test_a_run_with_the_best_finds_its_training_done(config):
+    result = tune(config, Objective.parse("score@0.1"), 2, PARAMS, name="mine", jobs=1)
+    assert [trial.state for trial in result.trials] == ["complete", "complete"]
+    assert result.trials[0].spec == "gateskip" and result.trials[1].spec == "gateskip[sparsity_weight=0.03162]"
+    folder = config.out / "studies" / "mine"
+    assert find_result("mine", config.out) == result
+    assert "sparsity_weight=0.03162" in (folder / "study.html").read_text()
+
+    best = tuned(config, result)
+    assert best.methods == (result.best["gateskip"].spec,)
+    assert all(cell.finished for cell in plan(best).cells)
+    assert run(best, jobs=1).exit_code == 0
+
+
+def test_what_is_done_is_not_done_again_and_another_recipe_is_refused(config, monkeypatch):
+    first = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    monkeypatch.setattr(trial_module, "carry_out", None)
+    assert tune(config, Objective.parse("area"), 1, PARAMS, name="mine") == first
+    with pytest.raises(UsageError, match="objective"):
+        tune(config, Objective.parse("score@0.1"), 1, PARAMS, name="mine")
+    with pytest.raises(UsageError, match="recipe"):
+        tune(load_config("smoke", {**config.model_dump(), "seeds": 2}), Objective.parse("area"), 1, PARAMS, name="mine")
+
+
+def test_a_trial_that_fails_says_why(config, monkeypatch):
+    from adaptive_bench.runs.chains import Failure
+
+    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
+    result = tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
+    assert [trial.state for trial in result.trials] == ["fail", "fail"]
+    assert all("train gateskip" in trial.reason and "it burns" in trial.reason for trial in result.trials)
+    assert json.loads((config.out / "studies" / "mine" / "result.json").read_text())["best"] == {}
+    with pytest.raises(UsageError, match="no method"):
+        tuned(config, result)
