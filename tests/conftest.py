@@ -7,6 +7,7 @@ misplaced norm moves the logits by far more than any tolerance.
 import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +16,12 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_NUM_THREADS"] = "1"  # tiny matrices: more threads only get in each other's way
+# Real data and models that some tests are run on, and skipped without: beside the project, unless they lie elsewhere.
+os.environ["ADAPTIVE_BENCH_SHARED"] = os.environ.get("ADAPTIVE_BENCH_SHARED") or str(
+    Path(__file__).parents[1].parent / "shared"
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
     from transformers import PreTrainedModel
 

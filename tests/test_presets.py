@@ -13,7 +13,7 @@ from adaptive_bench.method import method_class
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.spec import MethodSpec
 
-SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[1].parent / "shared")
+SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"])
 PRESETS = [name for name in registry.names("configs") if name.startswith("paper_")]
 STAND_INS = {
     "perplexity:HuggingFaceFW/fineweb": "perplexity:c4_sample",

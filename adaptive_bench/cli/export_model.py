@@ -26,8 +26,7 @@ def export_model(
     debug: Debug = False,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded."""
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     if not debug:
         quiet()
     from adaptive_bench.model import AdaptiveModel, stored_calibration

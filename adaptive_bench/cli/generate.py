@@ -42,8 +42,7 @@ def generate(
     debug: Debug = False,
 ) -> None:
     """Continue prompts with a trained model; what was saved is said on the last line, on stderr."""
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     if not debug:
         quiet()
     if saving is not None and dial is not None:

@@ -20,8 +20,7 @@ def retry(
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed."""
     from adaptive_bench.cli.execution import execute
 
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 

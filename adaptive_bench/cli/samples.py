@@ -68,8 +68,7 @@ def samples(
     debug: Debug = False,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     if not debug:
         quiet()
     from adaptive_bench.runs.plan import plan

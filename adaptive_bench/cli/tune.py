@@ -66,8 +66,7 @@ def tune(
     from adaptive_bench.tuning import Objective
     from adaptive_bench.tuning import tune as carry_out
 
-    for path in plugin or []:
-        registry.load_plugin(path)
+    registry.load_plugins(plugin)
     aim = Objective.parse(objective)
     names = _with_space() if methods == "all" else methods
     given = {

@@ -1,5 +1,6 @@
 """At saving 0 other people's code gets the dense model's numbers from an adaptive model."""
 
+import os
 from copy import deepcopy
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 
-MODELS = Path("/work/shared/models")
+MODELS = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models"
 TASKS = {"nano_math": 4, "nano_qa_ll": 6}  # documents
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[2].parent / "shared")
+SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"])
 MODELS = ("tinyllamas-stories260K", "tinystories-llama-3M")
 # Name here; name and folder in lm-eval; folder of the data, its splits.
 TASKS = {

@@ -1,6 +1,7 @@
 """What is found before anything is trained."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +17,7 @@ from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
 from adaptive_bench.runs.recipes import preset_by_size
 
-SHARED_MODEL = Path("/work/shared/models/tinystories-llama-3M")
+SHARED_MODEL = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models/tinystories-llama-3M"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA_NEMOTRON
 from adaptive_bench.tasks.gsm8k.task import GSM8K_NEMOTRON
 
-SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[2].parent / "shared") / "data"
+SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data"
 real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
 CSQA_ROW = {
     "question": "What is hot?",

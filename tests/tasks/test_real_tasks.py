@@ -19,7 +19,7 @@ from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL
 from adaptive_bench.tasks.gsm8k.task import GSM8K
 
-SHARED = Path(os.environ.get("ADAPTIVE_BENCH_SHARED") or Path(__file__).parents[2].parent / "shared") / "data"
+SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data"
 real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
 PERFECT = dict(zip(GSM8K.metrics, (1.0, 1.0, 0.0, 0.0), strict=True))
 TASKS = pytest.mark.parametrize("task", [GSM8K, CSQA, CSQA_LL], ids=lambda task: task.name)
