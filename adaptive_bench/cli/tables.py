@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: columns of prose are wrapped, short ones and paths stay whole."""
+"""Text that fits the terminal: in tables columns of prose are wrapped, short ones and paths stay whole."""
 
 from __future__ import annotations
 
@@ -14,34 +14,96 @@ _HEADER = 2  # tabulate makes a column so much wider than its header at least
 _NARROWEST = 10  # a column of prose
 
 
+def terminal_width() -> int:
+    """Columns of the terminal, 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
+    """A paragraph; words, and with them paths and commands that are meant for copying, are never broken.
+
+    Args:
+        width: By default that of the terminal.
+        indent: What every line but the first begins with.
+    """
+    room = width or terminal_width()
+    return textwrap.fill(text, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Rows as a table of at most so many columns of text, as far as words can be wrapped.
 
     Args:
-        width: By default that of the terminal, 80 where there is none.
+        width: By default that of the terminal.
     """
     if not rows:
         return ""
-    room = (width or shutil.get_terminal_size((80, 24)).columns) - _GAP * (len(rows[0]) - 1)
     keys = list(rows[0])
-    columns = {key: [str(row.get(key, "")) for row in rows] for key in keys}
-    natural = {key: max(len(key) + _HEADER, *(len(text) for text in columns[key])) for key in keys}
-    smallest = {
-        key: min(natural[key], max(_NARROWEST, len(key) + _HEADER, _longest_word(columns[key]))) for key in keys
-    }
-    widths = dict(natural)
+    columns = _columns(rows)
+    widths, smallest = _natural(columns), _smallest(columns)
+    room = _room(rows, width)
     while (excess := sum(widths.values()) - room) > 0:
         wide = [key for key in keys if widths[key] > smallest[key]]
         if not wide:
             break
         widest = max(wide, key=lambda key: widths[key])
         widths[widest] = max(smallest[widest], widths[widest] - excess, _second(widths, widest) - 1)
-    body = [[_wrapped(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
+    body = [[_cell(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
     return tabulate(body, keys, tablefmt="simple", disable_numparse=True)
 
 
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False) if len(text) > width else text
+def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> bool:
+    """Whether `fitting` can keep to the width."""
+    return not rows or sum(_smallest(_columns(rows)).values()) <= _room(rows, width)
+
+
+def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Rows of many short columns as tables one below the other; each has the first column and as many others as fit.
+
+    Args:
+        width: By default that of the terminal.
+    """
+    if not rows:
+        return ""
+    room = width or terminal_width()
+    first, *keys = rows[0]
+    widths = _natural(_columns(rows))
+    parts: list[list[str]] = [[]]
+    for key in keys:
+        taken = widths[first] + sum(_GAP + widths[other] for other in (*parts[-1], key))
+        if parts[-1] and taken > room:
+            parts.append([])
+        parts[-1].append(key)
+    tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
+    return "\n\n".join(tabulate(table, "keys", tablefmt="simple", disable_numparse=True) for table in tables)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    return {key: [str(row.get(key, "")) for row in rows] for key in rows[0]}
+
+
+def _room(rows: Sequence[Mapping[str, Any]], width: int | None) -> int:
+    return (width or terminal_width()) - _GAP * (len(rows[0]) - 1)
+
+
+def _natural(columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    return {key: max(_header(key), *map(len, texts)) for key, texts in columns.items()}
+
+
+def _smallest(columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    natural = _natural(columns)
+    return {
+        key: min(natural[key], max(_NARROWEST, _header(key), _longest_word(texts))) for key, texts in columns.items()
+    }
+
+
+def _header(key: str) -> int:
+    """Width of a column's header, which may have several lines."""
+    return max(map(len, key.split("\n"))) + _HEADER
+
+
+def _cell(text: str, width: int) -> str:
+    return wrapped(text, width) if len(text) > width else text
 
 
 def _longest_word(texts: Sequence[str]) -> int:
