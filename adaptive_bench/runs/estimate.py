@@ -98,6 +98,11 @@ class Estimator:
             return median(others), False
         return _ROUGH_SEQUENCE_S, True
 
+    @property
+    def alone(self) -> float:
+        """Time that work takes while no other process works, as a share of its time while all do."""
+        return 1.0 if self._pace is None else 1.0 / self._pace.slower
+
     def sequence_tokens(self) -> float | None:
         """Mean length of a training sequence, where it was looked at."""
         return None if self._pace is None else self._pace.sequence_tokens or None

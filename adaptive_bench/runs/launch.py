@@ -17,6 +17,7 @@ from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.plan import Plan
+from adaptive_bench.runs.schedule import on_the_clock
 from adaptive_bench.spec import MethodSpec
 
 # A larger backbone keeps all cores busy by itself.
@@ -33,12 +34,14 @@ def carry_out(
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
-    chains = chains_left(plan, estimator or Estimator(plan.config.out))
+    estimator = estimator or Estimator(plan.config.out)
+    chains = chains_left(plan, estimator)
     works = [work for chain in chains for work in chain.works]
     if not works:
         return []
     jobs = min(jobs or useful_processes(plan.config), len(works))
-    with reporter.task("run", sum(work.seconds for work in works)) as overall:
+    chains = on_the_clock(chains, jobs, estimator.alone)
+    with reporter.task("run", sum(work.seconds for chain in chains for work in chain.works)) as overall:
         if jobs == 1:
             return _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel

@@ -47,11 +47,13 @@ class Pace:
         sequence_s: Training on one sequence, by what is trained.
         document_s: Evaluating one document with the model as it is, by task.
         sequence_tokens: Mean length of a training sequence.
+        slower: How many times as long work takes while all processes work as in one alone.
     """
 
     sequence_s: Mapping[MethodSpec, float]
     document_s: Mapping[str, float]
     sequence_tokens: float = 0.0
+    slower: float = 1.0
 
     def overhead(self, trained: MethodSpec) -> float:
         """How much slower than the plain model a method is, judged by its training step."""
@@ -91,7 +93,7 @@ def measure_pace(
     finally:
         torch.set_num_threads(threads)
     tokens = fmean(len(example.token_ids) for example in examples) if examples else 0.0
-    return Pace(sequences, documents, tokens)
+    return Pace(sequences, documents, tokens, slower)
 
 
 def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> list[EncodedExample]:
