@@ -4,11 +4,11 @@ named.
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -44,7 +44,9 @@ def find_run(text: str | Path) -> Path:
     rule = f"A run is named by its folder, its name or the beginning of its name, got {one_line(str(text), 100)!r}"
     if found:
         raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
-    hint = registry.did_you_mean(path.name, named.values()) if named else "Give `adaptive-bench run` first."
+    close = difflib.get_close_matches(path.name, named.values(), n=1)
+    there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
+    hint = f"Did you mean {close[0]!r}?" if close else there
     raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.progress import let_go, open_reporter, say
@@ -30,7 +30,7 @@ def print_plan(config: RunConfig) -> None:
         found = preflight(config, reporter)
     for line in about(config, found):
         typer.echo(line)
-    typer.echo("\n" + tabulate(describe(found.plan, found.estimator), headers="keys", tablefmt="simple"))
+    typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
@@ -73,9 +73,11 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> Non
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    if rows:
-        typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {run_name(outcome.folder)} --full")
-    typer.echo(f"\nWritten to {outcome.folder}\nRepeat it with: {run_command(outcome.folder, registry.plugin_files())}")
+    commands = {"Every axis and phase": f"adaptive-bench leaderboard {run_name(outcome.folder)} --full"} if rows else {}
+    commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
+    for what, command in commands.items():
+        typer.echo(f"\n{what}:\n  {command}")
+    typer.echo(f"\nWritten to {outcome.folder}")
 
 
 def _unchecked(config: RunConfig) -> list[str]:

@@ -16,7 +16,7 @@ from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
-from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.results import run_folders
@@ -81,7 +81,8 @@ def list_names(
     elif what is Listed.runs:
         typer.echo(shown(rows))
     else:
-        typer.echo(fitting([{key: _text(value) for key, value in row.items()} for row in rows]))
+        texts = [{key: _text(value) for key, value in row.items()} for row in rows]
+        typer.echo(listed(texts) if model is None else fitting(texts))
     if what is Listed.methods and model is None:
         from adaptive_bench.cli.capability_table import capability_table
 

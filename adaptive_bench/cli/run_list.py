@@ -93,10 +93,11 @@ def _columns(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _paragraph(row: Mapping[str, str], width: int | None) -> str:
-    lines = [f"{row['run']}  {row['date']}  {row['state']}".replace("    ", "  ")]
+    lines = ["  ".join(filter(None, (row["run"], row["date"], row["state"])))]
     if row["methods"]:
+        seeds = f"seed{'s' if ',' in row['seeds'] else ''} {row['seeds']}"
         lines.append(f"{row['methods']} on {row['tasks']}")
-        how = f"{row['steps']} steps, {row['documents']} documents, {row['shots']} shots, seeds {row['seeds']}"
+        how = f"{row['steps']} steps, {row['documents']} documents, {row['shots']} shots, {seeds}"
         lines.append(f"model {row['model']}, {how}")
     first, *others = (wrapped(line, width, "  ") for line in lines)
     return "\n".join([first, *(f"  {line}" for line in others)])

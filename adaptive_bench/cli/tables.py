@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,9 @@ from tabulate import tabulate
 
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
-_NARROWEST = 10  # a column of prose
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_NARROWEST, _READABLE = 10, 30  # a column of prose
+_INDENT = "  "
 
 
 def terminal_width() -> int:
@@ -20,14 +23,16 @@ def terminal_width() -> int:
 
 
 def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
-    """A paragraph; words, and with them paths and commands that are meant for copying, are never broken.
+    """A paragraph; words are never broken, nor what stands in backticks, for it is meant for copying.
 
     Args:
         width: By default that of the terminal.
         indent: What every line but the first begins with.
     """
     room = width or terminal_width()
-    return textwrap.fill(text, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    whole = re.sub(rf"`[^`\n]{{1,{room - 2}}}`", lambda found: found[0].replace(" ", _NO_BREAK), text)
+    filled = textwrap.fill(whole, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return filled.replace(_NO_BREAK, " ")
 
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
@@ -49,12 +54,36 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
         widest = max(wide, key=lambda key: widths[key])
         widths[widest] = max(smallest[widest], widths[widest] - excess, _second(widths, widest) - 1)
     body = [[_cell(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
-    return tabulate(body, keys, tablefmt="simple", disable_numparse=True)
+    headers = [_cell(key, widths[key] - _HEADER) for key in keys]
+    return tabulate(body, headers, tablefmt="simple", disable_numparse=True)
 
 
-def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> bool:
-    """Whether `fitting` can keep to the width."""
-    return not rows or sum(_smallest(_columns(rows)).values()) <= _room(rows, width)
+def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None, narrowest: int = _NARROWEST) -> bool:
+    """Whether `fitting` can keep to the width with columns of prose that are not narrower than so many characters."""
+    return not rows or sum(_smallest(_columns(rows), narrowest).values()) <= _room(rows, width)
+
+
+def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Named things: as a table where columns of prose are wide enough to be read, else as a paragraph each.
+
+    Args:
+        rows: The name first, then a sentence, then what else is to be said.
+        width: By default that of the terminal.
+    """
+    if fits(rows, width, _READABLE):
+        return fitting(rows, width)
+    return "\n".join(_paragraph(row, width) for row in rows)
+
+
+def _paragraph(row: Mapping[str, Any], width: int | None) -> str:
+    (_, name), (_, sentence), *rest = row.items()
+    facts = "; ".join(f"{key} {value}" for key, value in rest if str(value))
+    room = (width or terminal_width()) - len(_INDENT)
+    return "\n".join([name, *(_INDENT + line for line in _lines(sentence, room) + _lines(facts, room, _INDENT))])
+
+
+def _lines(text: str, width: int, indent: str = "") -> list[str]:
+    return wrapped(text, width, indent).splitlines()
 
 
 def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
@@ -65,17 +94,23 @@ def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str
     """
     if not rows:
         return ""
-    room = width or terminal_width()
-    first, *keys = rows[0]
-    widths = _natural(_columns(rows))
-    parts: list[list[str]] = [[]]
+    room, widths, (first, *_) = width or terminal_width(), _natural(_columns(rows)), rows[0]
+    parts = _parts(widths, room)
+    while room > 0 and len(narrower := _parts(widths, room - 1)) == len(parts):
+        parts, room = narrower, room - 1  # of about the same width
+    tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
+    return "\n\n".join(tabulate(table, "keys", tablefmt="simple", disable_numparse=True) for table in tables)
+
+
+def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
+    """Columns but the first, in as many parts as it takes."""
+    (first, *keys), parts = widths, [list[str]()]
     for key in keys:
         taken = widths[first] + sum(_GAP + widths[other] for other in (*parts[-1], key))
         if parts[-1] and taken > room:
             parts.append([])
         parts[-1].append(key)
-    tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
-    return "\n\n".join(tabulate(table, "keys", tablefmt="simple", disable_numparse=True) for table in tables)
+    return parts
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -87,19 +122,15 @@ def _room(rows: Sequence[Mapping[str, Any]], width: int | None) -> int:
 
 
 def _natural(columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    return {key: max(_header(key), *map(len, texts)) for key, texts in columns.items()}
+    return {key: max(_HEADER + max(map(len, key.split("\n"))), *map(len, texts)) for key, texts in columns.items()}
 
 
-def _smallest(columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _smallest(columns: Mapping[str, Sequence[str]], narrowest: int = _NARROWEST) -> dict[str, int]:
     natural = _natural(columns)
     return {
-        key: min(natural[key], max(_NARROWEST, _header(key), _longest_word(texts))) for key, texts in columns.items()
+        key: min(natural[key], max(narrowest, _HEADER + _longest_word([key]), _longest_word(texts)))
+        for key, texts in columns.items()
     }
-
-
-def _header(key: str) -> int:
-    """Width of a column's header, which may have several lines."""
-    return max(map(len, key.split("\n"))) + _HEADER
 
 
 def _cell(text: str, width: int) -> str:

@@ -25,7 +25,7 @@ def run_folder(config: RunConfig) -> Path:
 
 
 def run_name(config: RunConfig) -> str:
-    """Model, the first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-seed1-3f9a2c1b`.
+    """Model, the first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-2more-seed1-3f9a2c1b`.
 
     Where the run is written and on what it is computed make no difference. Methods that are trained for a saving come
     before those they are compared with.
