@@ -92,7 +92,7 @@ def list_names(
 def _check_overhead(what: Listed, model: str | None) -> None:
     if what is not Listed.methods or model is None:
         raise UsageError(
-            f"--model and --methods go with `list methods`, and --methods needs --model, got `list {what}` "
+            f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got `list {what}` "
             f"with --model {model}. Try `adaptive-bench list methods --model nano`."
         )
 

@@ -15,7 +15,7 @@ import yaml
 from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.tables import fitting, terminal_width
+from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
 from adaptive_bench.results import find_run, run_name
 
@@ -80,8 +80,8 @@ def _run(folder: Path) -> str:
     ]
     records = _records(folder, about)
     if records:
-        environments = {json.dumps(_environment(record), sort_keys=True) for record in records}
-        parts += ["environment: " + text for text in sorted(environments)]
+        environments = {", ".join(f"{key} {value}" for key, value in _environment(one).items()) for one in records}
+        parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         parts.append(fitting([_row(record) for record in records]))
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]

@@ -77,7 +77,7 @@ def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
 
 def _paragraph(row: Mapping[str, Any], width: int | None) -> str:
     (_, name), (_, sentence), *rest = row.items()
-    facts = "; ".join(f"{key} {value}" for key, value in rest if str(value))
+    facts = " · ".join(f"{key} {value}" for key, value in rest if str(value))
     room = (width or terminal_width()) - len(_INDENT)
     return "\n".join([name, *(_INDENT + line for line in _lines(sentence, room) + _lines(facts, room, _INDENT))])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ def phase_of(row: Mapping[str, Any]) -> str:
 
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
-    conditions, both stay and their methods carry the name of the run.
+    conditions, both stay and their methods carry the end of the run's name.
     """
+    names = _short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
@@ -58,10 +59,17 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     result: list[Row] = []
     for meaning, by_folder in answers.items():
         if meaning[:_DISPUTED] in disputed:
-            result += [row | {"method": f"{row['method']} ({folder.name})"} for folder, row in by_folder.items()]
+            result += [row | {"method": f"{row['method']} ({names[folder]})"} for folder, row in by_folder.items()]
         else:
             result.append(next(iter(by_folder.values())))
     return result
+
+
+def _short_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """Seeds and key, the end of a run's name; whole paths where two runs end alike."""
+    ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in folders}
+    alike = len(set(ends.values())) < len(ends)
+    return {folder: str(folder) if alike else end for folder, end in ends.items()}
 
 
 def _untimed(row: Row) -> str:

@@ -120,6 +120,15 @@ def test_runs_are_joined_and_only_a_disagreement_shows_where_a_score_comes_from(
     assert methods == ["method", "mod (a)", "mod (b)", "dense", "gateskip"]
 
 
+def test_runs_of_one_name_are_told_apart_by_their_folders(command, tmp_path):
+    for out, score in (("here", 0.9), ("there", 0.5)):
+        _write(tmp_path / out / "nano-mod-seed1-3f9a2c1b", ROW | {"score": score})
+    text = command("leaderboard", "here", "there", "--format", "markdown").stdout
+    assert "mod (here/nano-mod-seed1-3f9a2c1b)" in text and "mod (there/" in text
+    text = command("leaderboard", "here", "--format", "markdown").stdout
+    assert "| mod " in text and "mod (" not in text
+
+
 def test_rows_of_other_conditions_have_a_table_of_their_own_that_says_what_differs(command, tmp_path):
     nano = {"model": "nano", "backbone": "a" * 16, "recipe": "steps 320, batch_size 32", "documents": 8, "shots": 0}
     other = {"model": "tiny", "backbone": "b" * 16, "documents": 4}
