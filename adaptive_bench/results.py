@@ -23,8 +23,8 @@ DEFAULT_OUT = Path("runs")
 
 
 def find_run(text: str | Path) -> Path:
-    """The folder of a run: a folder, or the name of a run, or the beginning of one or its last part if only one run has
-    it. Runs are looked for in `runs`, those of another output folder as `<folder>/<name>`.
+    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it.
+    Runs are looked for in `runs`, those of another output folder as `<folder>/<name>`.
 
     Raises:
         UsageError: No run is called so, or several are.
@@ -35,9 +35,7 @@ def find_run(text: str | Path) -> Path:
     home = path.parent if path.name != str(path) else DEFAULT_OUT
     named = {folder: folder.name for folder in run_folders(home)}
     exact = [folder for folder, name in named.items() if name == path.name]
-    found = exact or [
-        folder for folder, name in named.items() if name.startswith(path.name) or name.endswith(f"-{path.name}")
-    ]
+    found = exact or [folder for folder, name in named.items() if _is_called(name, path.name)]
     if len(found) == 1:
         return found[0]
     names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
@@ -48,6 +46,11 @@ def find_run(text: str | Path) -> Path:
     there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
     hint = f"Did you mean {close[0]!r}?" if close else there
     raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
+
+
+def _is_called(name: str, text: str) -> bool:
+    """Whether a run's name begins with a text, or ends with it, or its key begins with it."""
+    return name.startswith(text) or name.endswith(f"-{text}") or name.rpartition("-")[2].startswith(text)
 
 
 def run_folders(out: Path) -> list[Path]:

@@ -19,7 +19,8 @@ def runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", [NAMES[0], "nano-gateskip-mod-s", "3f9a2c1b", f"runs/runs/{NAMES[0]}", f"runs/{NAMES[0]}"]
+    "text",
+    [NAMES[0], "nano-gateskip-mod-s", "3f9a2c1b", "3f9", "seed1-3f9a2c1b", f"runs/runs/{NAMES[0]}", f"runs/{NAMES[0]}"],
 )
 def test_a_run_has_several_names(runs, text):
     assert find_run(text).resolve() == runs / NAMES[0]

@@ -92,8 +92,8 @@ def list_names(
 def _check_overhead(what: Listed, model: str | None) -> None:
     if what is not Listed.methods or model is None:
         raise UsageError(
-            f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got `list {what}` "
-            f"with --model {model}. Try `adaptive-bench list methods --model nano`."
+            f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
+            f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
         )
 
 

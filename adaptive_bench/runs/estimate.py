@@ -136,7 +136,8 @@ class Estimator:
         if not self._traits.get(str(sweep.spec), Trait()).calibrates:
             return Estimate(0.0)
         one_s, rough = self.sequence_s(sweep.cell)
-        return Estimate(_CALIBRATION_PASSES * one_s * sweep.config.evaluation.calibration_examples, rough)
+        length = 1.0 if self._pace is None else self._pace.length(sweep.task)
+        return Estimate(_CALIBRATION_PASSES * one_s * length * sweep.config.evaluation.calibration_examples, rough)
 
     def points_left(self, sweep: Sweep) -> int:
         """Dial values that are left, as far as can be known beforehand."""
