@@ -179,13 +179,13 @@ class Grid:
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
     """Arrange rows; grids, methods and levels keep the order of the rows; what is not comparable stands together."""
-    rows = [(row, conditions_of(row)) for row in rows]
+    measured = [(row, conditions_of(row)) for row in rows]
     of_task: dict[str, list[Conditions]] = {}
-    for row, conditions in rows:
+    for row, conditions in measured:
         of_task.setdefault(row["task"], []).append(conditions)
     apart = {task: differences(conditions) for task, conditions in of_task.items()}
     found: dict[tuple[str, str, str, str, str | None, Conditions], Grid] = {}
-    for row, conditions in rows:
+    for row, conditions in measured:
         setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
         key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)
         grid = found.setdefault(key, Grid(*key, apart[row["task"]][conditions]))
