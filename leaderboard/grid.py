@@ -190,8 +190,8 @@ def grids(rows: Iterable[Row]) -> list[Grid]:
         key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)
         grid = found.setdefault(key, Grid(*key, apart[row["task"]][conditions]))
         grid.cells[label(row), row["level"]] = row
-    order = list(dict.fromkeys(key[:-1] for key in found))
-    return [found[key] for key in sorted(found, key=lambda key: order.index(key[:-1]))]
+    order = {place: number for number, place in enumerate(dict.fromkeys(key[:-1] for key in found))}
+    return [found[key] for key in sorted(found, key=lambda key: order[key[:-1]])]
 
 
 def label(row: Row) -> str:
