@@ -32,6 +32,9 @@ class Meter(ABC):
     def advance(self, units: float = 1, **info: Info) -> None:
         """Count finished units; `info` is shown beside them, for example `loss=0.31`."""
 
+    def expect(self, left_s: float) -> None:  # noqa: B027 - whoever shows no time need not know
+        """Say how many seconds it will take yet, where that is known better than from its pace."""
+
     @abstractmethod
     def end(self) -> None:
         """The work is over (or was given up)."""
@@ -63,6 +66,11 @@ class Pace:
     def __init__(self) -> None:
         self.first: tuple[float, float] | None = None
         self.last = (0.0, 0.0)
+        self.expected: tuple[float, float] | None = None
+
+    def expect(self, now_s: float, left_s: float) -> None:
+        """It is known to take so many seconds from now on."""
+        self.expected = now_s, left_s
 
     def note(self, now_s: float, done: float) -> None:
         """So much is done by now."""
@@ -71,6 +79,8 @@ class Pace:
 
     def left_s(self, now_s: float, total: float) -> float | None:
         """Seconds that are left; `None` as long as nothing can be said."""
+        if self.expected is not None:
+            return max(0.0, self.expected[1] - (now_s - self.expected[0]))
         if self.first is None or self.last[1] <= self.first[1]:
             return None
         second_s = (self.last[0] - self.first[0]) / (self.last[1] - self.first[1])
@@ -109,6 +119,9 @@ class _PlainMeter(Meter):
             left = [] if left_s is None else [f"{duration(left_s)} left"]
             parts = [_done(self.done, self.total), *_texts(info), *left]
             say(f"{self.name}: {', '.join(parts)}", self.stream)
+
+    def expect(self, left_s: float) -> None:
+        self.pace.expect(time.monotonic(), left_s)
 
     def end(self) -> None:
         elapsed = duration(time.monotonic() - self.start_s)
@@ -150,6 +163,9 @@ class _RichMeter(Meter):
         if info:
             self.progress.update(self.id, info=", ".join(_texts(info)))
         self.progress.advance(self.id, units)
+
+    def expect(self, left_s: float) -> None:
+        self.pace.expect(time.monotonic(), left_s)
 
     def end(self) -> None:
         self.progress.remove_task(self.id)

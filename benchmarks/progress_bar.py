@@ -58,6 +58,9 @@ class _Recorded(Meter):
     def advance(self, units: float = 1, **info: Info) -> None:
         self.recorder.note("advance", self.name, units)
 
+    def expect(self, left_s: float) -> None:
+        self.recorder.note("expect", self.name, left_s)
+
     def end(self) -> None:
         self.recorder.note("end", self.name, 0.0)
 
@@ -94,6 +97,8 @@ def judged(events: list[list[Any]], clock: int) -> list[tuple[float, float, floa
         if event[2] == "advance":
             done += event[4]
             pace.note(now, done)
+        if event[2] == "expect":
+            pace.expect(now, event[4])
         if now >= due and now < ended and (said := pace.left_s(now, total)) is not None:
             due = now + _EVERY_S
             found.append((now - begun, said, ended - now))

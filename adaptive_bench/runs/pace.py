@@ -61,11 +61,6 @@ class Pace:
         """How long a task's sequences are, as a share of the mean."""
         return self.task_tokens.get(task, self.sequence_tokens) / self.sequence_tokens if self.sequence_tokens else 1.0
 
-    def overhead(self, trained: MethodSpec) -> float:
-        """How much slower than the plain model a method is, judged by its training step."""
-        fastest = min(self.sequence_s.values(), default=0.0)
-        return self.sequence_s[trained] / fastest if fastest and trained in self.sequence_s else 1.0
-
 
 def measure_pace(
     config: RunConfig, trained: Sequence[MethodSpec], tokenizer: PreTrainedTokenizerBase, jobs: int, meter: Meter
