@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,24 +25,29 @@ def installed() -> bool:
 
 
 def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "all") -> list[str]:
-    """Write `<task>.svg` and `<task>.pdf` for the first metric of each task; names of what was written."""
+    """Write `<task>.svg` and `<task>.pdf` for the first metric of each task, with a number where rows of a task are not
+    comparable; names of what was written.
+    """
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])
     chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
     written = []
+    times: Counter[str] = Counter()
     for grid in grids(row for row in chosen if first[row["task"]] == row["metric"]):
         if grid.setting is None and any(row["score"] is not None for row in grid.cells.values()):
-            written += _write(grid, folder)
+            times[grid.task] += 1
+            number_of_task = times[grid.task]
+            written += _write(grid, folder, grid.task + (f"-{number_of_task}" if number_of_task > 1 else ""))
     return written
 
 
-def _write(grid: Grid, folder: Path) -> list[str]:
+def _write(grid: Grid, folder: Path, name: str) -> list[str]:
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
     settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
-    names = [f"{grid.task}.svg", f"{grid.task}.pdf"]
+    names = [f"{name}.svg", f"{name}.pdf"]
     with matplotlib.rc_context(settings):
         figure = _draw(grid)
         for name, metadata in zip(names, ({"Date": None}, {"CreationDate": None}), strict=True):

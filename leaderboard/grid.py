@@ -1,4 +1,6 @@
-"""Result rows arranged as methods x levels, one grid per task, metric, axis and phase."""
+"""Result rows arranged as methods x levels: one grid per task, metric, axis and phase, and of those for each set of
+conditions under which rows are comparable.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
 from adaptive_bench.metric import metric_of
 
 Row = Mapping[str, Any]
@@ -67,6 +70,8 @@ class Grid:
     Attributes:
         phase: The tokens the axis counts: `all`, `prefill` or `decode`.
         setting: Where saved time was measured, device included, or the shape it is projected onto; else `None`.
+        conditions: What its rows were measured under.
+        apart: What of that differs from the other grids of the task, in words; empty where nothing does.
         cells: Row by (method label, level); labels and levels in the order in which they came.
     """
 
@@ -75,6 +80,8 @@ class Grid:
     axis: str
     phase: str = "all"
     setting: str | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    apart: str = ""
     cells: dict[tuple[str, float], Row] = field(default_factory=dict)
 
     @property
@@ -84,7 +91,12 @@ class Grid:
         unit = " (%)" if known.unit == "share" else " ↓" if known.better == "lower" else ""
         phase = "" if self.phase == "all" else f" of {self.phase}"
         where = "" if self.setting is None else f" ({self.setting})"
-        return f"{self.task}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+        return f"{self.name}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+
+    @property
+    def name(self) -> str:
+        """The task, with what tells this grid from the others of it."""
+        return f"{self.task} ({self.apart})" if self.apart else self.task
 
     @property
     def methods(self) -> list[str]:
@@ -166,13 +178,20 @@ class Grid:
 
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
-    """Arrange rows; grids, methods and levels keep the order of the rows."""
-    found: dict[tuple[str, str, str, str, str | None], Grid] = {}
-    for row in rows:
+    """Arrange rows; grids, methods and levels keep the order of the rows; what is not comparable stands together."""
+    measured = [(row, conditions_of(row)) for row in rows]
+    of_task: dict[str, list[Conditions]] = {}
+    for row, conditions in measured:
+        of_task.setdefault(row["task"], []).append(conditions)
+    apart = {task: differences(conditions) for task, conditions in of_task.items()}
+    found: dict[tuple[str, str, str, str, str | None, Conditions], Grid] = {}
+    for row, conditions in measured:
         setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
-        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting)
-        found.setdefault(key, Grid(*key)).cells[label(row), row["level"]] = row
-    return list(found.values())
+        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)
+        grid = found.setdefault(key, Grid(*key, apart[row["task"]][conditions]))
+        grid.cells[label(row), row["level"]] = row
+    order = {place: number for number, place in enumerate(dict.fromkeys(key[:-1] for key in found))}
+    return [found[key] for key in sorted(found, key=lambda key: order[key[:-1]])]
 
 
 def label(row: Row) -> str:

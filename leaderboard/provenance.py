@@ -40,13 +40,19 @@ def _run(folder: Path) -> dict[str, Any]:
     name = plain(folder.name, 100)
     return {
         "name": name,
-        "command": f"adaptive-bench run --config {name}/config.yaml",
+        "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *_plugins(folder)]),
         "config": block(read_text(folder / "config.yaml")),
         "facts": _facts(about, ("state", "finished", "model", "match_on", "match_phase")),
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records_of(folder)],
     }
+
+
+def _plugins(folder: Path) -> list[str]:
+    """Options for the plugin files of a run, without their folders."""
+    named = _object(folder / "command.json").get("plugins")
+    return [f"--plugin {plain(Path(text).name, 100)}" for text in _texts(named)]
 
 
 def _record(folder: Path) -> dict[str, Any]:

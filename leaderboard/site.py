@@ -19,7 +19,20 @@ from .verdict import verdict
 
 SCHEMA = 1
 LARGEST_PAGE_BYTES = 1_572_864
-_TEXTS = ("label", "method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape", "status")
+_TEXTS = (
+    "label",
+    "method",
+    "semantics",
+    "task",
+    "metric",
+    "axis",
+    "phase",
+    "timing",
+    "projected_shape",
+    "status",
+    "model",
+    "recipe",
+)
 
 
 def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None) -> list[str]:

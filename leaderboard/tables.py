@@ -47,7 +47,7 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
     return {
-        "task": grid.task,
+        "task": grid.name,
         "metric": grid.metric,
         "headline": headline,
         "axis": grid.axis,
@@ -82,23 +82,27 @@ def cell(row: Row) -> list[str]:
 
 
 def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every method once, with what its rows say about its training."""
-    found: dict[str, Row] = {}
+    """Every method once, with what its rows say about its training, under whatever conditions."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(label(row), row)
+        found.setdefault(label(row), []).append(row)
     return [
         {
             "label": name,
-            "control": row["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "control": some[0]["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
             "facts": [
-                ["semantics", row["semantics"]],
-                ["parameters added", _maybe(row["parameters_added"], "{:,}".format)],
-                ["training tokens", _maybe(row["train_tokens"], "{:,}".format)],
-                ["training FLOPs", _maybe(row["train_flops"], "{:.3g}".format)],
+                ["semantics", some[0]["semantics"]],
+                ["parameters added", _each(some, "parameters_added", "{:,}".format)],
+                ["training tokens", _each(some, "train_tokens", "{:,}".format)],
+                ["training FLOPs", _each(some, "train_flops", "{:.3g}".format)],
             ],
         }
-        for name, row in found.items()
+        for name, some in found.items()
     ]
+
+
+def _each(rows: Sequence[Row], key: str, write: Callable[[Any], str]) -> str:
+    return " or ".join(dict.fromkeys(_maybe(row[key], write) for row in rows))
 
 
 def _maybe(value: Any, write: Callable[[Any], str]) -> str:

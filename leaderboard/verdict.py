@@ -45,7 +45,7 @@ def _clause(grid: Grid, level: float) -> str:
     reached = [row for (_, at), row in grid.cells.items() if at == level and row["score"] is not None]
     sign = -1 if metric_of(grid.metric).better == "lower" else 1
     ranked = sorted((row for row in reached if not _control(row)), key=lambda row: -sign * row["score"])
-    where = f"on {grid.task}"
+    where = f"on {grid.name}"
     if not ranked:
         return ""
     leader, others = ranked[0], ranked[1:]

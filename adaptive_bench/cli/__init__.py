@@ -67,7 +67,7 @@ boards = typer.Typer(cls=group_with_default("show"), help="Print the leaderboard
 boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
 boards.command("build", cls=StrictCommand)(site.build)
 app.add_typer(boards, name="leaderboard")
-app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
+app.command("lm-eval", cls=StrictCommand, context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
-from adaptive_bench.progress import open_reporter
+from adaptive_bench.progress import let_go, open_reporter, say
+from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
+    from adaptive_bench.runs import RunOutcome
     from adaptive_bench.runs.chains import Failure
 
 
@@ -27,7 +30,7 @@ def print_plan(config: RunConfig) -> None:
         found = preflight(config, reporter)
     for line in about(config, found):
         typer.echo(line)
-    typer.echo("\n" + tabulate(describe(found.plan, found.estimator), headers="keys", tablefmt="simple"))
+    typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
@@ -52,18 +55,29 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    try:
+        _print_outcome(outcome, config, wide=wide)
+    except BrokenPipeError:  # nobody reads any more; everything is on disk
+        let_go(sys.stdout)
+    if outcome.failures:
+        _tell(outcome.failures, debug)
+        raise typer.Exit(outcome.exit_code)
+
+
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> None:
+    from adaptive_bench.runs.naming import run_command
+
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    if rows:
-        typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
+    commands = {"Every axis and phase": f"adaptive-bench leaderboard {run_name(outcome.folder)} --full"} if rows else {}
+    commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
+    for what, command in commands.items():
+        typer.echo(f"\n{what}:\n  {command}")
     typer.echo(f"\nWritten to {outcome.folder}")
-    if outcome.failures:
-        _tell(outcome.failures, debug)
-        raise typer.Exit(outcome.exit_code)
 
 
 def _unchecked(config: RunConfig) -> list[str]:
@@ -87,7 +101,7 @@ def _tell(failures: Sequence[Failure], debug: bool) -> None:
     for cause, failed in by_cause.items():
         log = next((failure.log for failure in failed if failure.log), None)
         works = ", ".join(failure.work for failure in failed)
-        typer.echo("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), err=True)
+        say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
         if debug:
-            typer.echo("\n".join(dict.fromkeys(failure.trace for failure in failed)), err=True)
-    typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)
+            say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
+    say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

@@ -8,15 +8,14 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
+from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.evaluation.tables import newest, tables
 
 
 def build(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="RUNS", help="Folders of runs; without any, the newest run.")
-    ] = None,
+    folders: Runs = None,
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("site"),
     axis: Annotated[
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
@@ -33,7 +32,7 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     site = registry.get("sites", "board")
     for text in site(chosen, out, axis, phase):
-        typer.echo(text, err=True)
+        typer.echo(paragraph(text), err=True)
     page = out / "index.html"
     typer.echo(f"The page is {page}")
     if open_:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
@@ -39,11 +39,13 @@ class Point:
 
     Attributes:
         saved: Savings by name (see `saving_name`); `None`, or absent, where one is not known.
+        seconds: Spent inside model calls.
     """
 
     dial: float
     score: float
     saved: Mapping[str, float | None]
+    seconds: float = 0.0
 
     def on(self, name: str) -> bool:
         """Whether this saving is known."""
@@ -63,12 +65,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Matched:
-    """The score at a level, with all savings known there; nothing where the level was not reached."""
+    """The score at a level, with all savings known there, the dial value and the seconds; nothing where the level was
+    not reached.
+    """
 
     level: float
     score: float | None
     saved: Mapping[str, float]
     status: Status
+    dial: float = math.nan
+    seconds: float = math.nan
 
 
 def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[Matched]:
@@ -136,7 +142,8 @@ def _mean(points: list[Point]) -> Point:
 
     common = [name for name in points[0].known if all(point.on(name) for point in points)]
     saved = {name: mean(point.at(name) for point in points) for name in common}
-    return Point(mean(point.dial for point in points), mean(point.score for point in points), saved)
+    of = {name: mean(getattr(point, name) for point in points) for name in ("dial", "score", "seconds")}
+    return Point(saved=saved, **of)
 
 
 def _at(points: list[Point], level: float, name: str, reached: Status) -> Matched:
@@ -152,7 +159,7 @@ def _at(points: list[Point], level: float, name: str, reached: Status) -> Matche
         if before.at(name) <= level <= after.at(name):
             share = (level - before.at(name)) / (after.at(name) - before.at(name))
             between = _matched(level, _between(before, after, share), reached)
-            return Matched(level, between.score, {**between.saved, name: level}, reached)
+            return replace(between, saved={**between.saved, name: level})
     return Matched(level, None, {}, "outside")
 
 
@@ -169,8 +176,10 @@ def _between(before: Point, after: Point, share: float) -> Point:
         return min(max(one * (1 - share) + other * share, low), high)  # rounding must not leave the interval
 
     saved = {name: mix(before.at(name), after.at(name)) for name in before.known if after.on(name)}
-    return Point(mix(before.dial, after.dial), mix(before.score, after.score), saved)
+    of = {name: mix(getattr(before, name), getattr(after, name)) for name in ("dial", "score", "seconds")}
+    return Point(saved=saved, **of)
 
 
 def _matched(level: float, point: Point, status: Status) -> Matched:
-    return Matched(level, point.score, {name: point.at(name) for name in point.known}, status)
+    saved = {name: point.at(name) for name in point.known}
+    return Matched(level, point.score, saved, status, point.dial, point.seconds)

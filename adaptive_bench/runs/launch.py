@@ -6,7 +6,6 @@ Work that fails is reported and does not stop the rest; only what builds on it i
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import fmean
 
 import torch
 
@@ -16,6 +15,8 @@ from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.forecast import Forecast
+from adaptive_bench.runs.overall import Clock, Share
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.spec import MethodSpec
 
@@ -33,12 +34,15 @@ def carry_out(
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
-    chains = chains_left(plan, estimator or Estimator(plan.config.out))
+    estimator = estimator or Estimator(plan.config.out)
+    chains = chains_left(plan, estimator)
     works = [work for chain in chains for work in chain.works]
     if not works:
         return []
     jobs = min(jobs or useful_processes(plan.config), len(works))
-    with reporter.task("run", sum(work.seconds for work in works)) as overall:
+    forecast = Forecast([work.piece for work in works], jobs, estimator.alone)
+    with reporter.task("run", forecast.left_s(0.0)) as bar:
+        overall = Clock(bar, forecast)
         if jobs == 1:
             return _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel
@@ -62,12 +66,16 @@ def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
 
 
 def _measuring(sweeps: tuple[Sweep, ...], estimator: Estimator) -> Measuring:
-    return Measuring(
-        sweeps,
-        seconds=sum(estimator.sweep(sweep).seconds for sweep in sweeps),
-        point_s=fmean(estimator.point(sweep).seconds for sweep in sweeps),
-        calibration_s=fmean(estimator.calibration(sweep).seconds for sweep in sweeps),
-    )
+    shares = [
+        Share(
+            sweep.task,
+            estimator.sweep(sweep).seconds,
+            point_s=estimator.point(sweep).seconds,
+            calibration_s=estimator.calibration(sweep).seconds,
+        )
+        for sweep in sweeps
+    ]
+    return Measuring(sweeps, tuple(shares))
 
 
 def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +19,9 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
-from adaptive_bench.runs.keys import SCHEMA, key_of
+from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.launch import carry_out
+from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
 from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.runs.table import make_table
 
@@ -67,14 +67,15 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
-    folder = config.out / "runs" / _run_key(config)
+    folder = run_folder(config)
     atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    write_beginning(folder)
     try:
         failures = carry_out(whole, reporter, jobs, known.estimator)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
-            f"does: {_command(folder)}"
+            f"does: {run_command(folder, registry.plugin_files())}"
         ) from None
     rows, warnings = make_table(whole)
     plain = [row.to_json() for row in rows]
@@ -113,17 +114,6 @@ def _notes_before(folder: Path) -> list[str]:
         return list(json.loads((folder / "run.json").read_text(encoding="utf-8"))["notes"])
     except (OSError, ValueError, KeyError, TypeError):  # none, or of an older version: nothing was noted
         return []
-
-
-def _run_key(config: RunConfig) -> str:
-    """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
-
-
-def _command(folder: Path) -> str:
-    """The command that repeats a run, plugins included."""
-    plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
-    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *plugins])
 
 
 def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:

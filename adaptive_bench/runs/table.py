@@ -12,6 +12,7 @@ from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.conditions import conditions
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.spec import MethodSpec
@@ -96,7 +97,8 @@ def _rows(sweeps: Sequence[Sweep], measured: Evaluations) -> tuple[list[Row], li
     priced, unprojected = projected(first.spec, measured, first.config.project_onto)
     about = about_training([sweep.cell for sweep in sweeps])
     samples = {sweep.cell.seed: [sweep.record.samples(saving) for saving in sweep.finished() or ()] for sweep in sweeps}
-    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples)
+    same = conditions(first, some)
+    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples, same)
     if not all(measured.values()):
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]
