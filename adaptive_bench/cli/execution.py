@@ -55,6 +55,8 @@ def execute(
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    if not outcome.led:
+        return
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)

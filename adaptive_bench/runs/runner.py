@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic, registry, stopping
+from adaptive_bench import atomic, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
@@ -28,6 +28,7 @@ from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
+from adaptive_bench.runs.work import follow
 
 Launcher = Callable[[Order], Launched]
 
@@ -41,6 +42,7 @@ class RunOutcome:
         folder: Where the table is.
         warnings: What a reader of the table should know.
         failures: Work that could not be done; empty if the run is complete.
+        led: Whether this is the process that leads; only that one has a table.
         elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
     """
 
@@ -49,6 +51,7 @@ class RunOutcome:
     warnings: list[str]
     failures: list[Failure]
     elsewhere: str = ""
+    led: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +83,26 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
+    if not processes.here().leads:
+        follow()
+        return RunOutcome([], config.out / "runs" / _run_key(config), [], [], led=False)
+    try:
+        return _run(config, reporter, jobs, share, launcher, resources, table_only)
+    finally:
+        processes.here().dismiss()
+
+
+def _run(
+    config: RunConfig,
+    reporter: Reporter | None,
+    jobs: int | None,
+    share: Share,
+    launcher: str,
+    resources: Path | None,
+    table_only: bool,
+) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
+    jobs = jobs if processes.here().alone else 1
     reporter = reporter or SilentReporter()
     start_s = time.perf_counter()
     with atomic.writable(config.out):
@@ -152,7 +174,8 @@ def _notes_before(folder: Path) -> list[str]:
 
 def _run_key(config: RunConfig) -> str:
     """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
+    elsewhere = dict.fromkeys(("out", "device", "preset", "for_models"), True)
+    return key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
 
 
 def _command(folder: Path) -> str:

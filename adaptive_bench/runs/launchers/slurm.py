@@ -101,8 +101,8 @@ export {RESTART_VARIABLE}="${{SLURM_RESTART_COUNT:-0}}"
 warned= ended= child=
 # Slurm warns with USR1: the element is to come back. TERM comes before KILL, on preemption or because somebody
 # cancelled it: then Slurm knows whether it comes back. Either way the command is asked to keep where it stands.
-trap 'interrupted=1 warned=1; kill -USR1 "$child" 2>/dev/null' USR1
-trap 'interrupted=1 ended=1; kill -USR1 "$child" 2>/dev/null' TERM
+trap 'interrupted=1 warned=1; kill -TERM "$child" 2>/dev/null' USR1
+trap 'interrupted=1 ended=1; kill -TERM "$child" 2>/dev/null' TERM
 {command} "${{cells[$SLURM_ARRAY_TASK_ID]}}" &
 child=$!
 code=
@@ -115,8 +115,8 @@ done
 if [ -n "$ended" ]; then  # leave the word to Slurm
     for ((second = 0; second < 300; second++)); do sleep 1; done
 fi
-# One that was warned before it could listen ends by the signal.
-if [ -n "$warned" ] && {{ [ "$code" = {STOPPED} ] || [ "$code" -gt 128 ]; }}; then
+# Not only {STOPPED}: one that was warned before it could listen ends by the signal, and torchrun has codes of its own.
+if [ -n "$warned" ] && [ "$code" != 0 ]; then
     scontrol requeue "$element"  # by its own name: SLURM_JOB_ID of the last element stands for the whole array
     sleep 60
 fi
