@@ -59,7 +59,7 @@ def _settle(plan: Plan) -> None:
         if cell.finished:
             cell.record.settle()
     for sweep in plan.sweeps:
-        if sweep.finished() is not None:
+        if sweep.record.state != "done" and sweep.finished() is not None:
             sweep.record.settle()
 
 
