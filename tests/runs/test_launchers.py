@@ -221,7 +221,7 @@ def test_kubernetes_gets_one_index_for_each_cell(manifest, order_of):
 
 def test_the_manifest_is_valid_by_the_schema_of_kubernetes(manifest):
     validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
-    validate.validate(manifest, "1.33", strict=True)
+    validate.validate(manifest, validate.latest_version(), strict=True)
 
 
 def test_kubernetes_needs_a_shared_volume(order_of):
