@@ -51,6 +51,16 @@ class Processes:
         """Whether there is nobody else."""
         return self.count == 1
 
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """In the block, which all processes are in, training and evaluation are shared by them."""
+        global _active
+        before, _active = _active, self
+        try:
+            yield
+        finally:
+            _active = before
+
     def gather(self, value: Any) -> list[Any]:
         """What each process has, in their order."""
         if self.alone:
@@ -86,7 +96,7 @@ class Processes:
             yield
             return
         distributed.broadcast_object_list([(name, about)], src=0)
-        with self._reported():
+        with self._reported(), self.sharing():
             yield
 
     def follow(self, tasks: Mapping[str, Callable[..., None]]) -> None:
@@ -102,7 +112,7 @@ class Processes:
                 return
             name, about = box[0]
             try:
-                with self._reported():
+                with self._reported(), self.sharing():
                     tasks[name](*about)
             except Exception:  # noqa: BLE001 - the leader has met it too, and says so
                 continue
@@ -136,6 +146,14 @@ class Processes:
         except RuntimeError:  # torch says no more than that: not all came
             return {"missing"}
         return {self._store.get(key).decode() for key in keys}
+
+
+_active = Processes()
+
+
+def active() -> Processes:
+    """The processes that share what is done now: this one alone, but for `Processes.sharing`."""
+    return _active
 
 
 @cache

@@ -57,8 +57,8 @@ def evaluate(
     The model's ledger is reset first. When memory runs out the batch is halved and the task starts again, so that all
     documents are evaluated at one batch size and nothing is counted twice.
 
-    Where `torchrun` started several processes, all of them call this with the same arguments, share the batches, and
-    get the same result.
+    Several processes share an evaluation (`processes.Processes.sharing`) if all of them call this with the same
+    arguments; they share the batches, and get the same result.
 
     Args:
         model: Evaluated with its current dial, in evaluation mode; its mode is put back afterwards.
@@ -159,7 +159,7 @@ def _evaluate_once(
 
 def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
     """What several processes counted, each of its part, together; every process then has the whole."""
-    crew = processes.here()
+    crew = processes.active()
     if crew.alone:
         return
     parts = crew.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))

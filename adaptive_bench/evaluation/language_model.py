@@ -89,7 +89,7 @@ class AdaptiveLM(TemplateLM):
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
-        self._processes = processes.here()
+        self._processes = processes.active()
         self.time_s = 0.0
         self.prompt_tokens = 0
         self.generated_tokens = 0

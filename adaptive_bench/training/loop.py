@@ -56,8 +56,8 @@ def train(
     at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
     same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
 
-    Where `torchrun` started several processes, all of them call this with the same arguments; each computes its rows of
-    every batch, and the leader alone writes.
+    Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments;
+    each computes its rows of every batch, and the leader alone writes.
 
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
@@ -74,7 +74,7 @@ def train(
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
         reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
-    if processes.here().leads:
+    if processes.active().leads:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         atomic.write_json(folder / "data.json", _describe(encoded, order))
@@ -120,7 +120,7 @@ class _Training:
         self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
-        self.processes = processes.here()
+        self.processes = processes.active()
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.alone
         self.training = SpreadTraining(model, self.processes, fully_sharded=fully_sharded)
         self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)

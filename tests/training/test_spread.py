@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.methods.dense import Dense
 from adaptive_bench.processes import Processes
 from adaptive_bench.training import train
 from adaptive_bench.training.spread import SpreadTraining
@@ -42,7 +43,8 @@ examples = [Example(*pair) for pair in setting["examples"]]
 for number, (spec, changes) in enumerate(setting["trainings"]):
     recipe = TrainRecipe(**setting["recipe"] | changes)
     folder = Path(setting["folder"]) / str(number)
-    train(parts.make_model(spec), examples, parts.make_tokenizer(), recipe, seed=1, folder=folder)
+    with processes.here().sharing():
+        train(parts.make_model(spec), examples, parts.make_tokenizer(), recipe, seed=1, folder=folder)
 processes.here().barrier()
 torch.distributed.destroy_process_group()
 """
@@ -83,9 +85,10 @@ def test_two_processes_have_the_losses_of_one(model_of, examples, tokenizer, rec
         assert files == {path.relative_to(together / str(number)) for path in (together / str(number)).rglob("*")}
 
 
-def test_a_method_that_does_not_say_how_it_spans_a_batch_is_refused(model_of):
-    with pytest.raises(UsageError, match=r"free does not \(`spreads` of FREE\)"):
-        SpreadTraining(model_of("free"), Processes(0, 2), fully_sharded=False)
+def test_a_method_that_does_not_say_how_it_spans_a_batch_is_refused(model):
+    model.method.__class__ = type("Mine", (Dense,), {})  # what its base says does not count
+    with pytest.raises(UsageError, match=r"dense does not \(`spreads` of Mine\)"):
+        SpreadTraining(model, Processes(0, 2), fully_sharded=False)
 
 
 def test_every_process_needs_a_row(model):
