@@ -1,19 +1,74 @@
-"""Files and folders that are either complete or absent, whatever happens while they are written."""
+"""Files and folders that are either complete or absent, whatever happens while they are written.
+
+Where two processes may believe that a folder is theirs, `staged` lets the later one end the earlier one's writing at
+one stroke, with nothing but renames.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, Superseded
 
 TEMPORARY_SUFFIX = ".tmp"
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where things under `root` come about."""
+
+    root: Path
+    folder: Path
+
+
+_stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def staged(root: Path, folder: Path) -> Iterator[None]:
+    """Within the block, what is written under `root` comes about in `folder` and is renamed out of it; what is removed
+    is renamed into it first.
+
+    A rename out of or into a folder that is gone fails, and the file system decides that: whoever removes `folder`, on
+    whatever machine, has ended everything the block may still try. There is no moment between a check and a write.
+
+    Args:
+        folder: On the same file system as `root`; made by the caller, and never again.
+
+    Raises:
+        Superseded: In the block, by the first write after `folder` was removed.
+    """
+    token = _stage.set(_Stage(root, folder))
+    try:
+        yield
+    finally:
+        _stage.reset(token)
+
+
+def check_stage() -> None:
+    """Raise `Superseded` if the folder of `staged` is gone; nothing outside of `staged`."""
+    stage = _stage.get()
+    if stage is not None and not stage.folder.is_dir() and stage.root.is_dir():
+        raise Superseded(
+            f"A newer attempt at the work in {str(stage.root)!r} has taken it over; this one may not write there any "
+            "more. Nothing is lost: the newer one goes on from the newest checkpoint."
+        )
+
+
+def _birthplace(path: Path) -> Path:
+    """The folder something comes about in that will be at `path`."""
+    stage = _stage.get()
+    return stage.folder if stage is not None and path.is_relative_to(stage.root) else path.parent
 
 
 def write_text(path: Path, text: str) -> None:
@@ -29,18 +84,77 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
-        temporary = Path(name)
+        handle, temporary = _new_file(path)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            # mkstemp makes private files; records are for everybody the folder is for.
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def growing(path: Path, start: str = "") -> Iterator[TextIO]:
+    """A text file that begins with `start`, to be appended to; others may read it meanwhile.
+
+    It replaces a file that was there: whoever still has that one open writes where nobody looks.
+
+    Raises:
+        EnvironmentProblem: The file cannot be written.
+    """
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = _new_file(path)
+        stream = os.fdopen(handle, "w", encoding="utf-8")
+        try:
+            stream.write(start)
+            stream.flush()
+            os.fsync(handle)
+            temporary.replace(path)
+        except BaseException:
+            stream.close()
+            temporary.unlink(missing_ok=True)
+            raise
+    with stream:
+        yield stream
+
+
+def _new_file(path: Path) -> tuple[int, Path]:
+    """A descriptor and the temporary place of a file that will be at `path`."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(path))
+    # mkstemp makes private files; records are for everybody the folder is for.
+    os.chmod(name, 0o666 & ~_umask())  # noqa: PTH101 - the descriptor's own name
+    return handle, Path(name)
+
+
+def remove(path: Path) -> None:
+    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none.
+
+    Raises:
+        EnvironmentProblem: It cannot be removed.
+    """
+    with writable(path):
+        grave = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(path)))
+        try:
+            path.rename(grave / path.name)
+        except FileNotFoundError:
+            check_stage()
+        finally:
+            shutil.rmtree(grave, ignore_errors=True)
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a file another name in its folder.
+
+    Raises:
+        EnvironmentProblem: It cannot be renamed.
+    """
+    with writable(target):
+        between = _birthplace(path) / f".{target.name}{TEMPORARY_SUFFIX}"
+        path.replace(between)
+        between.replace(target)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -59,7 +173,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     with writable(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=TEMPORARY_SUFFIX, dir=target.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(target)))
         try:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
@@ -79,6 +193,8 @@ def writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            check_stage()
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {error.strerror or error}. "
             f"Free some space or choose another folder with --out."

@@ -39,6 +39,8 @@ class TrainRecipe(Strict):
         decay: How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.
         max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
         checkpoint_every: Steps between two checkpoints a run can resume from.
+        parallel: How several processes share a training (docs/cluster.md): each with the whole model, or with a shard
+            of it (`fsdp`), for backbones that do not fit. It changes no result and is in no key.
     """
 
     steps: int = Field(default=150, ge=0)
@@ -55,6 +57,7 @@ class TrainRecipe(Strict):
     precision: Literal["fp32", "bf16"] = "fp32"
     max_length: Positive = 256
     checkpoint_every: Positive = 50
+    parallel: Literal["ddp", "fsdp"] = "ddp"
 
     @field_validator("target", mode="before")
     @classmethod

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,10 +35,13 @@ def print_plan(config: RunConfig) -> None:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+def execute(
+    config: RunConfig, how: Mapping[str, Any] | None = None, *, wide: bool = False, debug: bool = False
+) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
+        how: Further arguments of `adaptive_bench.runs.run`.
         wide: All levels, and what was saved and spent there.
         debug: Print the traceback of everything that failed.
 
@@ -50,11 +53,13 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
 
     try:
         with open_reporter() as reporter:
-            outcome = run(config, reporter)
+            outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    if not outcome.led:
+        return
     try:
         _print_outcome(outcome, config, wide=wide)
     except BrokenPipeError:  # nobody reads any more; everything is on disk
@@ -67,6 +72,8 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> None:
     from adaptive_bench.runs.naming import run_command
 
+    if outcome.elsewhere:
+        typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
@@ -77,7 +84,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> Non
     commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
         typer.echo(f"\n{what}:\n  {command}")
-    typer.echo(f"\nWritten to {outcome.folder}")
+    typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
 
 
 def _unchecked(config: RunConfig) -> list[str]:

@@ -34,7 +34,8 @@ def run_name(config: RunConfig) -> str:
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
-    key = key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
+    elsewhere = dict.fromkeys(("out", "device", "preset", "for_models"), True)
+    key = key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
     return "-".join(
         [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
     )

@@ -52,7 +52,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
     aims = Aims.of(config, tasks, pricing)
     questions = _Questions(config, tasks, _curves(config, backbone.fingerprint))
-    recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every", "method_learning_rates", "target"})
+    not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
+    recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     cells: dict[Path, Cell] = {}
     sweeps: list[Sweep] = []
     for number, seed in enumerate(config.seeds):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from adaptive_bench import registry
+from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.chains import Chain, Failure, Work, attempt
@@ -25,6 +25,7 @@ from adaptive_bench.runs.relay import QueueReporter, relayed
 
 # How long a stopped worker has to write down where it stands.
 _GRACE_S = 10.0
+_LOOK_S = 1.0  # between two looks whether the parent was asked to stop
 _worker_reporter: QueueReporter | None = None
 _busy = False
 
@@ -65,7 +66,8 @@ def _schedule(pool: ProcessPoolExecutor, chains: list[Chain], reporter: Reporter
 
     submit_ready()
     while pending:
-        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        stopping.check()
+        for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
             chain, work = pending.pop(future)
             failure = _outcome(future, work)
             if failure is not None:
@@ -80,7 +82,7 @@ def _schedule(pool: ProcessPoolExecutor, chains: list[Chain], reporter: Reporter
 def _outcome(future: Future[Failure | None], work: Work) -> Failure | None:
     try:
         return future.result()
-    except (BrokenProcessPool, SystemExit):
+    except (BrokenProcessPool, SystemExit, stopping.Stopped):
         reason = "its process was ended by the system, most likely because memory ran out. The same command goes on"
         return Failure(str(work), f"{reason} from where it stopped; finished work is kept.", EnvironmentProblem.kind)
 
@@ -98,13 +100,19 @@ def _start_worker(queue: Queue[Any], alive: Connection, threads: int, plugins: l
 
 
 def _stop_with_parent(alive: Connection) -> None:
-    """The parent holds the other end: when it closes it, or is gone, this process ends."""
+    """The parent holds the other end: when it closes it, or is gone, this process keeps where it stands and ends."""
     alive.poll(None)
-    os.kill(os.getpid(), signal.SIGTERM)
-    end_s = time.monotonic() + _GRACE_S
+    stopping.request()
+    _wait_until_idle()
+    os.kill(os.getpid(), signal.SIGTERM)  # whatever is at it takes its time: it ends without
+    _wait_until_idle()
+    os._exit(1)
+
+
+def _wait_until_idle() -> None:
+    end_s = time.monotonic() + _GRACE_S / 2
     while _busy and time.monotonic() < end_s:
         time.sleep(0.05)
-    os._exit(1)
 
 
 def _leave(*_: object) -> None:
