@@ -15,7 +15,8 @@ from adaptive_bench.cli.tables import fitting
 if TYPE_CHECKING:
     from adaptive_bench.runs.records import SweepRecord
 
-_IGNORED = {"out", "device", "preset", "finished", "took_s", "records", "warnings", "notes", "failures", "state"}
+_IGNORED = {"out", "device", "track", "preset"}
+_IGNORED |= {"finished", "took_s", "records", "warnings", "notes", "failures", "state"}
 _SHOWN = 8  # documents of one row
 
 

@@ -32,12 +32,13 @@ def print_plan(config: RunConfig) -> None:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+def execute(config: RunConfig, *, wide: bool = False, debug: bool = False, overwrite: str = "only-missing") -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
         wide: All levels, and what was saved and spent there.
         debug: Print the traceback of everything that failed.
+        overwrite: See `adaptive_bench.runs.overwrite`.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -47,7 +48,7 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
 
     try:
         with open_reporter() as reporter:
-            outcome = run(config, reporter)
+            outcome = run(config, reporter, overwrite=overwrite)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."

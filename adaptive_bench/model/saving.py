@@ -7,7 +7,6 @@ tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`st
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,9 +87,9 @@ def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
     if (folder / _TOKENIZER).is_file():
         return
-    with atomic.writable(folder), tempfile.TemporaryDirectory(prefix=".tokenizer.", dir=folder) as temporary:
+    with atomic.temporary_folder(folder / "tokenizer") as temporary:
         tokenizer.save_pretrained(temporary)
-        for file in sorted(Path(temporary).rglob("*"), key=lambda path: path.name == _TOKENIZER):
+        for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
             if file.is_file():
                 target = folder / file.relative_to(temporary)
                 target.parent.mkdir(exist_ok=True)

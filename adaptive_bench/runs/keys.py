@@ -16,8 +16,6 @@ from adaptive_bench.method import method_class
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
 
-SCHEMA = 1
-
 
 def canonical(content: Any) -> str:
     """JSON with sorted keys and no white space: one text for one meaning."""

@@ -16,6 +16,7 @@ from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.overwrite import Overwrite, allowed
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.spec import MethodSpec
 
@@ -25,25 +26,29 @@ _MOST_PROCESSES = 8
 
 
 def carry_out(
-    plan: Plan, reporter: Reporter, jobs: int | None = None, estimator: Estimator | None = None
+    plan: Plan,
+    reporter: Reporter,
+    jobs: int | None = None,
+    estimator: Estimator | None = None,
+    overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan that is not on disk yet.
+    """Do everything of a plan that is not on disk yet and that `overwrite` allows; gives back what was not done.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
-    chains = chains_left(plan, estimator or Estimator(plan.config.out))
+    chains, left_out = allowed(chains_left(plan, estimator or Estimator(plan.config.out)), overwrite)
     works = [work for chain in chains for work in chain.works]
     if not works:
-        return []
+        return left_out
     jobs = min(jobs or useful_processes(plan.config), len(works))
     with reporter.task("run", sum(work.seconds for work in works)) as overall:
         if jobs == 1:
-            return _one_after_the_other(chains, reporter, overall)
+            return left_out + _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel
 
-        return in_parallel(chains, reporter, overall, jobs)
+        return left_out + in_parallel(chains, reporter, overall, jobs)
 
 
 def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:

@@ -24,7 +24,7 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.keys import SCHEMA
+from adaptive_bench.schema import SCHEMA
 
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is no more than that.

@@ -20,10 +20,14 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
-from adaptive_bench.runs.keys import SCHEMA, key_of
+from adaptive_bench.runs.keys import key_of
 from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.preflight import preflight
+from adaptive_bench.runs.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.table import make_table
+from adaptive_bench.runs.work import settle
+from adaptive_bench.schema import SCHEMA
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,17 @@ class RunOutcome:
         return 1 if self.failures else 0
 
 
-def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None) -> RunOutcome:
+def run(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    jobs: int | None = None,
+    overwrite: Overwrite | str = Overwrite.only_missing,
+) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
+        overwrite: What becomes of results that are on disk (see `runs.overwrite`).
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -63,14 +73,19 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = preflight(config, reporter, jobs)
+    overwrite = Overwrite(overwrite)
+    if overwrite is Overwrite.always:
+        remove_results(plan(config))
+    known = Preflight(plan(config)) if overwrite is Overwrite.only_cache else preflight(config, reporter, jobs)
     whole = known.plan
+    for work in (*whole.cells, *whole.sweeps):
+        settle(work)
     for note in known.notes:
         reporter.line(f"Note: {note}")
     folder = config.out / "runs" / _run_key(config)
     atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     try:
-        failures = carry_out(whole, reporter, jobs, known.estimator)
+        failures = carry_out(whole, reporter, jobs, known.estimator, overwrite)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
@@ -117,7 +132,7 @@ def _notes_before(folder: Path) -> list[str]:
 
 def _run_key(config: RunConfig) -> str:
     """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
+    return key_of(config.model_dump(mode="json", exclude={"out", "device", "track", "preset", "for_models"}))
 
 
 def _command(folder: Path) -> str:

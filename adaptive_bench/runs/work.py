@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,18 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_pricing, draw_training
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.memory import halving
+from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
 
@@ -44,6 +45,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
         raise EnvironmentProblem(f"it starts from `{cell.base}`, which failed.")
     with _alone(cell.folder, str(cell), reporter):
         if cell.finished:
+            _settle(cell)
             return
         device = find_device(config.device)
         with _recorded(cell.record, cell.content, device):
@@ -58,8 +60,36 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
                 recipe = recipe.model_copy(update={"steps": 0})
             text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
             rate = cell.content["method_learning_rate"]
-            train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said)
-            add_tokenizer(cell.checkpoint, tokenizer)
+            curves = _curves(cell, config)
+            train(
+                model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said, curves=curves
+            )
+
+
+def _curves(cell: Cell, config: RunConfig) -> Tracking:
+    about = {"method": str(cell.spec), "seed": cell.seed, "model": config.model, "record": cell.folder.name}
+    title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
+    return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)
+
+
+def settle(work: Cell | Sweep) -> None:
+    """Finished work whose process was killed before it could say so says it, and keeps nothing to resume from.
+
+    What a process is just working at is left to it.
+    """
+    if work.record.state in ("done", "planned"):
+        return
+    if not (work.finished if isinstance(work, Cell) else work.finished()):
+        return
+    with atomic.writable(work.folder), suppress(Timeout), FileLock(work.folder / ".lock", timeout=0):
+        _settle(work)
+
+
+def _settle(work: Cell | Sweep) -> None:
+    atomic.remove(work.folder / RESUME_FOLDER)
+    if work.record.state != "done":
+        work.record.move("running")
+        work.record.move("done")
 
 
 def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
@@ -107,7 +137,8 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
-    trained.calibrate(sweep.first_savings(model.method), reporter)
+    asked = sweep.first_savings(model.method)
+    trained.calibrate(asked, reporter)
     if trained.has_text:
         atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
 
@@ -116,7 +147,9 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         if (known := record.point(saving)) is not None:
             return known
         trained.calibrate([saving], reporter)
-        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **trained.calibration})
+        asked.append(saving)
+        calibration = trained.calibration(asked, record.read("calibration.json"))
+        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **calibration})
         model.dial = model.method.dial_for(saving)
         trained.store(saving)
         recipe = sweep.config.evaluation

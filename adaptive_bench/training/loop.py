@@ -28,6 +28,7 @@ from adaptive_bench.training.encoding import EncodedExample, encode_examples, pa
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
+from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -47,6 +48,7 @@ def train(
     seed: int,
     folder: Path,
     reporter: Reporter | None = None,
+    curves: Tracking | None = None,
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
@@ -57,6 +59,7 @@ def train(
 
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
+        curves: Where else the training curves go.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -74,7 +77,8 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
     atomic.write_json(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
-    _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter).run()
+    training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
+    training.run(curves or Tracking())
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -106,13 +110,14 @@ class _Training:
         model: AdaptiveModel,
         encoded: Sequence[EncodedExample],
         order: DataOrder,
-        pad_id: int,
+        tokenizer: PreTrainedTokenizerBase,
         recipe: TrainRecipe,
         method_learning_rate: float | None,
         folder: Path,
         reporter: Reporter,
     ) -> None:
-        self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
+        self.model, self.encoded, self.order = model, encoded, order
+        self.tokenizer, self.pad_id = tokenizer, padding_id(tokenizer)
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.accelerator = _accelerator(self.device, recipe.precision)
@@ -125,7 +130,7 @@ class _Training:
         self.accumulation = recipe.accumulation
         self.log_path = folder / "train.jsonl"
 
-    def run(self) -> None:
+    def run(self, curves: Tracking) -> None:
         """Every step that is not done yet, then the final checkpoint."""
         done, total = self._resume(), len(self.order)
         self.model.train()
@@ -135,6 +140,7 @@ class _Training:
         with (
             self.log_path.open("a", encoding="utf-8") as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
+            curves.begun(done) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -142,6 +148,8 @@ class _Training:
                 with atomic.writable(self.log_path):
                     log.write(json.dumps(entry) + "\n")
                     log.flush()
+                for tracker in trackers:
+                    tracker.log(values_of(entry), step=step + 1)
                 if (step + 1) % self.recipe.checkpoint_every == 0 and step + 1 < total:
                     self._save(step + 1, log)
                 meter.advance(1, loss=entry["loss"])
@@ -223,7 +231,7 @@ class _Training:
         atomic.write_json(self.folder / "timing.json", timing)
         self.model.eval()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
-            self.model.save_pretrained(temporary)
+            self.model.save_pretrained(temporary, tokenizer=self.tokenizer)
         shutil.rmtree(self.folder / RESUME_FOLDER, ignore_errors=True)
 
 

@@ -19,6 +19,7 @@ from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.tracking import check_trackers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -91,8 +92,9 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
     """Whether the recipe is one for this model.
 
     Raises:
-        UsageError: It is meant for others.
+        UsageError: It is meant for others, or a tracker is not installed.
     """
+    check_trackers(config.track)
     train = config.train
     if not train.steps:
         return

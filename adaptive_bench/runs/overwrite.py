@@ -1,0 +1,89 @@
+"""What a run does with results that are on disk.
+
+`only-missing` (default)
+    uses them and computes the rest.
+`always`
+    removes them, and computes all of the run again. Stopped half-way, it is continued with `only-missing`.
+`never`
+    uses them and computes what nothing is there of; what is incomplete or failed stays as it is and is marked.
+`only-cache`
+    uses them and computes nothing; what is missing is marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from filelock import FileLock, Timeout
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.chains import Chain, Failure
+from adaptive_bench.runs.plan import Plan
+
+
+class Overwrite(StrEnum):
+    """See the module's text."""
+
+    only_missing = "only-missing"
+    always = "always"
+    never = "never"
+    only_cache = "only-cache"
+
+
+def remove_results(whole: Plan) -> None:
+    """Remove everything a run would compute. Evaluations by other runs of the same trainings stay.
+
+    Raises:
+        EnvironmentProblem: A process is at work there; then nothing is removed of that record.
+    """
+    for sweep in whole.sweeps:
+        _remove(sweep, keep=())
+    for cell in whole.cells:
+        _remove(cell, keep=("eval",))
+
+
+def allowed(chains: Sequence[Chain], overwrite: Overwrite) -> tuple[list[Chain], list[Failure]]:
+    """The work that a run may do of what is left, and what it leaves undone."""
+    if overwrite in (Overwrite.only_missing, Overwrite.always):
+        return list(chains), []
+    done: list[Chain] = []
+    refused: list[Failure] = []
+    for chain in chains:
+        training, measurings = chain.training, chain.measurings
+        if training is not None and not _may(training.cell, overwrite):
+            refused += [_refusal(str(work), overwrite) for work in chain.works]
+            continue
+        kept = tuple(one for one in measurings if all(_may(sweep, overwrite) for sweep in one.sweeps))
+        refused += [_refusal(str(one), overwrite) for one in measurings if one not in kept]
+        if training is not None or kept:
+            done.append(Chain(training, kept))
+    return done, refused
+
+
+def _may(work: Cell | Sweep, overwrite: Overwrite) -> bool:
+    return overwrite is Overwrite.never and work.record.state == "planned"
+
+
+def _refusal(work: str, overwrite: Overwrite) -> Failure:
+    what = "incomplete on disk" if overwrite is Overwrite.never else "not on disk"
+    return Failure(work, f"its results are {what}, and --overwrite {overwrite} leaves that so.", UsageError.kind)
+
+
+def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
+    if not work.folder.is_dir():
+        return
+    with atomic.writable(work.folder):
+        try:
+            with FileLock(work.folder / ".lock", timeout=0):
+                # The state goes first: half removed, it is work that nothing was done of.
+                for path in sorted(work.folder.iterdir(), key=lambda path: path.name != "status.json"):
+                    if path.name not in (".lock", *keep):
+                        atomic.remove(path)
+        except Timeout as error:
+            raise EnvironmentProblem(
+                f"`--overwrite always` removes results that nobody is working at, but a process is at `{work}` "
+                f"({work.folder}). Wait for it, or end it."
+            ) from error
