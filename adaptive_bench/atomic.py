@@ -1,31 +1,73 @@
-"""Files and folders that are either complete or absent, whatever happens while they are written."""
+"""Files and folders that are either complete or absent, whatever happens while they are written.
+
+Where two processes may believe that a folder is theirs, `staged` lets the later one end the earlier one's writing at
+one stroke, with nothing but renames.
+"""
 
 from __future__ import annotations
 
-import glob
-import hashlib
-import itertools
+import errno
 import json
 import os
-import platform
-import re
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.temporary import temporary_name
 
-TEMPORARY_SUFFIX = ".tmp"
-# A temporary name says who writes it: `.<name>.<host>-<process>-<start>-<number>.tmp`.
-_WRITER = re.compile(r"\.([0-9a-f]{8})-(\d+)-([0-9a-f]{8})-\d+\.tmp$")
-_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-_START = os.urandom(4).hex()  # a process number comes again, in a container at every start
-_LONGEST = 100  # characters of a name that a temporary one repeats
-_ABANDONED_S = 24 * 3600  # on another machine nobody can be asked
-_numbers = itertools.count()
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where things under `root` come about."""
+
+    root: Path
+    folder: Path
+
+
+_stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def staged(root: Path, folder: Path) -> Iterator[None]:
+    """Within the block, what is written under `root` comes about in `folder` and is renamed out of it; what is removed
+    is renamed into it first.
+
+    A rename out of or into a folder that is gone fails, and the file system decides that: whoever removes `folder`, on
+    whatever machine, has ended everything the block may still try. There is no moment between a check and a write.
+
+    Args:
+        folder: On the same file system as `root`; made by the caller, and never again.
+
+    Raises:
+        Superseded: In the block, by the first write after `folder` was removed.
+    """
+    token = _stage.set(_Stage(root, folder))
+    try:
+        yield
+    finally:
+        _stage.reset(token)
+
+
+def check_stage() -> None:
+    """Raise `Superseded` if the folder of `staged` is gone; nothing outside of `staged`."""
+    stage = _stage.get()
+    if stage is not None and not stage.folder.is_dir() and stage.root.is_dir():
+        raise Superseded(
+            f"A newer attempt at the work in {str(stage.root)!r} has taken it over; this one may not write there any "
+            "more. Nothing is lost: the newer one goes on from the newest checkpoint."
+        )
+
+
+def _newborn(path: Path) -> Path:
+    """Where something comes about that will be at `path`: a name that nothing has."""
+    stage = _stage.get()
+    inside = stage is not None and path.is_relative_to(stage.root)
+    return temporary_name(path, stage.folder if stage is not None and inside else path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -41,7 +83,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(path)
+        temporary = _newborn(path)
         try:
             with temporary.open("xb") as stream:
                 stream.write(content)
@@ -50,6 +92,61 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def growing(path: Path, start: str = "") -> Iterator[TextIO]:
+    """A text file that begins with `start`, to be appended to; others may read it meanwhile.
+
+    It replaces a file that was there: whoever still has that one open writes where nobody looks.
+
+    Raises:
+        EnvironmentProblem: The file cannot be written.
+    """
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _newborn(path)
+        stream = temporary.open("x", encoding="utf-8")
+        try:
+            stream.write(start)
+            stream.flush()
+            os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            stream.close()
+            temporary.unlink(missing_ok=True)
+            raise
+    with stream:
+        yield stream
+
+
+def remove(path: Path) -> None:
+    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none.
+
+    Raises:
+        EnvironmentProblem: It cannot be removed.
+    """
+    with writable(path):
+        grave = _newborn(path)
+        grave.mkdir()
+        try:
+            path.rename(grave / path.name)
+        except FileNotFoundError:
+            check_stage()
+        finally:
+            shutil.rmtree(grave, ignore_errors=True)
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a file another name in its folder.
+
+    Raises:
+        EnvironmentProblem: It cannot be renamed.
+    """
+    with writable(target):
+        between = _newborn(target)
+        path.replace(between)
+        between.replace(target)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -85,21 +182,12 @@ def temporary_folder(target: Path) -> Iterator[Path]:
     """
     with writable(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(target)
+        temporary = _newborn(target)
         temporary.mkdir()
         try:
             yield temporary
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there and may be removed."""
-    with suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -108,6 +196,8 @@ def writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            check_stage()
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {error.strerror or error}. "
             f"Free some space or choose another folder with --out."
@@ -120,33 +210,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _beside(target: Path) -> Path:
-    """A temporary name for `target`. What killed processes were writing there is removed: it is written again now."""
-    start = f".{target.name[:_LONGEST]}."
-    for path in target.parent.glob(f"{glob.escape(start)}*{TEMPORARY_SUFFIX}"):
-        if _is_abandoned(path):
-            remove(path)
-    return target.with_name(f"{start}{_HOST}-{os.getpid()}-{_START}-{next(_numbers)}{TEMPORARY_SUFFIX}")
-
-
-def _is_abandoned(path: Path) -> bool:
-    """Whether nobody writes a temporary file any more."""
-    if (writer := _WRITER.search(path.name)) is None:
-        return False
-    host, process, start = writer.groups()
-    if host != _HOST:
-        try:
-            return time.time() - path.stat().st_mtime > _ABANDONED_S
-        except OSError:
-            return False
-    if int(process) == os.getpid():
-        return start != _START
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -61,6 +61,12 @@ class NotFinite(AdaptiveBenchError):
     kind = "Result not finite"
 
 
+class Superseded(AdaptiveBenchError):
+    """A newer attempt at the same work has taken it over."""
+
+    kind = "Taken over"
+
+
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 

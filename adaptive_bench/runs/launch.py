@@ -38,6 +38,7 @@ def carry_out(
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
+    _settle(plan)
     chains, left_out = allowed(chains_left(plan, estimator or Estimator(plan.config.out)), overwrite)
     works = [work for chain in chains for work in chain.works]
     if not works:
@@ -49,6 +50,16 @@ def carry_out(
         from adaptive_bench.runs.pool import in_parallel
 
         return left_out + in_parallel(chains, reporter, overall, jobs)
+
+
+def _settle(plan: Plan) -> None:
+    """Say of finished work that it is done where a killed process could not."""
+    for cell in plan.cells:
+        if cell.finished:
+            cell.record.settle()
+    for sweep in plan.sweeps:
+        if sweep.finished() is not None:
+            sweep.record.settle()
 
 
 def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from filelock import FileLock, Timeout
-
 from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs import attempts
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.chains import Chain, Failure
 from adaptive_bench.runs.plan import Plan
@@ -75,15 +75,13 @@ def _refusal(work: str, overwrite: Overwrite) -> Failure:
 def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
     if not work.folder.is_dir():
         return
-    with atomic.writable(work.folder):
-        try:
-            with FileLock(work.folder / ".lock", timeout=0):
-                # The state goes first: half removed, it is work that nothing was done of.
-                for path in sorted(work.folder.iterdir(), key=lambda path: path.name != "status.json"):
-                    if path.name not in (".lock", *keep):
-                        atomic.remove(path)
-        except Timeout as error:
-            raise EnvironmentProblem(
-                f"`--overwrite always` removes results that nobody is working at, but a process is at `{work}` "
-                f"({work.folder}). Wait for it, or end it."
-            ) from error
+    if attempts.is_held(work.folder):
+        raise EnvironmentProblem(
+            f"`--overwrite always` removes results that nobody is working at, but a process is at `{work}` "
+            f"({work.folder}). Wait for it, or end it."
+        )
+    with attempts.alone(work.folder, str(work), SilentReporter()):
+        # The state goes first: half removed, it is work that nothing was done of.
+        for path in sorted(work.folder.iterdir(), key=lambda path: path.name != "status.json"):
+            if path.name not in (attempts.FOLDER, *keep):
+                atomic.remove(path)

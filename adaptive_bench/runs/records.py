@@ -1,7 +1,7 @@
 """Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
 
 <out>/records/<cell key>/
-    config.json env.json status.json log.txt
+    config.json env.json status.json log.txt .attempts/
     data.json train.jsonl timing.json checkpoint/     written by the training
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
@@ -24,10 +24,11 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.runs import attempts
 from adaptive_bench.schema import SCHEMA
 
 State = Literal["planned", "running", "done", "failed", "partial"]
-# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is no more than that.
+# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
     "planned": {"running"},
     "running": {"running", "done", "failed", "partial"},
@@ -46,8 +47,16 @@ class Record:
 
     @property
     def state(self) -> State:
-        """Where the work stands; `planned` before anything is written."""
-        return self._status()["state"]
+        """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
+        written: State = self._status()["state"]
+        if written != "running" or attempts.is_held(self.folder):
+            return written
+        return "done" if self.has_result else "partial"
+
+    @property
+    def has_result(self) -> bool:
+        """Whether what the work is for is there, as far as the folder alone tells."""
+        return (self.folder / "checkpoint").is_dir()
 
     @property
     def reason(self) -> str:
@@ -60,8 +69,19 @@ class Record:
         Raises:
             ValueError: The work cannot get there from where it is: a defect of the caller.
         """
-        if state not in _NEXT[self.state]:
-            raise ValueError(f"A record cannot go from {self.state} to {state} ({self.folder}).")
+        before = self._status()["state"]
+        if state not in _NEXT[before]:
+            raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
+        self._write(state, reason)
+
+    def settle(self) -> None:
+        """The work is finished, whatever the last process that was at it had time to write and to remove."""
+        if self._status()["state"] != "done" and not attempts.is_held(self.folder):
+            attempts.tidy(self.folder)
+            atomic.remove(self.folder / "resume")
+            self._write("done")
+
+    def _write(self, state: State, reason: str = "") -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         status = {"schema": SCHEMA, "state": state, "since": now, "reason": reason}
         atomic.write_json(self.folder / "status.json", status)
@@ -69,7 +89,7 @@ class Record:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what the work is and mark it running. What is damaged is put aside, to be made again."""
         for name in self.damaged():
-            (self.folder / name).replace(self.folder / f"{name}.damaged")
+            atomic.move(self.folder / name, self.folder / f"{name}.damaged")
             self.log(f"{name} could not be read and is now {name}.damaged; it is made again.")
         atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
         self.move("running")
@@ -82,6 +102,7 @@ class Record:
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
         path = self.folder / "log.txt"
+        atomic.check_stage()
         with atomic.writable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:

@@ -26,7 +26,6 @@ from adaptive_bench.runs.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.table import make_table
-from adaptive_bench.runs.work import settle
 from adaptive_bench.schema import SCHEMA
 
 
@@ -78,8 +77,6 @@ def run(
         remove_results(plan(config))
     known = Preflight(plan(config)) if overwrite is Overwrite.only_cache else preflight(config, reporter, jobs)
     whole = known.plan
-    for work in (*whole.cells, *whole.sweeps):
-        settle(work)
     for note in known.notes:
         reporter.line(f"Note: {note}")
     folder = config.out / "runs" / _run_key(config)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.runs.attempts import alone
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
@@ -28,7 +27,6 @@ from adaptive_bench.runs.training_text import draw_pricing, draw_training
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
-from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.memory import halving
 from adaptive_bench.training.tracking import Tracking
 
@@ -43,9 +41,8 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
     """
     if cell.base is not None and not cell.base.finished:
         raise EnvironmentProblem(f"it starts from `{cell.base}`, which failed.")
-    with _alone(cell.folder, str(cell), reporter):
+    with alone(cell.folder, str(cell), reporter):
         if cell.finished:
-            _settle(cell)
             return
         device = find_device(config.device)
         with _recorded(cell.record, cell.content, device):
@@ -70,26 +67,6 @@ def _curves(cell: Cell, config: RunConfig) -> Tracking:
     about = {"method": str(cell.spec), "seed": cell.seed, "model": config.model, "record": cell.folder.name}
     title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
     return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)
-
-
-def settle(work: Cell | Sweep) -> None:
-    """Finished work whose process was killed before it could say so says it, and keeps nothing to resume from.
-
-    What a process is just working at is left to it.
-    """
-    if work.record.state in ("done", "planned"):
-        return
-    if not (work.finished if isinstance(work, Cell) else work.finished()):
-        return
-    with atomic.writable(work.folder), suppress(Timeout), FileLock(work.folder / ".lock", timeout=0):
-        _settle(work)
-
-
-def _settle(work: Cell | Sweep) -> None:
-    atomic.remove(work.folder / RESUME_FOLDER)
-    if work.record.state != "done":
-        work.record.move("running")
-        work.record.move("done")
 
 
 def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
@@ -125,7 +102,7 @@ def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter)
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
         trained.turn_to(sweep)
-        with _alone(sweep.folder, str(sweep), reporter):
+        with alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
                 with _recorded(sweep.record, sweep.content, trained.device):
                     said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
@@ -176,29 +153,14 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
 
 
 @contextmanager
-def _alone(folder: Path, what: str, reporter: Reporter) -> Iterator[None]:
-    """Hold a folder against other processes; the lock of a killed process is free again."""
-    with atomic.writable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            reporter.line(f"{what}: another process is at it, waiting for its result")
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
-    """Keep the state of some work on disk, whatever becomes of it."""
+    """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
     atomic.write_json(record.folder / "env.json", environment(str(device), torch.get_num_threads()))
     try:
         yield
+    except Superseded:
+        raise
     except Exception as error:
         record.fail(error)
         raise

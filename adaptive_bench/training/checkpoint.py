@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from adaptive_bench.atomic import new_folder, write_json
+from adaptive_bench.atomic import new_folder, remove, write_json
 from adaptive_bench.digest import changed, digests
 from adaptive_bench.errors import EnvironmentProblem
 
@@ -44,9 +43,9 @@ def save(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.op
         numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
         numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
         write_json(temporary / _PROGRESS, numbers)
-    for other in folder.iterdir():
+    for other in list(folder.iterdir()):
         if other != target:
-            shutil.rmtree(other)
+            remove(other)
 
 
 def newest(folder: Path) -> Path | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -132,19 +131,20 @@ class _Training:
 
     def run(self, curves: Tracking) -> None:
         """Every step that is not done yet, then the final checkpoint."""
-        done, total = self._resume(), len(self.order)
+        (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         if not total:
             self._write_cost(0)
         start_s = time.perf_counter()
         with (
-            self.log_path.open("a", encoding="utf-8") as log,
+            atomic.growing(self.log_path, lines) as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
             curves.begun(done) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
                 entry = self._step(step)
+                atomic.check_stage()
                 with atomic.writable(self.log_path):
                     log.write(json.dumps(entry) + "\n")
                     log.flush()
@@ -207,18 +207,16 @@ class _Training:
         ]
         atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
 
-    def _resume(self) -> int:
-        """Steps already done according to the newest checkpoint; the log is cut back to them."""
+    def _resume(self) -> tuple[int, str]:
+        """Steps already done according to the newest checkpoint, and their lines of the log."""
         newest = checkpoint.newest(self.folder / RESUME_FOLDER)
         if newest is None:
-            self.log_path.unlink(missing_ok=True)
-            return 0
+            return 0, ""
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        atomic.write_text(self.log_path, "".join(lines[: progress.step]))
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
-        return progress.step
+        return progress.step, "".join(lines[: progress.step])
 
     def _save(self, steps_done: int, log: IO[str]) -> None:
         # The log reaches the disk first: a checkpoint never knows of more steps than the log.
@@ -232,7 +230,7 @@ class _Training:
         self.model.eval()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
             self.model.save_pretrained(temporary, tokenizer=self.tokenizer)
-        shutil.rmtree(self.folder / RESUME_FOLDER, ignore_errors=True)
+        atomic.remove(self.folder / RESUME_FOLDER)
 
 
 def _accelerator(device: torch.device, precision: str) -> Accelerator:
