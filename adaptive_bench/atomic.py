@@ -10,13 +10,16 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from safetensors import SafetensorError
+
+from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.temporary import temporary_name
 
@@ -149,9 +152,29 @@ def move(path: Path, target: Path) -> None:
         between.replace(target)
 
 
+def update_text(path: Path, text: str) -> None:
+    """Write a text file unless it says that already: what is finished can be looked at where nothing can be written."""
+    try:
+        if path.read_bytes() == text.encode("utf-8"):
+            return
+    except OSError:
+        pass
+    write_text(path, text)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically. NaN and infinity are refused: they are not JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object that knows when it was changed (see `digest.sealed`)."""
+    write_text(path, sealed(json_text(values)))
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON, as every file of ours has it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextmanager
@@ -195,11 +218,12 @@ def writable(path: Path) -> Iterator[None]:
     """Turn what the file system says about `path` into an error a user can act on."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ESTALE):
+    except (OSError, SafetensorError) as error:  # weights are written by a library with an error of its own
+        if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
             check_stage()
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise EnvironmentProblem(
-            f"The output folder must be writable, but {str(path)!r} cannot be written: {error.strerror or error}. "
+            f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
             f"Free some space or choose another folder with --out."
         ) from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -82,11 +82,17 @@ class _PlainMeter(Meter):
             self.printed_s = now_s
             left_s = (now_s - self.start_s) * (self.total - self.done) / self.done
             parts = [_done(self.done, self.total), *_texts(info), f"{duration(left_s)} left"]
-            print(f"{self.name}: {', '.join(parts)}", file=self.stream, flush=True)
+            _print(f"{self.name}: {', '.join(parts)}", self.stream)
 
     def end(self) -> None:
         elapsed = duration(time.monotonic() - self.start_s)
-        print(f"{self.name}: {_done(self.done, self.total)} in {elapsed}", file=self.stream, flush=True)
+        _print(f"{self.name}: {_done(self.done, self.total)} in {elapsed}", self.stream)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print a line, if anybody is there to read it: work goes on when a pipe behind it was closed."""
+    with suppress(OSError, ValueError):
+        print(text, file=stream, flush=True)
 
 
 class PlainReporter:
@@ -99,7 +105,7 @@ class PlainReporter:
         return _PlainMeter(name, total, self.stream, self.every_s)
 
     def line(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        _print(text, self.stream)
 
 
 class _DoneColumn(ProgressColumn):

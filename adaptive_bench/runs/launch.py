@@ -6,6 +6,7 @@ Work that fails is reported and does not stop the rest; only what builds on it i
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -65,11 +66,14 @@ def _settle(plan: Plan) -> None:
 def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
     """The work that is left, grouped by cell."""
     chains = []
+    by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
+    for sweep in plan.sweeps:
+        if sweep.points_left():
+            by_cell[sweep.cell.folder].append(sweep)
     for cell in plan.cells:
         by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
-        for sweep in plan.sweeps:
-            if sweep.cell.folder == cell.folder and sweep.points_left():
-                by_spec[sweep.spec].append(sweep)
+        for sweep in by_cell[cell.folder]:
+            by_spec[sweep.spec].append(sweep)
         measurings = tuple(_measuring(tuple(sweeps), estimator) for sweeps in by_spec.values())
         training = None if cell.finished else Training(cell, plan.config, estimator.training(cell).seconds)
         if training or measurings:

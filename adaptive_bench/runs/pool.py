@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from pathlib import Path
@@ -44,11 +46,23 @@ def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: i
         try:
             return _Schedule(chains, reporter, workers).run()
         except BaseException:
+            reporter.line(f"Stopping: each process keeps where it stands, in at most {_GRACE_S:.0f} seconds.")
             keep_alive.close()
             raise
         finally:
-            for worker in workers:
-                worker.close()
+            with _no_interrupts():  # a second Ctrl-C could not make it quicker, only leave something behind
+                for worker in workers:
+                    worker.close()
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Worker:
@@ -59,11 +73,12 @@ class _Worker:
         self._start()
 
     def submit(self, work: Work) -> Future[Failure | None]:
-        try:
-            return self.pool.submit(_do, work)
-        except BrokenProcessPool:  # it was ended while it had nothing to do
-            self.replace()
-            return self.pool.submit(_do, work)
+        with _no_interrupts():  # a process that is started here begins with what holds here
+            try:
+                return self.pool.submit(_do, work)
+            except BrokenProcessPool:  # it was ended while it had nothing to do
+                self.replace()
+                return self.pool.submit(_do, work)
 
     def replace(self) -> None:
         """Another process in place of one that is gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,7 +81,7 @@ def run(
     for note in known.notes:
         reporter.line(f"Note: {note}")
     folder = config.out / "runs" / _run_key(config)
-    atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     try:
         failures = carry_out(whole, reporter, jobs, known.estimator, overwrite)
     except KeyboardInterrupt:
@@ -108,15 +109,26 @@ def run(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    atomic.write_json(folder / "table.json", plain)
-    atomic.write_json(folder / "run.json", about)
-    atomic.write_text(folder / "data_card.md", data_card(whole))
+    if _is_new(folder, about):
+        atomic.write_json(folder / "run.json", about)
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.update_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
-        atomic.write_text(
+        atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
     return RunOutcome(plain, folder, warnings, failures)
+
+
+def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether a run ended otherwise than before; if not, it finished when it did, and nothing needs to be written."""
+    try:
+        before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    times = {"finished": "", "took_s": 0.0}
+    return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 
 def _notes_before(folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -23,10 +24,12 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     """Rows of everything that is measured, and what is wrong with them."""
     rows: list[Row] = []
     warnings: list[str] = []
+    grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
+    for sweep in whole.sweeps:
+        grouped[str(sweep.spec), sweep.task].append(sweep)
     for text in whole.config.methods:
-        spec = MethodSpec.parse(text)
         for name in whole.config.tasks:
-            sweeps = [sweep for sweep in whole.sweeps if sweep.spec == spec and sweep.task == find_task(name).name]
+            sweeps = grouped[str(MethodSpec.parse(text)), find_task(name).name]
             by_target = {
                 target: [sweep for sweep in sweeps if sweep.cell.target == target]
                 for target in dict.fromkeys(sweep.cell.target for sweep in sweeps)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
@@ -24,7 +23,6 @@ from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_pricing, draw_training
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.memory import halving
@@ -86,7 +84,7 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
         lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
     )
     model.method.target = target.tokens
-    atomic.write_json(cell.folder / "target.json", {"schema": SCHEMA, **target.to_json()})
+    cell.record.write("target.json", target.to_json())
 
 
 def _trained_backbone(cell: Cell) -> PreTrainedModel:
@@ -113,11 +111,11 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
     model, record, left = trained.model, sweep.record, sweep.points_left()
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
-    atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    record.write("dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)
     if trained.has_text:
-        atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
+        record.write("behaviour.json", {"sha256": trained.behaviour})
 
     def measure(saving: float) -> Evaluation:
         nonlocal left
@@ -126,7 +124,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         trained.calibrate([saving], reporter)
         asked.append(saving)
         calibration = trained.calibration(asked, record.read("calibration.json"))
-        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **calibration})
+        record.write("calibration.json", calibration)
         model.dial = model.method.dial_for(saving)
         trained.store(saving)
         recipe = sweep.config.evaluation
@@ -156,7 +154,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
-    atomic.write_json(record.folder / "env.json", environment(str(device), torch.get_num_threads()))
+    record.write("env.json", environment(str(device), torch.get_num_threads()))
     try:
         yield
     except Superseded:

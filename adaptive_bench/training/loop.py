@@ -205,7 +205,8 @@ class _Training:
         tokens = [
             sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
         ]
-        atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
+        cost = asdict(training_cost(self.model.method, tokens, first_step_flops))
+        atomic.write_sealed(self.folder / "cost.json", cost)
 
     def _resume(self) -> tuple[int, str]:
         """Steps already done according to the newest checkpoint, and their lines of the log."""

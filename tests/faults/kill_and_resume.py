@@ -306,7 +306,7 @@ def main() -> int:
         start_s = time.monotonic()
         home = (given.home or Path(temporary)).resolve()
         config = make_config(given.model, home / "warm" / "out", home)
-        os.environ |= {"PYTHONPATH": str(Path(__file__).parent), HOME_VARIABLE: f"{home}{os.pathsep}{given.model}"}
+        os.environ |= {"PYTHONPATH": os.pathsep.join(sys.path), HOME_VARIABLE: f"{home}{os.pathsep}{given.model}"}
         multiprocessing.set_forkserver_preload(["warm"])
         multiprocessing.forkserver.ensure_running()
         warm_up(config)

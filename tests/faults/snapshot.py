@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-TIMES = {"since", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
+# The last is a digest of a file with such times in it.
+TIMES = {"since", "finished", "took_s", "wall_s", "time_s", "time_per_token_s", "content_sha256"}
 _ASIDE = {"log.txt", "timing.json"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 

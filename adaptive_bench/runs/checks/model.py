@@ -85,7 +85,14 @@ def model_facts(name: str) -> ModelFacts:
             "--model to another one."
         ) from error
     Backbone(empty)
-    return ModelFacts(source, empty)
+    facts = ModelFacts(source, empty)
+    if source.weight_bytes is not None and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+        raise EnvironmentProblem(
+            f"The weights of a model have every parameter of its config.json, but that of {name!r} describes "
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
+            f"the model again, or set --model to another one."
+        )
+    return facts
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
