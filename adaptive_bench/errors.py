@@ -73,6 +73,13 @@ class Interrupted(AdaptiveBenchError):
     kind = "Interrupted"
 
 
+class ToBeContinued(Interrupted):
+    """A scheduler asked the run to stop; the same command goes on."""
+
+    exit_code = 75  # EX_TEMPFAIL
+    kind = "Asked to stop"
+
+
 class SeveralProblems(AdaptiveBenchError):
     """Several errors that were found together.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 from tabulate import tabulate
@@ -32,13 +32,15 @@ def print_plan(config: RunConfig) -> None:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False, overwrite: str = "only-missing") -> None:
+def execute(
+    config: RunConfig, how: Mapping[str, Any] | None = None, *, wide: bool = False, debug: bool = False
+) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
+        how: Further arguments of `adaptive_bench.runs.run`.
         wide: All levels, and what was saved and spent there.
         debug: Print the traceback of everything that failed.
-        overwrite: See `adaptive_bench.runs.overwrite`.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -48,11 +50,13 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False, overw
 
     try:
         with open_reporter() as reporter:
-            outcome = run(config, reporter, overwrite=overwrite)
+            outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    if outcome.elsewhere:
+        typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
@@ -61,7 +65,7 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False, overw
         typer.echo("\n" + paragraph(f"Note: {warning}"))
     if rows:
         typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
-    typer.echo(f"\nWritten to {outcome.folder}")
+    typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if outcome.failures:
         _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)

@@ -135,6 +135,27 @@ def run(
             rich_help_panel=_WHERE,
         ),
     ] = Overwriting.only_missing,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes at once; otherwise as fits the machine.", rich_help_panel=_WHERE),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Do a part: `2/8` of eight commands, which may run anywhere.", rich_help_panel=_WHERE),
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="Do these cells alone, named like their records.", rich_help_panel=_WHERE)
+    ] = None,
+    launcher: Annotated[
+        str, typer.Option(metavar="local|slurm|kubernetes|...", help="Who does the work.", rich_help_panel=_WHERE)
+    ] = "local",
+    resources: Annotated[
+        Path | None,
+        typer.Option(help="YAML file: what a cell gets on a cluster (docs/cluster.md).", rich_help_panel=_WHERE),
+    ] = None,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Compute nothing: the table of what is there.", rich_help_panel=_WHERE)
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
@@ -188,7 +209,16 @@ def run(
     if dry_run:
         print_plan(run_config)
     else:
-        execute(run_config, wide=wide, debug=debug, overwrite=overwrite)
+        from adaptive_bench.runs import Share
+
+        how = {
+            "jobs": jobs,
+            "launcher": launcher,
+            "resources": resources,
+            "table_only": table_only,
+            "overwrite": overwrite,
+        }
+        execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, debug=debug)
 
 
 class RunCommand(StrictCommand):

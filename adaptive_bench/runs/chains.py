@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_bench import registry
+from adaptive_bench import registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
@@ -122,6 +122,11 @@ class Chain:
     measurings: tuple[Measuring, ...]
 
     @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return self.training.cell if self.training else self.measurings[0].sweeps[0].cell
+
+    @property
     def works(self) -> tuple[Work, ...]:
         """Everything, in an order that works."""
         return (*([self.training] if self.training else []), *self.measurings)
@@ -135,6 +140,7 @@ class Chain:
 
 def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
+    stopping.check()
     try:
         work.do(reporter, overall)
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others

@@ -14,11 +14,13 @@ import torch
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
-from adaptive_bench.runs.cells import Sweep
+from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.overwrite import Overwrite, allowed
 from adaptive_bench.runs.plan import Plan
+from adaptive_bench.runs.records import Record
+from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.spec import MethodSpec
 
 # A larger backbone keeps all cores busy by itself.
@@ -31,16 +33,18 @@ def carry_out(
     reporter: Reporter,
     jobs: int | None = None,
     estimator: Estimator | None = None,
+    share: Share = WHOLE,
     overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan that is not on disk yet and that `overwrite` allows; gives back what was not done.
+    """Do everything of a plan, or of a share of it, that is not on disk yet and that `overwrite` allows; gives back
+    what was not done.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
     _settle(plan)
-    chains, left_out = allowed(chains_left(plan, estimator or Estimator(plan.config.out)), overwrite)
+    chains, left_out = allowed(chains_left(plan, estimator or Estimator(plan.config.out), share), overwrite)
     works = [work for chain in chains for work in chain.works]
     if not works:
         return left_out
@@ -63,14 +67,24 @@ def _settle(plan: Plan) -> None:
             sweep.record.settle()
 
 
-def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
-    """The work that is left, grouped by cell."""
+def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[Chain]:
+    """The work that is left, grouped by cell.
+
+    A share has the trainings its cells start from as well, unless they have failed where they belong.
+    """
     chains = []
+    cells = share.of(plan)
+    mine = {cell.folder for cell in cells}
+    bases = {base.folder for cell in cells if not cell.finished for base in _bases(cell)} - mine
     by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
     for sweep in plan.sweeps:
-        if sweep.points_left():
+        if sweep.cell.folder in mine and sweep.points_left():
             by_cell[sweep.cell.folder].append(sweep)
     for cell in plan.cells:
+        if cell.folder in bases and not cell.finished and cell.record.state != "failed":
+            chains.append(Chain(Training(cell, plan.config, estimator.training(cell).seconds), ()))
+        if cell.folder not in mine:
+            continue
         by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
         for sweep in by_cell[cell.folder]:
             by_spec[sweep.spec].append(sweep)
@@ -79,6 +93,31 @@ def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
         if training or measurings:
             chains.append(Chain(training, measurings))
     return chains
+
+
+def left(plan: Plan) -> list[Failure]:
+    """What a plan still lacks, and why as far as the records know."""
+    failures = []
+    for cell in plan.cells:
+        if not cell.finished:
+            failures.append(_why(str(cell), cell.record))
+    for sweep in plan.sweeps:
+        if sweep.cell.finished and sweep.finished() is None:
+            failures.append(_why(str(sweep), sweep.record))
+    return failures
+
+
+def _why(work: str, record: Record) -> Failure:
+    state = record.state
+    if state == "failed":
+        return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
+    about = {"planned": "it was not begun", "running": f"{record.holder} is at it"}
+    reason = about.get(state, "its process has ended before it was done")
+    return Failure(work, f"{reason}. The run's command goes on with it.", "Not finished")
+
+
+def _bases(cell: Cell) -> list[Cell]:
+    return [] if cell.base is None else [cell.base, *_bases(cell.base)]
 
 
 def _measuring(sweeps: tuple[Sweep, ...], estimator: Estimator) -> Measuring:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from adaptive_bench import atomic
@@ -47,29 +48,28 @@ def remove_results(whole: Plan) -> None:
 
 def allowed(chains: Sequence[Chain], overwrite: Overwrite) -> tuple[list[Chain], list[Failure]]:
     """The work that a run may do of what is left, and what it leaves undone."""
-    if overwrite in (Overwrite.only_missing, Overwrite.always):
+    if overwrite is not Overwrite.never:
         return list(chains), []
     done: list[Chain] = []
     refused: list[Failure] = []
     for chain in chains:
         training, measurings = chain.training, chain.measurings
-        if training is not None and not _may(training.cell, overwrite):
-            refused += [_refusal(str(work), overwrite) for work in chain.works]
+        if training is not None and _begun(training.cell):
+            refused += [_refusal(str(work)) for work in chain.works]
             continue
-        kept = tuple(one for one in measurings if all(_may(sweep, overwrite) for sweep in one.sweeps))
-        refused += [_refusal(str(one), overwrite) for one in measurings if one not in kept]
+        kept = tuple(one for one in measurings if not any(map(_begun, one.sweeps)))
+        refused += [_refusal(str(one)) for one in measurings if one not in kept]
         if training is not None or kept:
-            done.append(Chain(training, kept))
+            done.append(replace(chain, measurings=kept))
     return done, refused
 
 
-def _may(work: Cell | Sweep, overwrite: Overwrite) -> bool:
-    return overwrite is Overwrite.never and work.record.state == "planned"
+def _begun(work: Cell | Sweep) -> bool:
+    return work.record.state != "planned"
 
 
-def _refusal(work: str, overwrite: Overwrite) -> Failure:
-    what = "incomplete on disk" if overwrite is Overwrite.never else "not on disk"
-    return Failure(work, f"its results are {what}, and --overwrite {overwrite} leaves that so.", UsageError.kind)
+def _refusal(work: str) -> Failure:
+    return Failure(work, "what is on disk of it is incomplete, and --overwrite never leaves it so.", UsageError.kind)
 
 
 def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
         return
     if attempts.is_held(work.folder):
         raise EnvironmentProblem(
-            f"`--overwrite always` removes results that nobody is working at, but a process is at `{work}` "
+            f"`--overwrite always` removes results that nobody is working at, but {work.record.holder} is at `{work}` "
             f"({work.folder}). Wait for it, or end it."
         )
     with attempts.alone(work.folder, str(work), SilentReporter()):

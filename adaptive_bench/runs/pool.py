@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from adaptive_bench import registry
+from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.chains import Chain, Failure, Work, attempt
@@ -28,6 +28,7 @@ from adaptive_bench.runs.relay import Relay, RemoteReporter
 
 # How long a stopped worker has to write down where it stands.
 _GRACE_S = 10.0
+_LOOK_S = 1.0  # between two looks whether the parent was asked to stop
 _KILLED = (
     "its process was ended by the system twice, most likely because memory ran out. The same command goes on from "
     "where it stopped; finished work is kept."
@@ -112,7 +113,8 @@ class _Schedule:
             while self.ready and self.free:
                 worker, (chain, work) = self.free.pop(), self.ready.popleft()
                 self.pending[worker.submit(work)] = (worker, chain, work)
-            for future in wait(self.pending, return_when=FIRST_COMPLETED).done:
+            stopping.check()
+            for future in wait(self.pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 worker, chain, work = self.pending.pop(future)
                 if (failure := self._outcome(future, worker, chain, work)) is not None:
                     failures.append(failure)
@@ -132,7 +134,7 @@ class _Schedule:
     def _outcome(self, future: Future[Failure | None], worker: _Worker, chain: Chain, work: Work) -> Failure | None:
         try:
             failure = future.result()
-        except (BrokenProcessPool, SystemExit):
+        except (BrokenProcessPool, SystemExit, stopping.Stopped):
             worker.replace()
             if id(work) in self.given_again:
                 return Failure(str(work), _KILLED, EnvironmentProblem.kind)
@@ -158,13 +160,19 @@ def _start_worker(speaker: Connection, alive: Connection, threads: int, plugins:
 
 
 def _stop_with_parent(alive: Connection) -> None:
-    """The parent holds the other end: when it closes it, or is gone, this process ends."""
+    """The parent holds the other end: when it closes it, or is gone, this process keeps where it stands and ends."""
     alive.poll(None)
-    os.kill(os.getpid(), signal.SIGTERM)
-    end_s = time.monotonic() + _GRACE_S
+    stopping.request()
+    _wait_until_idle()
+    os.kill(os.getpid(), signal.SIGTERM)  # whatever is at it takes its time: it ends without
+    _wait_until_idle()
+    os._exit(1)
+
+
+def _wait_until_idle() -> None:
+    end_s = time.monotonic() + _GRACE_S / 2
     while _busy and time.monotonic() < end_s:
         time.sleep(0.05)
-    os._exit(1)
 
 
 def _leave(*_: object) -> None:

@@ -20,12 +20,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import atomic
+from adaptive_bench import atomic, stopping
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
-from adaptive_bench.progress import Meter, Reporter
+from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs import attempts
+from adaptive_bench.runs.holder import Holder
 from adaptive_bench.runs.record_files import read_file
 from adaptive_bench.schema import SCHEMA
 
@@ -65,6 +66,12 @@ class Record:
     def reason(self) -> str:
         """Why it failed, or an empty text."""
         return self._status()["reason"]
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who is at it or was last, if anybody."""
+        found = attempts.newest(self.folder)
+        return None if found is None else found.holder
 
     def move(self, state: State, reason: str = "") -> None:
         """Go to another state.
@@ -202,12 +209,26 @@ class RecordedReporter:
 
     def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
-        return self.reporter.task(f"{self.about}: {name}", total)
+        return _Stoppable(self.reporter.task(f"{self.about}: {name}", total))
 
     def line(self, text: str) -> None:
         """See `Reporter`."""
         self.record.log(text)
         self.reporter.line(f"{self.about}: {text}")
+
+
+class _Stoppable(Meter):
+    """A meter at which work ends that was asked to stop: what is counted is kept."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def advance(self, units: float = 1, **info: Info) -> None:
+        self.meter.advance(units, **info)
+        stopping.check()
+
+    def end(self) -> None:
+        self.meter.end()
 
 
 def environment(device: str, threads: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
-from adaptive_bench import atomic
+from adaptive_bench import atomic, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
@@ -150,7 +150,8 @@ class _Training:
                     log.flush()
                 for tracker in trackers:
                     tracker.log(values_of(entry), step=step + 1)
-                if (step + 1) % self.recipe.checkpoint_every == 0 and step + 1 < total:
+                due = (step + 1) % self.recipe.checkpoint_every == 0 or stopping.requested()
+                if due and step + 1 < total:
                     self._save(step + 1, log)
                 meter.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s)
