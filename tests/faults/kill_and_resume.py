@@ -21,6 +21,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from typing import Any
 from snapshot import differences, leftovers, snapshot
 
 _WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.link"}
+_DRAWS = 6  # of a kill that comes in time
 _LIMIT_S = 600.0  # of one run; what takes longer hangs
 HOME_VARIABLE = "KILL_AND_RESUME_HOME"  # tells the fork server what to get ready for
 
@@ -134,7 +136,7 @@ def start_armed(folder: Path, at: int | None, fuse: Path, *arguments: Any) -> No
 def one_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> Ending:
     """Give the run's command in a process of its own, and wait for its end."""
     notes.mkdir(parents=True, exist_ok=True)
-    for name in ("doing", "operations", "work_s", "fuse"):
+    for name in ("doing", "operations", "work_s", "killed"):
         (notes / name).unlink(missing_ok=True)
     start_s = time.monotonic()
     pid = os.fork()
@@ -170,12 +172,12 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
 
         at = None if kill is None else kill.at_operation
         own, workers = (None, at) if kill is not None and kill.worker else (at, None)
-        operations = Operations(config.out, own, notes / "fuse")
+        operations = Operations(config.out, own, notes / "killed")
         sys.addaudithook(operations)
         if jobs > 1:
-            _use_the_fork_server(config.out, workers, notes / "fuse")
+            _use_the_fork_server(config.out, workers, notes / "killed")
         if kill is not None and kill.worker and kill.after_s is not None:
-            threading.Thread(target=_kill_a_worker, args=(kill.after_s,), daemon=True).start()
+            threading.Thread(target=_kill_a_worker, args=(kill.after_s, notes / "killed"), daemon=True).start()
         code = run(config, Notes(notes), jobs).exit_code
         (notes / "operations").write_text(str(operations.count))
     except BaseException:  # noqa: BLE001 - the process ends here
@@ -193,10 +195,11 @@ def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
     pool._start_worker = functools.partial(start_armed, out, at, fuse)
 
 
-def _kill_a_worker(after_s: float) -> None:
+def _kill_a_worker(after_s: float, mark: Path) -> None:
     time.sleep(after_s)
     while not (children := multiprocessing.active_children()):
         time.sleep(0.005)
+    mark.touch()
     os.kill(random.choice(children).pid, signal.SIGKILL)
 
 
@@ -261,13 +264,18 @@ class Trials:
             raise SystemExit("Two runs that are left alone differ or leave something:\n" + "\n".join(told))
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Kill a run, once or twice, give it again, compare."""
+        """Kill a run, once or twice, give it again, compare. One that ends before its time is no trial."""
         jobs = 1 + number % 2
         name, kills = f"trial{number}", []
         for again in range(2 if self.draw.random() < 0.34 else 1):
-            kill = self._kill(jobs, again=bool(again))
-            ending = one_run(self._config(name), jobs, kill, self.home / name)
-            kills.append({"kill": str(kill), "code": ending.code, "doing": ending.doing})
+            for _ in range(_DRAWS):
+                kill = self._kill(jobs, again=bool(again))
+                ending = one_run(self._config(name), jobs, kill, self.home / name)
+                killed = ending.code < 0 or (self.home / name / "killed").exists()
+                if killed or again:
+                    break
+                shutil.rmtree(self.home / name)
+            kills.append({"kill": str(kill), "killed": killed, "code": ending.code, "doing": ending.doing})
         last = one_run(self._config(name), jobs, None, self.home / name)
         out = self.home / name / "out"
         return {
@@ -319,7 +327,10 @@ def main() -> int:
             if given.json:
                 print(json.dumps(found), flush=True)
                 continue
-            kills = "; ".join(f"{kill['kill']} ({kill['doing']}, exit {kill['code']})" for kill in found["kills"])
+            kills = "; ".join(
+                f"{kill['kill']} ({kill['doing']}, {'killed' if kill['killed'] else 'too late'})"
+                for kill in found["kills"]
+            )
             print(f"{number}: jobs {found['jobs']}: {kills}: {'NOT EQUAL' if bad else 'equal'}", flush=True)
             if found["code"]:
                 print(f"    exit code {found['code']}", flush=True)
