@@ -63,7 +63,7 @@ def _settle(plan: Plan) -> None:
         if cell.finished:
             cell.record.settle()
     for sweep in plan.sweeps:
-        if sweep.finished() is not None:
+        if sweep.is_complete:
             sweep.record.settle()
 
 
@@ -102,7 +102,7 @@ def left(plan: Plan) -> list[Failure]:
         if not cell.finished:
             failures.append(_why(str(cell), cell.record))
     for sweep in plan.sweeps:
-        if sweep.cell.finished and sweep.finished() is None:
+        if sweep.cell.finished and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record))
     return failures
 

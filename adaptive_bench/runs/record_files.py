@@ -51,6 +51,15 @@ class _Calibration(TypedDict):
     dials: list[_Calibrated]
 
 
+class _Data(TypedDict):
+    sequences: float
+    examples: float
+    truncated_examples: float
+    tokens: float
+    loss_tokens: float
+    order_sha256: str
+
+
 class _Behaviour(TypedDict):
     sha256: str
 
@@ -61,6 +70,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "target.json": TypeAdapter(_Target),
     "dial.json": TypeAdapter(_Dial),
     "calibration.json": TypeAdapter(_Calibration),
+    "data.json": TypeAdapter(_Data),
     "behaviour.json": TypeAdapter(_Behaviour),
 }
 _POINT: TypeAdapter[Any] = TypeAdapter(Evaluation)
@@ -92,6 +102,15 @@ def read_file(path: Path) -> dict[str, Any] | None:
     if values.pop("content_sha256", None) is None and not _has_form(path.name, values):
         return None
     return values
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a file is there that `read_file` cannot read; of a sealed one no more than its bytes is looked at."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return read_file(path) is None and path.exists()
+    return not is_intact(content) if is_sealed(content) else read_file(path) is None
 
 
 def _has_form(name: str, values: dict[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs import attempts
 from adaptive_bench.runs.holder import Holder
-from adaptive_bench.runs.record_files import read_file
+from adaptive_bench.runs.record_files import is_damaged, read_file
 from adaptive_bench.schema import SCHEMA
 
 State = Literal["planned", "running", "done", "failed", "partial"]
@@ -141,7 +141,7 @@ class Record:
 
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
-        return [path.name for path in sorted(self.folder.glob("*.json")) if read_file(path) is None]
+        return [path.name for path in sorted(self.folder.glob("*.json")) if is_damaged(path)]
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}

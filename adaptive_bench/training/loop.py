@@ -74,7 +74,7 @@ def train(
         reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
     with atomic.writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(folder / "data.json", _describe(encoded, order))
+    atomic.write_sealed(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
     training.run(curves or Tracking())

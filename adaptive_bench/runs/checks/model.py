@@ -12,7 +12,7 @@ from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
-from adaptive_bench.faults import explained
+from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.backbones import BackboneSource, find_backbone
@@ -214,7 +214,9 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
             model.dial = model.method.dial_for(saving)
             with torch.no_grad():
                 model(**batch, continuation_mask=later)
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        if isinstance(error, SystemExit) and not is_exit_of_plugin(error):
+            raise
         return explained(error, f"the method {spec.name!r} of {registry.origin('methods', spec.name)}")
     return None
 
