@@ -23,6 +23,7 @@ from adaptive_bench.runs import attempts
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.chains import Chain, Failure
 from adaptive_bench.runs.plan import Plan
+from adaptive_bench.runs.share import Share
 
 
 class Overwrite(StrEnum):
@@ -34,15 +35,18 @@ class Overwrite(StrEnum):
     only_cache = "only-cache"
 
 
-def remove_results(whole: Plan) -> None:
-    """Remove everything a run would compute. Evaluations by other runs of the same trainings stay.
+def remove_results(whole: Plan, share: Share) -> None:
+    """Remove everything that a run, or a share of it, would compute. Evaluations of other runs stay.
 
     Raises:
         EnvironmentProblem: A process is at work there; then nothing is removed of that record.
     """
+    cells = share.of(whole)
+    folders = {cell.folder for cell in cells}
     for sweep in whole.sweeps:
-        _remove(sweep, keep=())
-    for cell in whole.cells:
+        if sweep.cell.folder in folders:
+            _remove(sweep, keep=())
+    for cell in cells:
         _remove(cell, keep=("eval",))
 
 

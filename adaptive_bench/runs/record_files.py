@@ -99,9 +99,10 @@ def read_file(path: Path) -> dict[str, Any] | None:
     if not isinstance(values, dict):
         return None
     check_schema(values, path)
-    if values.pop("content_sha256", None) is None and not _has_form(path.name, values):
-        return None
-    return values
+    if is_sealed(content):
+        values.pop("content_sha256")
+        return values
+    return values if _has_form(path.name, values) else None
 
 
 def is_damaged(path: Path) -> bool:

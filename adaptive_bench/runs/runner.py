@@ -94,7 +94,7 @@ def run(
     overwrite = Overwrite(overwrite)
     table_only = table_only or overwrite is Overwrite.only_cache
     if overwrite is Overwrite.always:
-        remove_results(plan(config))
+        remove_results(plan(config), share)
     known = Preflight(plan(config)) if table_only else preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
