@@ -66,6 +66,18 @@ def check_stage() -> None:
         )
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder with those above it, but never that of `staged`: once that is gone, so is the work in it.
+
+    Raises:
+        FileNotFoundError: It is gone.
+    """
+    stage = _stage.get()
+    if stage is not None and folder.is_relative_to(stage.root) and not stage.root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "it was removed while work went on there", str(stage.root))
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def _newborn(path: Path) -> Path:
     """Where something comes about that will be at `path`: a name that nothing has."""
     stage = _stage.get()
@@ -85,7 +97,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         EnvironmentProblem: The file cannot be written; the message says why and what to change.
     """
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = _newborn(path)
         try:
             with temporary.open("xb") as stream:
@@ -107,7 +119,7 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
         EnvironmentProblem: The file cannot be written.
     """
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = _newborn(path)
         stream = temporary.open("x", encoding="utf-8")
         try:
@@ -204,7 +216,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
         EnvironmentProblem: It cannot be written.
     """
     with writable(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         temporary = _newborn(target)
         temporary.mkdir()
         try:

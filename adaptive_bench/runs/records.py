@@ -123,7 +123,7 @@ class Record:
         path = self.folder / "log.txt"
         atomic.check_stage()
         with atomic.writable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.make_folder(path.parent)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 
