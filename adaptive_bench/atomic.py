@@ -10,17 +10,18 @@ import errno
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from adaptive_bench.errors import EnvironmentProblem, Superseded
+from safetensors import SafetensorError
 
-TEMPORARY_SUFFIX = ".tmp"
+from adaptive_bench.digest import sealed
+from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.temporary import temporary_name
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,23 @@ def check_stage() -> None:
         )
 
 
-def _birthplace(path: Path) -> Path:
-    """The folder something comes about in that will be at `path`."""
+def make_folder(folder: Path) -> None:
+    """Make a folder with those above it, but never that of `staged`: once that is gone, so is the work in it.
+
+    Raises:
+        FileNotFoundError: It is gone.
+    """
     stage = _stage.get()
-    return stage.folder if stage is not None and path.is_relative_to(stage.root) else path.parent
+    if stage is not None and folder.is_relative_to(stage.root) and not stage.root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "it was removed while work went on there", str(stage.root))
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _newborn(path: Path) -> Path:
+    """Where something comes about that will be at `path`: a name that nothing has."""
+    stage = _stage.get()
+    inside = stage is not None and path.is_relative_to(stage.root)
+    return temporary_name(path, stage.folder if stage is not None and inside else path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -83,10 +97,10 @@ def write_bytes(path: Path, content: bytes) -> None:
         EnvironmentProblem: The file cannot be written; the message says why and what to change.
     """
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = _new_file(path)
+        make_folder(path.parent)
+        temporary = _newborn(path)
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with temporary.open("xb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -105,13 +119,13 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
         EnvironmentProblem: The file cannot be written.
     """
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = _new_file(path)
-        stream = os.fdopen(handle, "w", encoding="utf-8")
+        make_folder(path.parent)
+        temporary = _newborn(path)
+        stream = temporary.open("x", encoding="utf-8")
         try:
             stream.write(start)
             stream.flush()
-            os.fsync(handle)
+            os.fsync(stream.fileno())
             temporary.replace(path)
         except BaseException:
             stream.close()
@@ -121,14 +135,6 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
         yield stream
 
 
-def _new_file(path: Path) -> tuple[int, Path]:
-    """A descriptor and the temporary place of a file that will be at `path`."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(path))
-    # mkstemp makes private files; records are for everybody the folder is for.
-    os.chmod(name, 0o666 & ~_umask())  # noqa: PTH101 - the descriptor's own name
-    return handle, Path(name)
-
-
 def remove(path: Path) -> None:
     """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none.
 
@@ -136,7 +142,8 @@ def remove(path: Path) -> None:
         EnvironmentProblem: It cannot be removed.
     """
     with writable(path):
-        grave = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(path)))
+        grave = _newborn(path)
+        grave.mkdir()
         try:
             path.rename(grave / path.name)
         except FileNotFoundError:
@@ -152,14 +159,34 @@ def move(path: Path, target: Path) -> None:
         EnvironmentProblem: It cannot be renamed.
     """
     with writable(target):
-        between = _birthplace(path) / f".{target.name}{TEMPORARY_SUFFIX}"
+        between = _newborn(target)
         path.replace(between)
         between.replace(target)
 
 
+def update_text(path: Path, text: str) -> None:
+    """Write a text file unless it says that already: what is finished can be looked at where nothing can be written."""
+    try:
+        if path.read_bytes() == text.encode("utf-8"):
+            return
+    except OSError:
+        pass
+    write_text(path, text)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically. NaN and infinity are refused: they are not JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object that knows when it was changed (see `digest.sealed`)."""
+    write_text(path, sealed(json_text(values)))
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON, as every file of ours has it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextmanager
@@ -171,18 +198,29 @@ def new_folder(target: Path) -> Iterator[Path]:
     Raises:
         EnvironmentProblem: The folder cannot be written.
     """
+    with temporary_folder(target) as temporary:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        if not target.exists():
+            temporary.rename(target)
+            _sync(target.parent)
+
+
+@contextmanager
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` for as long as the block lasts.
+
+    Raises:
+        EnvironmentProblem: It cannot be written.
+    """
     with writable(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=TEMPORARY_SUFFIX, dir=_birthplace(target)))
+        make_folder(target.parent)
+        temporary = _newborn(target)
+        temporary.mkdir()
         try:
             yield temporary
-            temporary.chmod(0o777 & ~_umask())
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    _sync(file)
-            if not target.exists():
-                temporary.rename(target)
-                _sync(target.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -192,11 +230,12 @@ def writable(path: Path) -> Iterator[None]:
     """Turn what the file system says about `path` into an error a user can act on."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ESTALE):
+    except (OSError, SafetensorError) as error:  # weights are written by a library with an error of its own
+        if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
             check_stage()
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise EnvironmentProblem(
-            f"The output folder must be writable, but {str(path)!r} cannot be written: {error.strerror or error}. "
+            f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
             f"Free some space or choose another folder with --out."
         ) from error
 
@@ -207,9 +246,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current

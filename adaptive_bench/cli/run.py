@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ _KEYS = [
     "data_dir",
     "out",
     "device",
+    "track",
 ]
 # What a config key is called on the command line.
 FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
@@ -35,6 +37,15 @@ FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
     "evaluation.num_fewshot": "--num-fewshot",
 }
 _WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
+
+
+class Overwriting(StrEnum):
+    """Names of `adaptive_bench.runs.overwrite`, which is too heavy to be imported for `--help`."""
+
+    only_missing = "only-missing"
+    always = "always"
+    never = "never"
+    only_cache = "only-cache"
 
 
 def run(
@@ -106,10 +117,24 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for records and tables.", rich_help_panel=_WHERE)] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda:0, ...", rich_help_panel=_WHERE)] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tensorboard|trackio|wandb", help="Also send training curves there.", rich_help_panel=_WHERE
+        ),
+    ] = None,
     plugin: Annotated[
         list[Path] | None,
         typer.Option(help="Python file that registers methods or tasks; may be repeated.", rich_help_panel=_WHERE),
     ] = None,
+    overwrite: Annotated[
+        Overwriting,
+        typer.Option(
+            help="Of results on disk: compute what is missing; compute all again; never touch a piece of work that "
+            "was begun; or compute nothing.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = Overwriting.only_missing,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="Processes at once; otherwise as fits the machine.", rich_help_panel=_WHERE),
@@ -166,6 +191,7 @@ def run(
             data_dir=data_dir,
             out=out,
             device=device,
+            track=track,
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
         )
@@ -185,7 +211,13 @@ def run(
     else:
         from adaptive_bench.runs import Share
 
-        how = {"jobs": jobs, "launcher": launcher, "resources": resources, "table_only": table_only}
+        how = {
+            "jobs": jobs,
+            "launcher": launcher,
+            "resources": resources,
+            "table_only": table_only,
+            "overwrite": overwrite,
+        }
         execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, debug=debug)
 
 

@@ -6,6 +6,7 @@ Work that fails is reported and does not stop the rest; only what builds on it i
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import torch
 
@@ -17,6 +18,7 @@ from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, atte
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.forecast import Forecast
 from adaptive_bench.runs.overall import Clock, SweepTime
+from adaptive_bench.runs.overwrite import Overwrite, allowed
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.share import WHOLE, Share
@@ -33,8 +35,10 @@ def carry_out(
     jobs: int | None = None,
     estimator: Estimator | None = None,
     share: Share = WHOLE,
+    overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan, or of a share of it, that is not on disk yet.
+    """Do everything of a plan, or of a share of it, that is not on disk yet and that `overwrite` allows; gives back
+    what was not done.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
@@ -42,19 +46,19 @@ def carry_out(
     """
     _settle(plan)
     estimator = estimator or Estimator(plan.config.out)
-    chains = chains_left(plan, estimator, share)
+    chains, left_out = allowed(chains_left(plan, estimator, share), overwrite)
     works = [work for chain in chains for work in chain.works]
     if not works:
-        return []
+        return left_out
     jobs = min(jobs or useful_processes(plan.config), len(works))
     forecast = Forecast([work.piece for work in works], jobs, estimator.alone)
     with reporter.task("run", forecast.left_s(0.0)) as bar:
         overall = Clock(bar, forecast)
         if jobs == 1:
-            return _one_after_the_other(chains, reporter, overall)
+            return left_out + _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel
 
-        return in_parallel(chains, reporter, overall, jobs)
+        return left_out + in_parallel(chains, reporter, overall, jobs)
 
 
 def _settle(plan: Plan) -> None:
@@ -63,7 +67,7 @@ def _settle(plan: Plan) -> None:
         if cell.finished:
             cell.record.settle()
     for sweep in plan.sweeps:
-        if sweep.record.state != "done" and sweep.finished() is not None:
+        if sweep.is_complete:
             sweep.record.settle()
 
 
@@ -76,15 +80,18 @@ def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
     cells = share.of(plan)
     mine = {cell.folder for cell in cells}
     bases = {base.folder for cell in cells if not cell.finished for base in _bases(cell)} - mine
+    by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
+    for sweep in plan.sweeps:
+        if sweep.cell.folder in mine and sweep.points_left():
+            by_cell[sweep.cell.folder].append(sweep)
     for cell in plan.cells:
         if cell.folder in bases and not cell.finished and cell.record.state != "failed":
             chains.append(Chain(Training(cell, plan.config, estimator.training(cell).seconds), ()))
         if cell.folder not in mine:
             continue
         by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
-        for sweep in plan.sweeps:
-            if sweep.cell.folder == cell.folder and sweep.points_left():
-                by_spec[sweep.spec].append(sweep)
+        for sweep in by_cell[cell.folder]:
+            by_spec[sweep.spec].append(sweep)
         measurings = tuple(_measuring(tuple(sweeps), estimator) for sweeps in by_spec.values())
         training = None if cell.finished else Training(cell, plan.config, estimator.training(cell).seconds)
         if training or measurings:
@@ -99,7 +106,7 @@ def left(plan: Plan) -> list[Failure]:
         if not cell.finished:
             failures.append(_why(str(cell), cell.record))
     for sweep in plan.sweeps:
-        if sweep.cell.finished and sweep.finished() is None:
+        if sweep.cell.finished and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record))
     return failures
 

@@ -16,9 +16,10 @@ from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.aims import Aims
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.cells import Cell, Sweep
-from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.keys import code_digest, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
 

@@ -19,9 +19,9 @@ from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Failure
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 
 GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone

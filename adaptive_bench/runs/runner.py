@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +21,16 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.estimate import Estimator
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.launch import left
 from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
-from adaptive_bench.runs.preflight import preflight
+from adaptive_bench.runs.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
 from adaptive_bench.runs.work import follow
+from adaptive_bench.schema import SCHEMA
 
 Launcher = Callable[[Order], Launched]
 
@@ -68,6 +70,7 @@ def run(
     launcher: str = "local",
     resources: Path | None = None,
     table_only: bool = False,
+    overwrite: Overwrite | str = Overwrite.only_missing,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -76,7 +79,9 @@ def run(
         share: The part to do; whoever finishes the last part writes the table.
         launcher: Where the work is done, see `adaptive_bench.runs.launchers`.
         resources: YAML file for the launcher.
-        table_only: Do nothing that is left; write the table of what is there, with what is missing as failures.
+        table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
+            same as to overwrite `only-cache`.
+        overwrite: What becomes of results that are on disk (see `runs.overwrite`).
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -87,7 +92,7 @@ def run(
         follow()
         return RunOutcome([], run_folder(config), [], [], led=False)
     try:
-        return _run(config, reporter, jobs, share, launcher, resources, table_only)
+        return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))
     finally:
         processes.here().dismiss()
 
@@ -100,6 +105,7 @@ def _run(
     launcher: str,
     resources: Path | None,
     table_only: bool,
+    overwrite: Overwrite,
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
     jobs = jobs if processes.here().alone else 1
@@ -107,18 +113,21 @@ def _run(
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = preflight(config, reporter, jobs, timed=share.is_whole and not table_only)
+    table_only = table_only or overwrite is Overwrite.only_cache
+    if overwrite is Overwrite.always:
+        remove_results(plan(config), share)
+    known = Preflight(plan(config)) if table_only else preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
     folder = run_folder(config)
-    atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     write_beginning(folder)
     if table_only:
         failures = left(whole)
     else:
         estimator = known.estimator or Estimator(config.out)
-        order = Order(whole, share, folder, reporter, estimator, jobs, resources)
+        order = Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite)
         try:
             with stopping.listening():
                 launched = launch(order)
@@ -154,15 +163,26 @@ def _run(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    atomic.write_json(folder / "table.json", plain)
-    atomic.write_json(folder / "run.json", about)
-    atomic.write_text(folder / "data_card.md", data_card(whole))
+    if _is_new(folder, about):
+        atomic.write_json(folder / "run.json", about)
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.update_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
-        atomic.write_text(
+        atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
     return RunOutcome(plain, folder, warnings, failures)
+
+
+def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether a run ended otherwise than before; if not, it finished when it did, and nothing needs to be written."""
+    try:
+        before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    times = {"finished": "", "took_s": 0.0}
+    return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 
 def _notes_before(folder: Path) -> list[str]:

@@ -12,26 +12,25 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptive_bench import atomic, processes
+from adaptive_bench import processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.attempts import alone
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.records import Record, RecordedReporter, environment
 from adaptive_bench.runs.training_text import draw_pricing, draw_training
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.memory import halving
+from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
 
@@ -55,14 +54,20 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
                 _aim(model, cell, config, tokenizer, said)
             with processes.here().together("train", cell, config, model.method.target):
                 _fit(model, cell, config, tokenizer, said)
-            add_tokenizer(cell.checkpoint, tokenizer)
+
+
+def _curves(cell: Cell, config: RunConfig) -> Tracking:
+    about = {"method": str(cell.spec), "seed": cell.seed, "model": config.model, "record": cell.folder.name}
+    title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
+    return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)
 
 
 def _fit(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
     recipe = config.train if cell.steps else config.train.model_copy(update={"steps": 0})
     text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
     rate = cell.content["method_learning_rate"]
-    train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=reporter)
+    curves = _curves(cell, config)
+    train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=reporter, curves=curves)
 
 
 def _build(cell: Cell, config: RunConfig) -> AdaptiveModel:
@@ -87,7 +92,7 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
         lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
     )
     model.method.target = target.tokens
-    atomic.write_json(cell.folder / "target.json", {"schema": SCHEMA, **target.to_json()})
+    cell.record.write("target.json", target.to_json())
 
 
 def _trained_backbone(cell: Cell) -> PreTrainedModel:
@@ -114,17 +119,20 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
     model, record, left = trained.model, sweep.record, sweep.points_left()
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
-    atomic.write_json(record.folder / "dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
-    trained.calibrate(sweep.first_savings(model.method), reporter)
+    record.write("dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    asked = sweep.first_savings(model.method)
+    trained.calibrate(asked, reporter)
     if trained.has_text:
-        atomic.write_json(record.folder / "behaviour.json", {"schema": SCHEMA, "sha256": trained.behaviour})
+        record.write("behaviour.json", {"sha256": trained.behaviour})
 
     def measure(saving: float) -> Evaluation:
         nonlocal left
         if (known := record.point(saving)) is not None:
             return known
         trained.calibrate([saving], reporter)
-        atomic.write_json(record.folder / "calibration.json", {"schema": SCHEMA, **trained.calibration})
+        asked.append(saving)
+        calibration = trained.calibration(asked, record.read("calibration.json"))
+        record.write("calibration.json", calibration)
         model.dial = model.method.dial_for(saving)
         trained.store(saving)
         start_s = time.perf_counter()
@@ -184,7 +192,7 @@ def follow() -> None:
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
-    atomic.write_json(record.folder / "env.json", environment(str(device), torch.get_num_threads()))
+    record.write("env.json", environment(str(device), torch.get_num_threads()))
     try:
         yield
     except Superseded:

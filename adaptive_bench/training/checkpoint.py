@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from adaptive_bench.atomic import new_folder, remove, write_json
-from adaptive_bench.digest import changed, digests
+from adaptive_bench.atomic import new_folder, remove, write_sealed
+from adaptive_bench.digest import changed, digests, is_intact, is_sealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.training.spread import like, whole
 
@@ -52,7 +52,7 @@ def save(
         save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
         numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
         numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
-        write_json(temporary / _PROGRESS, numbers)
+        write_sealed(temporary / _PROGRESS, numbers)
     for other in list(folder.iterdir()):
         if other != target:
             remove(other)
@@ -74,7 +74,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     Raises:
         EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
     """
-    numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
+    numbers = _progress(checkpoint)
     if different := changed(checkpoint, numbers.get("sha256", {})):  # those of earlier versions have none
         raise EnvironmentProblem(
             f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
@@ -100,6 +100,23 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     return Progress(numbers["step"], numbers["accumulation"])
+
+
+def _progress(checkpoint: Path) -> dict[str, Any]:
+    """What `save` wrote beside the tensors."""
+    try:
+        content = (checkpoint / _PROGRESS).read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        numbers = json.loads(content)
+        if not isinstance(numbers, dict) or not {"step", "accumulation", "random"} <= numbers.keys():
+            raise ValueError("it is not one")
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"A checkpoint must have a readable {_PROGRESS}, got {type(error).__name__} in {checkpoint}: {error}. "
+            "Delete that folder to train from the start."
+        ) from error
+    return numbers
 
 
 def trainable_state(model: nn.Module) -> dict[str, Tensor]:

@@ -29,6 +29,7 @@ from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
 from adaptive_bench.training.spread import SpreadTraining, whole
+from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,6 +49,7 @@ def train(
     seed: int,
     folder: Path,
     reporter: Reporter | None = None,
+    curves: Tracking | None = None,
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
@@ -61,6 +63,7 @@ def train(
 
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
+        curves: Where else the training curves go.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -77,9 +80,10 @@ def train(
     if processes.active().leads:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        atomic.write_json(folder / "data.json", _describe(encoded, order))
+        atomic.write_sealed(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
-    _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter).run()
+    training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
+    training.run(curves or Tracking())
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -111,13 +115,14 @@ class _Training:
         model: AdaptiveModel,
         encoded: Sequence[EncodedExample],
         order: DataOrder,
-        pad_id: int,
+        tokenizer: PreTrainedTokenizerBase,
         recipe: TrainRecipe,
         method_learning_rate: float | None,
         folder: Path,
         reporter: Reporter,
     ) -> None:
-        self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
+        self.model, self.encoded, self.order = model, encoded, order
+        self.tokenizer, self.pad_id = tokenizer, padding_id(tokenizer)
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.processes = processes.active()
@@ -133,7 +138,7 @@ class _Training:
         self.accumulation = recipe.accumulation
         self.log_path = folder / "train.jsonl"
 
-    def run(self) -> None:
+    def run(self, curves: Tracking) -> None:
         """Every step that is not done yet, then the final checkpoint."""
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
@@ -143,6 +148,7 @@ class _Training:
         with (
             self._log(lines) as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
+            curves.begun(done) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -152,6 +158,8 @@ class _Training:
                     with atomic.writable(self.log_path):
                         log.write(json.dumps(entry) + "\n")
                         log.flush()
+                for tracker in trackers:
+                    tracker.log(values_of(entry), step=step + 1)
                 due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
                 if due and step + 1 < total:
                     self._save(step + 1, log)
@@ -218,7 +226,8 @@ class _Training:
         tokens = [
             sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
         ]
-        atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
+        cost = asdict(training_cost(self.model.method, tokens, first_step_flops))
+        atomic.write_sealed(self.folder / "cost.json", cost)
 
     def _resume(self) -> tuple[int, str]:
         """Steps already done according to the newest checkpoint, and their lines of the log."""
@@ -248,7 +257,7 @@ class _Training:
         atomic.write_json(self.folder / "timing.json", timing)
         self.model.eval()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
-            self.model.save_pretrained(temporary)
+            self.model.save_pretrained(temporary, tokenizer=self.tokenizer)
         atomic.remove(self.folder / RESUME_FOLDER)
 
 

@@ -77,6 +77,8 @@ FLAGS = [
     (("run", "--train-steps", "9" * 40), USAGE, "--train-steps"),
     (("run", "--train-steps", "1e3"), PARSER, "--train-steps"),
     (("run", "--match-on", "watts"), USAGE, "--match-on is wrong"),
+    (("run", "--overwrite", "sometimes"), PARSER, "only-missing"),
+    (("run", "--track", "paper"), USAGE, "--track is wrong"),
     (("run", "--match-on", "NET"), USAGE, "--match-on is wrong"),
     (("run", "--data-dir", "absent"), ENVIRONMENT, "data folder must exist"),
     (("run", "--config", "nanno"), USAGE, "Did you mean 'nano'?"),

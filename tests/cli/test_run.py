@@ -41,7 +41,7 @@ class Runs:
     def describe(self, plan, estimator):
         return [{"cell": "gateskip", "seed": 1, "cached": "no"}]
 
-    def run(self, config, reporter):
+    def run(self, config, reporter, **_):
         self.config = config
         reporter.line("training gateskip")
         if self.error:

@@ -8,4 +8,4 @@ from adaptive_bench.runs.launchers.order import Launched, Order
 
 def launch(order: Order) -> Launched:
     """Do it here and now."""
-    return Launched(carry_out(order.plan, order.reporter, order.jobs, order.estimator, order.share))
+    return Launched(carry_out(order.plan, order.reporter, order.jobs, order.estimator, order.share, order.overwrite))

@@ -19,6 +19,7 @@ from adaptive_bench.runs.cells import Cell
 from adaptive_bench.runs.chains import Chain, Failure
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.launch import chains_left
+from adaptive_bench.runs.overwrite import Overwrite, allowed
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.share import Share
 from adaptive_bench.strict_yaml import read_mapping
@@ -39,6 +40,7 @@ class Order:
         estimator: Knows how long each part will take.
         jobs: Processes to use on one machine; `None` decides by the size of the backbone and the number of cores.
         resources: YAML file with what the launcher wants to know, if any.
+        overwrite: What becomes of results that are on disk; those that are to be made anew are gone by now.
     """
 
     plan: Plan
@@ -48,10 +50,11 @@ class Order:
     estimator: Estimator
     jobs: int | None = None
     resources: Path | None = None
+    overwrite: Overwrite = Overwrite.only_missing
 
     def chains(self) -> list[Chain]:
-        """The work that is left."""
-        return chains_left(self.plan, self.estimator, self.share)
+        """The work that is left and may be done."""
+        return allowed(chains_left(self.plan, self.estimator, self.share), self.overwrite)[0]
 
     def cells_left(self) -> list[Cell]:
         """The cells with work left, each after the one it starts from."""
