@@ -132,6 +132,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "low": (_SCORE, None),
     "high": (_SCORE, None),
     "seeds": (_whole(10**6), 0),
+    "documents": (_whole(10**12), 0),
     **dict.fromkeys(SAVINGS, (_SHARE, None)),
     "claimed": (_SHARE, None),
     "claimed_minus_executed": (_maybe(_number(-1e6, 1e6)), None),

@@ -11,9 +11,11 @@ import pandas
 
 from adaptive_bench.evaluation.tables import joined
 
+from .answers import Answers, read_answers
 from .curves import with_curves
 from .entries import Rejected, Row, checked, read_json
 from .grid import label
+from .paired import Comparisons, with_tests
 from .plain import plain
 
 _MOST_PROBLEMS = 50
@@ -24,14 +26,16 @@ class Board:
     """What a site is made of.
 
     Attributes:
-        rows: Rows that were let in, joined over runs, with what `curves` adds to each.
+        rows: Rows that were let in, joined over runs, with what `curves` and `paired` add to each.
         folders: The runs' folders that gave a row.
         problems: What was left out and why, one sentence each.
+        comparisons: Which methods differ, by column; none where documents are not known.
     """
 
     rows: Sequence[Row]
     folders: Sequence[Path] = ()
     problems: Sequence[str] = field(default=())
+    comparisons: Comparisons = field(default_factory=dict)
 
     @property
     def frame(self) -> pandas.DataFrame:
@@ -40,9 +44,15 @@ class Board:
         return pandas.DataFrame(lines).convert_dtypes()
 
 
-def board_of(rows: Iterable[Row], folders: Sequence[Path] = (), problems: Sequence[str] = ()) -> Board:
-    """A board of rows that were checked."""
-    return Board(with_curves(list(rows)), folders, problems)
+def board_of(
+    rows: Iterable[Row],
+    folders: Sequence[Path] = (),
+    problems: Sequence[str] = (),
+    answers: Mapping[str, Answers] | None = None,
+) -> Board:
+    """A board of rows that were checked, and of the answers of their runs by the name of the run's folder."""
+    tested, comparisons = with_tests(with_curves(list(rows)), answers or {})
+    return Board(tested, folders, problems, comparisons)
 
 
 def read_board(tables: Iterable[Path]) -> Board:
@@ -56,7 +66,13 @@ def read_board(tables: Iterable[Path]) -> Board:
             by_folder[path.parent] = rows
     # The name of a run's folder becomes part of a name where runs disagree.
     named: Mapping[Path, list[Row]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
-    return board_of(joined(named), list(by_folder), problems)
+    answers: dict[str, Answers] = {}
+    for folder in by_folder:
+        try:
+            answers[plain(folder.name)] = read_answers(folder)
+        except Rejected as why:
+            problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
+    return board_of(joined(named), list(by_folder), problems, answers)
 
 
 def _read(path: Path) -> tuple[list[Row], list[str]]:

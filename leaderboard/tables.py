@@ -21,6 +21,7 @@ SAVED = {
     "claimed − executed": "claimed_minus_executed",
     "projected net": "projected_net",
 }
+TESTS = 10 + len(SAVED)  # where what `tests` gives begins in a cell
 # Values the page can show instead of the score -> what they are called.
 VALUES = {
     "score": "score",
@@ -36,8 +37,9 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One table for each task, metric, axis, phase and setting, ready for JSON.
 
     A table's `rows` are lists: method, cells by level, reach, whether it is the end of what was reached. A cell is
-    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds
-    and what was saved there in the order of `SAVED`.
+    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds,
+    what was saved there in the order of `SAVED`, and where the column was tested what `tests` gives. The table's
+    `best` is the method a column is compared to, by level.
     """
     first: dict[str, str] = {}
     for row in rows:
@@ -58,8 +60,13 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "lower_is_better": metric_of(grid.metric).better == "lower",
         "notes": grid.notes,
         "levels": [f"{100 * level:.4g}" for level in grid.levels],
+        "best": [_best(grid, level) for level in grid.levels],
         "rows": [_line(grid, method) for method in grid.methods],
     }
+
+
+def _best(grid: Grid, level: float) -> str | None:
+    return next((row["compared_to"] for (_, at), row in grid.cells.items() if at == level and row["tie_group"]), None)
 
 
 def _line(grid: Grid, method: str) -> list[Any]:
@@ -78,7 +85,35 @@ def cell(row: Row) -> list[str]:
         "".join(mark for mark, _ in marks(row)) if row["score"] is not None else "",
         str(row["seeds"]),
         *(_maybe(row[key], percent) for key in SAVED.values()),
+        *tests(row),
     ]
+
+
+def tests(row: Row) -> list[str]:
+    """Of a tested row: its group, how far it is behind the best with interval and p, n, and the same over random
+    skipping in one text; else nothing.
+    """
+    if row["tie_group"] is None:
+        return []
+    behind = [difference(row["metric"], row[f"difference{end}"]) for end in ("", "_low", "_high")]
+    count = f"{row['tested_seeds']} × {row['tested_documents']}"
+    over = [difference(row["metric"], row[f"over_random{end}"]) for end in ("", "_low", "_high")]
+    chance = f"{over[0]} [{over[1]}, {over[2]}], p {p_value(row['over_random_p'])}" if over[0] != NONE else NONE
+    return [str(row["tie_group"]), *behind, p_value(row["difference_p"]), count, chance]
+
+
+def difference(metric: str, value: float | None) -> str:
+    """A difference of two scores with its sign, in the unit scores are shown in; percentage points for shares."""
+    if value is None:
+        return NONE
+    if metric_of(metric).unit == "share":
+        return f"{100 * value:+.1f}".replace("-0.0", "+0.0")
+    return f"{value:+.3g}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value with three decimals."""
+    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -18,9 +18,10 @@ from adaptive_bench.errors import Interrupted
 from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.answers import answers_of
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
-from adaptive_bench.runs.keys import SCHEMA, key_of
+from adaptive_bench.runs.keys import SCHEMA, canonical, key_of
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.runs.table import make_table
@@ -98,6 +99,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     }
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
+    atomic.write_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
     atomic.write_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")

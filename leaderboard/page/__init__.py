@@ -18,7 +18,7 @@ from ..grid import ALL_MARKS, AXES
 from ..paper import paper_tables
 from ..provenance import runs_of
 from ..samples import samples_of
-from ..tables import NONE, SAVED, VALUES, methods_of, tables_of
+from ..tables import NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
@@ -54,12 +54,13 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         script=Markup(script),
         style_sha256=_digest(style),
         script_sha256=_digest(script),
-        verdict=verdict(board.rows, axis, phase),
+        verdict=verdict(board, axis, phase),
         meta=_meta(board, runs),
         failures=[text for run in runs for text in run["failures"]],
         problems=board.problems,
         tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
         missing=NONE,
+        tests=TESTS,
         marks=ALL_MARKS,
         paper=paper_tables(),
         figures=figures,

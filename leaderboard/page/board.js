@@ -115,7 +115,7 @@ function grid(table, rows) {
   };
   const first = table.lower_is_better && state.value === "score" ? "up" : "down";
   const columns = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
-  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...(reach ? [farthest(row)] : row[1].map(score))));
+  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...(reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])))));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
     element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${rows.length} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
@@ -129,13 +129,23 @@ function name(table, label) {
     element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label));
 }
 
-function score(cell) {
+/** What a paired test says of a cell, in words. */
+function tested(cell, best) {
+  if (cell[COLUMN.group] === undefined) return "";
+  const n = `n = ${cell[COLUMN.n]} seeds × documents`;
+  if (cell[COLUMN.behind] === NONE) return `leads the column; ${n}`;
+  return `${best} is better by ${cell[COLUMN.behind]} [${cell[COLUMN.behindLow]}, ${cell[COLUMN.behindHigh]}], p ${cell[COLUMN.p]} (Holm), ${n}: ${cell[COLUMN.group] === "1" ? "not told apart" : `group ${cell[COLUMN.group]}`}`;
+}
+
+function score(cell, best) {
   if (!cell) return element("td");
   const [text, low, high] = shown(cell);
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
   const saved = data.saved.map((one, at) => `${one} ${cell[COLUMN.saved + at]}`).filter((one) => !one.endsWith(NONE)).join(", ");
-  return element("td", { title: `${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
-    cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`));
+  const said = tested(cell, best);
+  return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
+    cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`),
+    said && (state.value === "score" || state.value === "kept") ? " " : null, said && (state.value === "score" || state.value === "kept") ? element("i", { class: "tie" }, cell[COLUMN.group]) : null);
 }
 
 function farthest(row) {

@@ -2,6 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLUMN = { score: 0, low: 1, high: 2, kept: 3, keptLow: 4, keptHigh: 5, own: 6, area: 7, marks: 8, seeds: 9, saved: 10 };
+["group", "behind", "behindLow", "behindHigh", "p", "n", "chance"].forEach((key, at) => { COLUMN[key] = COLUMN.saved + data.saved.length + at; });
 const NONE = data.none;
 const unique = (list) => [...new Set(list)];
 const OPTIONS = {
