@@ -13,7 +13,7 @@ import numpy as np
 from adaptive_bench.evaluation.document_scores import DocumentScores, matched_scores
 from adaptive_bench.evaluation.matching import Point, saving_name
 
-from .entries import Rejected, Row, read_json
+from .rows import Rejected, Row, read_json
 
 FILE_NAME = "answers.json"
 _Place = tuple[str, str, str, Any]  # method, semantics, task, target

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas
 
@@ -13,10 +12,11 @@ from adaptive_bench.evaluation.tables import joined
 
 from .answers import Answers, read_answers
 from .curves import with_curves
-from .entries import Rejected, Row, checked, read_json
+from .entry import read_rows
 from .grid import label
 from .paired import Comparisons, with_tests
 from .plain import plain
+from .rows import Rejected, Row, checked
 
 _MOST_PROBLEMS = 50
 
@@ -78,9 +78,7 @@ def read_board(tables: Iterable[Path]) -> Board:
 def _read(path: Path) -> tuple[list[Row], list[str]]:
     name = plain(f"{path.parent.name}/{path.name}")
     try:
-        values: Any = read_json(path)
-        if not isinstance(values, list):
-            raise Rejected(f"a table is a list of rows, got {type(values).__name__}")
+        values = read_rows(path)
     except Rejected as why:
         return [], [f"{name} is left out: {why}."]
     rows: list[Row] = []

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .entries import Rejected, read_json
 from .plain import block, plain
+from .rows import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 _LARGEST_TEXT_BYTES = 1_000_000
@@ -35,14 +35,34 @@ def records_of(folder: Path) -> list[Path]:
     return [beside / key for key in keys if (beside / key).is_dir() and not (beside / key).is_symlink()]
 
 
+VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
+
+
+def versions_of(folder: Path) -> list[dict[str, str]]:
+    """With what the records of a run were made, each combination once; of an entry what it says."""
+    told = _object(folder / "entry.json").get("environments")
+    found = told if isinstance(told, list) else [_object(record / "env.json") for record in records_of(folder)]
+    texts = [
+        {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
+        for one in found[:_MOST_ITEMS]
+        if isinstance(one, dict)
+    ]
+    return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
+
+
 def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
     name = plain(folder.name, 100)
+    entry = versions_of(folder) if (folder / "entry.json").is_file() else []  # a run's stand with its records
     return {
         "name": name,
         "command": f"adaptive-bench run --config {name}/config.yaml",
         "config": block(read_text(folder / "config.yaml")),
-        "facts": _facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+        "facts": [
+            *_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+            *_facts(_object(folder / "entry.json"), ("submitted",)),
+            *([key, text] for one in entry for key, text in one.items()),
+        ],
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records_of(folder)],
@@ -52,7 +72,6 @@ def _run(folder: Path) -> dict[str, Any]:
 def _record(folder: Path) -> dict[str, Any]:
     config, data = _object(folder / "config.json"), _object(folder / "data.json")
     environment = _object(folder / "env.json")
-    versions = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
     return {
         "record": folder.name,
         "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
@@ -60,7 +79,7 @@ def _record(folder: Path) -> dict[str, Any]:
             *_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
             *_facts(data, ("tokens", "order_sha256")),
             *_facts(_object(folder / "timing.json"), ("train_s",)),
-            *_facts(environment, versions),
+            *_facts(environment, VERSIONS),
             *_facts(_object(folder / "status.json"), ("state", "reason")),
         ],
         "losses": _losses(folder / "train.jsonl"),

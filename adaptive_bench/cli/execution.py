@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.site import build
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
 from adaptive_bench.progress import open_reporter
@@ -32,11 +33,12 @@ def print_plan(config: RunConfig) -> None:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+def execute(config: RunConfig, *, wide: bool = False, open_page: bool = False, debug: bool = False) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
-        wide: All levels, and what was saved and spent there.
+        wide: Scores with intervals at all levels, and what was saved and spent there.
+        open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
 
     Raises:
@@ -60,6 +62,10 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
         typer.echo("\n" + paragraph(f"Note: {warning}"))
     if rows:
         typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
+    if rows and open_page:
+        build([outcome.folder], out=outcome.folder / "site", open_=True)
+    elif rows:
+        typer.echo(f"The page: adaptive-bench leaderboard build {outcome.folder} --open")
     typer.echo(f"\nWritten to {outcome.folder}")
     if outcome.failures:
         _tell(outcome.failures, debug)

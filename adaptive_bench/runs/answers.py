@@ -23,9 +23,9 @@ def answers_of(whole: Plan) -> dict[str, Any]:
 
     method, semantics, task, seed, target: As in a row of the table.
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
-    points: Measured dial values, each with `saved` (savings by name, as in `Point`), `times` (saved time by setting),
-        and `scores` by metric: one number for each document, a text of `0` and `1` where there are no others. A metric
-        that is no mean over documents is not there.
+    points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
+        name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
+        text of `0` and `1` where there are no others. A metric that is no mean over documents is not there.
     """
     entries = [_entry(sweep) for sweep in whole.sweeps if sweep.split == "test"]
     return {"schema": SCHEMA, "sweeps": [entry for entry in entries if entry is not None]}
@@ -54,8 +54,8 @@ def _entry(sweep: Sweep) -> dict[str, Any] | None:
         "documents": documents,
         "documents_sha256": (done[0].data or {}).get("documents_sha256"),
         "points": [
-            _point(one, sweep, {metric: table[place].tolist() for metric, table in tables.items()})
-            for place, one in enumerate(priced)
+            {"asked": asked, **_point(one, sweep, {metric: table[place].tolist() for metric, table in tables.items()})}
+            for place, (asked, one) in enumerate(zip(finished, priced, strict=True))
         ],
     }
 

@@ -1,7 +1,7 @@
 import pytest
 
-from adaptive_bench.leaderboard.entries import checked
 from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.verdict import verdict
 
 
