@@ -14,7 +14,7 @@ from .rows import Rejected, read_json
 
 SCHEMA = 2
 FILE_NAME = "entry.json"
-FILES = ("table.json", "answers.json", "run.json", "config.yaml")
+FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 LARGEST_BYTES = 8_000_000  # of all files of an entry together
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 

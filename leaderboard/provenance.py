@@ -38,6 +38,27 @@ def records_of(folder: Path) -> list[Path]:
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 
 
+# Key of `methods.json` -> what the page calls it.
+METHOD_FACTS = {
+    "causality": "causality class",
+    "kv_policy": "KV policy",
+    "executor": "executor",
+    "settings_tried": "settings tried",
+}
+
+
+def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """By spec what runs know of their methods; of two runs that disagree, what the first says."""
+    found: dict[str, dict[str, str]] = {}
+    for folder in folders:
+        methods = _object(folder / "methods.json").get("methods")
+        for spec, facts in methods.items() if isinstance(methods, dict) else ():
+            if isinstance(facts, dict):
+                known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
+                found.setdefault(plain(spec, 200), known)
+    return found
+
+
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once; of an entry what it says."""
     told = _object(folder / "entry.json").get("environments")

@@ -88,6 +88,7 @@ def _contents(run: Path) -> dict[str, bytes]:
     return {
         "table.json": (json.dumps(rows, allow_nan=False, separators=(",", ":")) + "\n").encode(),
         "answers.json": (run / "answers.json").read_bytes(),
+        "methods.json": (run / "methods.json").read_bytes(),
         "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
     }

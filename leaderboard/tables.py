@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
 
 from .grid import AXES, Grid, Row, grids, label, marks, number, percent
+from .provenance import METHOD_FACTS
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.
@@ -116,8 +117,9 @@ def p_value(p: float | None) -> str:
     return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every method once, with what its rows say about its training."""
+def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | None = None) -> list[dict[str, Any]]:
+    """Every method once, with what its rows say about its training, and what is known of it by its spec."""
+    known = known or {}
     found: dict[str, Row] = {}
     for row in rows:
         found.setdefault(label(row), row)
@@ -125,8 +127,10 @@ def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {
             "label": name,
             "control": row["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "causality": known.get(_spec(name), {}).get("causality", ""),
             "facts": [
                 ["semantics", row["semantics"]],
+                *([title, known.get(_spec(name), {}).get(key, NONE)] for key, title in METHOD_FACTS.items()),
                 ["parameters added", _maybe(row["parameters_added"], "{:,}".format)],
                 ["training tokens", _maybe(row["train_tokens"], "{:,}".format)],
                 ["training FLOPs", _maybe(row["train_flops"], "{:.3g}".format)],
@@ -134,6 +138,11 @@ def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for name, row in found.items()
     ]
+
+
+def _spec(name: str) -> str:
+    """A label without the name of a run."""
+    return name.partition(" (")[0] + ("@paper" if name.endswith(")@paper") else "")
 
 
 def _maybe(value: Any, write: Callable[[Any], str]) -> str:

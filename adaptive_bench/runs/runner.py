@@ -23,6 +23,7 @@ from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.keys import SCHEMA, canonical, key_of
 from adaptive_bench.runs.launch import carry_out
+from adaptive_bench.runs.method_facts import method_facts
 from adaptive_bench.runs.preflight import preflight
 from adaptive_bench.runs.table import make_table
 
@@ -99,6 +100,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
     }
     atomic.write_json(folder / "table.json", plain)
     atomic.write_json(folder / "run.json", about)
+    atomic.write_json(folder / "methods.json", method_facts(whole))
     atomic.write_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
     atomic.write_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES
 from ..paper import paper_tables
-from ..provenance import runs_of
+from ..provenance import method_facts_of, runs_of
 from ..samples import samples_of
 from ..tables import NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
@@ -34,6 +34,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
     """
     tables = tables_of(board.rows)
     runs = runs_of(board.folders)
+    methods = methods_of(board.rows, method_facts_of(board.folders))
     data = {
         "none": NONE,
         "axis": axis,
@@ -42,7 +43,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         "values": VALUES,
         "saved": list(SAVED),
         "pooled": POOLED,
-        "methods": methods_of(board.rows),
+        "methods": methods,
         "tables": tables,
         "runs": runs,
         "samples": samples_of(board.folders),
@@ -60,6 +61,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         problems=board.problems,
         tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
         missing=NONE,
+        batched={one["label"] for one in methods if one["causality"] == "C2"},
         tests=TESTS,
         marks=ALL_MARKS,
         paper=paper_tables(),

@@ -15,7 +15,7 @@ function element(name, properties = {}, ...children) {
 }
 
 const LOOKS = new Map();
-NAMES.filter((name) => !data.methods.find((one) => one.label === name).control).forEach((name, at) => LOOKS.set(name, { colour: `c${at % 8}`, kind: at % 6 }));
+NAMES.filter((name) => !METHODS.get(name).control).forEach((name, at) => LOOKS.set(name, { colour: `c${at % 8}`, kind: at % 6 }));
 NAMES.filter((name) => !LOOKS.has(name)).forEach((name, at) => LOOKS.set(name, { colour: "cc", kind: at % 6 }));
 
 function controls() {
@@ -25,7 +25,7 @@ function controls() {
   byId("controls").append(
     select("axis", "saved compute", data.axes), select("phase", "phase", { all: "all tokens", prefill: "prefill", decode: "decode" }),
     ...(OPTIONS.setting.length ? [select("setting", "setting or shape", {})] : []),
-    select("value", "value", data.values), select("metric", "metric", { headline: "each task's first" }), select("task", "task", {}),
+    select("value", "value", data.values), select("metric", "metric", { headline: "each task's first" }), select("task", "task", {}), select("columns", "columns", { levels: "levels", facts: "what each method is and cost", both: "both" }),
     element("label", {}, "methods with", element("input", { id: "choose-filter", type: "search", oninput: (event) => change({ filter: event.target.value }) })),
     select("theme", "theme", {}),
     element("button", { type: "button", id: "copy", onclick: copyLink }, "copy link"));
@@ -94,12 +94,12 @@ function picture(table) {
 function sorted(table, rows) {
   const [by, way] = state.sort.split("-");
   const column = table.levels.indexOf(by);
-  const key = (row) => (by === "method" ? row[0] : by === "reach" ? numeric(row[2]) : column >= 0 && row[1][column] ? numeric(shown(row[1][column])[0]) : null);
+  const key = (row) => (by === "method" ? row[0] : by === "reach" ? numeric(row[2]) : by.startsWith("fact") ? fact(row[0], Number(by.slice(4))) : column >= 0 && row[1][column] ? numeric(shown(row[1][column])[0]) : null);
   const order = [...rows];
   if (by) order.sort((one, other) => {
     const a = key(one), b = key(other);
     if (a === null || b === null) return (a === null) - (b === null); // n/a last, either way
-    return (way === "up" ? 1 : -1) * (typeof a === "string" ? a.localeCompare(b) : a - b);
+    return (way === "up" ? 1 : -1) * (typeof a === "string" ? a.localeCompare(String(b)) : a - b);
   });
   const pinned = (row) => (state.pins.includes(row[0]) ? 0 : 1);
   return order.sort((one, other) => pinned(one) - pinned(other));
@@ -114,8 +114,12 @@ function grid(table, rows) {
       element("button", { type: "button", "data-key": `${table.title} sort ${by}`, title: "Sort by this column", onclick: () => change({ sort: next }) }, text + (on ? (up ? " ▲" : " ▼") : "")));
   };
   const first = table.lower_is_better && state.value === "score" ? "up" : "down";
-  const columns = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
-  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...(reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])))));
+  const levels = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
+  const about = state.columns === "levels" ? [] : FACTS.map((title, at) => header(`fact${at}`, title, "up"));
+  const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
+  const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map(([, text]) => element("td", {}, text)));
+  const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])));
+  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...facts(row[0]), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
     element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${rows.length} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
@@ -126,7 +130,8 @@ function name(table, label) {
   return element("th", { scope: "row" },
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
-    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label));
+    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label),
+    METHODS.get(label).causality === "C2" ? element("abbr", { class: "c2", title: "Decisions depend on the other rows of the batch" }, "C2") : null);
 }
 
 /** What a paired test says of a cell, in words. */

@@ -12,10 +12,13 @@ const OPTIONS = {
   value: Object.keys(data.values),
   metric: ["headline", ...unique(data.tables.map((one) => one.metric))],
   task: ["all", ...unique(data.tables.map((one) => one.task))],
+  columns: ["levels", "facts", "both"],
   theme: ["auto", "light", "dark"],
 };
-const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", theme: "auto",
+const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", theme: "auto",
   filter: "", sort: "", pins: [], open: "" };
+const METHODS = new Map(data.methods.map((one) => [one.label, one]));
+const FACTS = data.methods.length ? data.methods[0].facts.map(([title]) => title) : [];
 const NAMES = data.methods.map((one) => one.label);
 let state = fromFragment();
 
@@ -25,7 +28,7 @@ function fromFragment() {
   const found = { ...DEFAULTS };
   for (const [key, known] of Object.entries(OPTIONS)) if (known.includes(said.get(key))) found[key] = said.get(key);
   found.filter = (said.get("filter") || "").slice(0, 80);
-  if (/^(method|reach|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
+  if (/^(method|reach|fact\d|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
   found.pins = said.getAll("pin").filter((name) => NAMES.includes(name));
   if (NAMES.includes(said.get("open"))) found.open = said.get("open");
   return found;
@@ -65,6 +68,13 @@ function shown(cell, value = state.value) {
   if (value === "own") return [cell[COLUMN.own], NONE, NONE];
   if (value === "area") return [cell[COLUMN.area], NONE, NONE];
   return [cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high]];
+}
+
+/** A fact of a method as a number where it is one, for sorting. */
+function fact(label, at) {
+  const text = METHODS.get(label).facts[at][1];
+  const number = Number(text.replaceAll(",", ""));
+  return text === NONE ? null : Number.isFinite(number) ? number : text;
 }
 
 const numeric = (text) => (text === NONE || text === undefined ? null : Number(text));

@@ -24,6 +24,7 @@ def run(tmp_path, make_row):
     (record / "env.json").write_text(json.dumps({"machine": "secret-host", "torch": "2.13", "device": "cpu"}))
     (folder / "table.json").write_text(json.dumps([make_row(), make_row(method="dense")]))
     (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
+    (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {"gateskip": {"causality": "C0"}}}))
     about = {"state": "done", "model": "/home/secret/llama", "records": ["aaaaaaaaaaaaaaaa"], "warnings": ["a\x1bb"]}
     (folder / "run.json").write_text(json.dumps(about | {"failures": []}))
     config = "methods: [dense]\nmodel: /home/secret/llama\nout: /home/secret/runs\ndata_dir: /home/secret\n"
