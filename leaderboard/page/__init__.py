@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES
+from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import method_facts_of, runs_of
 from ..samples import samples_of
@@ -22,6 +23,7 @@ from ..tables import NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
+MOST_ROWS = 200  # of one table, unless a reader asks for all
 _SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
 
 
@@ -37,6 +39,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
     methods = methods_of(board.rows, method_facts_of(board.folders))
     data = {
         "none": NONE,
+        "most_rows": MOST_ROWS,
         "axis": axis,
         "phase": phase,
         "axes": AXES,
@@ -61,9 +64,11 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         problems=board.problems,
         tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
         missing=NONE,
+        most_rows=MOST_ROWS,
         batched={one["label"] for one in methods if one["causality"] == "C2"},
         tests=TESTS,
         marks=ALL_MARKS,
+        layouts=layouts(board.rows),
         paper=paper_tables(),
         figures=figures,
         version=version("adaptive-bench"),

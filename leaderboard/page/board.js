@@ -61,15 +61,29 @@ const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase()
 
 function section(table) {
   const rows = sorted(table, table.rows.filter((row) => visible(row[0])));
-  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, rows),
+  const shown = state.rows === "all" ? rows : rows.slice(0, MOST_ROWS);
+  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, shown, rows.length),
+    shown.length < rows.length ? element("p", { class: "note" }, `The first ${shown.length} of ${rows.length} methods in this order. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : null,
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
+}
+
+/** Rows of a chart: all of them, or the pinned, the controls and the best where there are too many to read. */
+function drawable(rows, value, lower) {
+  if (rows.length <= MOST_CURVES) return rows;
+  const mean = (row) => { const found = row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null); return found.reduce((sum, one) => sum + one, 0) / (found.length || 1); };
+  const first = (row) => (state.pins.includes(row[0]) ? 0 : METHODS.get(row[0]).control ? 1 : 2);
+  const sign = value === "score" && lower ? 1 : -1;
+  const keyed = rows.map((row) => [first(row), sign * mean(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  return keyed.slice(0, MOST_CURVES).map(([, , row]) => row);
 }
 
 /** One key for all charts, then the charts. */
 function pictures(tables) {
   const found = tables.map((table) => [table, picture(table)]).filter(([, drawn]) => drawn);
   if (!found.length) return [];
-  const there = (name) => visible(name) && tables.some((table) => table.rows.some((row) => row[0] === name));
+  const value = state.value === "reach" ? "kept" : state.value;
+  const used = new Set(tables.flatMap((table) => drawable(table.rows.filter((row) => visible(row[0])), value, table.lower_is_better).map((row) => row[0])));
+  const there = (name) => used.has(name);
   const icon = (...shapes) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, ...shapes);
   const rule = (name) => [icon(shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": DASHES[name] })), name];
   const region = [icon(shape("rect", { class: "noskill", width: 26, height: 14 })), "no skill: what random skipping reaches"];
@@ -85,7 +99,7 @@ function picture(table) {
   const texts = (name) => { const row = rows.find((one) => one[0] === name); return row ? row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
   const rule = (name) => texts(name).find((one) => one !== null) ?? null;
   const point = (cell) => { const [y, low, high] = (shown(cell, value) || [NONE]).map(numeric); return y === null ? null : { y, low, high }; };
-  const curves = rows.filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
+  const curves = drawable(rows, value, table.lower_is_better).filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
     faded: state.pins.length > 0 && !state.pins.includes(row[0]), points: row[1].map(point) }));
   return chart({ x: table.levels.map(Number), curves, dense: rule("dense"), base: rule("base"), random: texts("random_skip"), xTitle: `${table.axis_title} (%)`,
     yTitle: value === "score" ? table.metric.split(",")[0] : "%", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
@@ -105,7 +119,7 @@ function sorted(table, rows) {
   return order.sort((one, other) => pinned(one) - pinned(other));
 }
 
-function grid(table, rows) {
+function grid(table, rows, matching) {
   const reach = state.value === "reach";
   const header = (by, text, first) => {
     const on = state.sort.startsWith(`${by}-`), up = state.sort === `${by}-up`;
@@ -121,7 +135,7 @@ function grid(table, rows) {
   const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])));
   const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...facts(row[0]), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
-    element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${rows.length} of ${table.rows.length} methods`),
+    element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${matching} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
 }
 
@@ -131,7 +145,7 @@ function name(table, label) {
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
     element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label),
-    METHODS.get(label).causality === "C2" ? element("abbr", { class: "c2", title: "Decisions depend on the other rows of the batch" }, "C2") : null);
+    METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null);
 }
 
 /** What a paired test says of a cell, in words. */

@@ -13,12 +13,14 @@ const OPTIONS = {
   metric: ["headline", ...unique(data.tables.map((one) => one.metric))],
   task: ["all", ...unique(data.tables.map((one) => one.task))],
   columns: ["levels", "facts", "both"],
+  rows: ["first", "all"],
   theme: ["auto", "light", "dark"],
 };
-const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", theme: "auto",
+const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto",
   filter: "", sort: "", pins: [], open: "" };
 const METHODS = new Map(data.methods.map((one) => [one.label, one]));
 const FACTS = data.methods.length ? data.methods[0].facts.map(([title]) => title) : [];
+const MOST_ROWS = data.most_rows, MOST_CURVES = 24; // of one table and of one chart, unless all are asked for
 const NAMES = data.methods.map((one) => one.label);
 let state = fromFragment();
 
