@@ -10,8 +10,6 @@ from pathlib import Path
 from shutil import which
 from statistics import median
 
-import measure
-
 from adaptive_bench.leaderboard.site import build
 
 ENTRIES = 2000
@@ -75,16 +73,21 @@ def _filter(page: object, text: str) -> float:
 
 
 def main() -> None:
-    """Measure and keep the results."""
+    """Measure and print; the results are no speed of the engine and stay out of its page."""
     with tempfile.TemporaryDirectory() as name:
         tables = write_entries(Path(name) / "entries")
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
         build(tables, Path(name) / "site")
-        build_s = time.perf_counter() - start_s
+        build_s, build_cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
         page = Path(name) / "site" / "index.html"
-        found = {"entries": ENTRIES, "build_s": build_s, "page_mib": page.stat().st_size / 2**20, **page_times(page)}
+        found = {
+            "entries": ENTRIES,
+            "build_s": build_s,
+            "build_cpu_s": build_cpu_s,
+            "page_mib": page.stat().st_size / 2**20,
+            **page_times(page),
+        }
     print(json.dumps(found, indent=2))
-    measure.store("board", found)
 
 
 if __name__ == "__main__":

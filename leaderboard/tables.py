@@ -31,6 +31,7 @@ VALUES = {
     "area": "area: mean % of dense up to here",
     "reach": "largest saving that keeps 90 % of dense",
 }
+FACTS = ("semantics", *METHOD_FACTS.values(), "parameters added", "training tokens", "training FLOPs")
 FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "gated", "static_depth")
 
 
@@ -39,8 +40,8 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     A table's `rows` are lists: method, cells by level, reach, whether it is the end of what was reached. A cell is
     `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds,
-    what was saved there in the order of `SAVED`, and where the column was tested what `tests` gives. The table's
-    `best` is the method a column is compared to, by level.
+    what was saved there in the order of `SAVED` as far as it is known, and where the column was tested what `tests`
+    gives. The table's `best` is the method a column is compared to, by level.
     """
     first: dict[str, str] = {}
     for row in rows:
@@ -80,13 +81,17 @@ def _line(grid: Grid, method: str) -> list[Any]:
 def cell(row: Row) -> list[str]:
     """The texts of one cell, see `tables_of`."""
     written: Callable[[float], str] = lambda score: number(row["metric"], score)  # noqa: E731
+    tested = tests(row)
+    saved = [_maybe(row[key], percent) for key in SAVED.values()]
+    while not tested and saved and saved[-1] == NONE:
+        saved.pop()  # nothing comes behind it, and a large board has many
     return [
         *(_maybe(row[key], written) for key in ("score", "low", "high")),
         *(_maybe(row[key], percent) for key in ("kept", "kept_low", "kept_high", "kept_own", "area")),
         "".join(mark for mark, _ in marks(row)) if row["score"] is not None else "",
         str(row["seeds"]),
-        *(_maybe(row[key], percent) for key in SAVED.values()),
-        *tests(row),
+        *saved,
+        *tested,
     ]
 
 
@@ -118,7 +123,9 @@ def p_value(p: float | None) -> str:
 
 
 def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | None = None) -> list[dict[str, Any]]:
-    """Every method once, with what its rows say about its training, and what is known of it by its spec."""
+    """Every method once, with what its rows say about its training, and what is known of it by its spec: `facts` in the
+    order of `FACTS`.
+    """
     known = known or {}
     found: dict[str, Row] = {}
     for row in rows:
@@ -129,11 +136,11 @@ def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | Non
             "control": row["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
             "causality": known.get(_spec(name), {}).get("causality", ""),
             "facts": [
-                ["semantics", row["semantics"]],
-                *([title, known.get(_spec(name), {}).get(key, NONE)] for key, title in METHOD_FACTS.items()),
-                ["parameters added", _maybe(row["parameters_added"], "{:,}".format)],
-                ["training tokens", _maybe(row["train_tokens"], "{:,}".format)],
-                ["training FLOPs", _maybe(row["train_flops"], "{:.3g}".format)],
+                row["semantics"],
+                *(known.get(_spec(name), {}).get(key, NONE) for key in METHOD_FACTS),
+                _maybe(row["parameters_added"], "{:,}".format),
+                _maybe(row["train_tokens"], "{:,}".format),
+                _maybe(row["train_flops"], "{:.3g}".format),
             ],
         }
         for name, row in found.items()

@@ -19,7 +19,7 @@ from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import method_facts_of, runs_of
 from ..samples import samples_of
-from ..tables import NONE, SAVED, TESTS, VALUES, methods_of, tables_of
+from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
@@ -47,6 +47,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         "saved": list(SAVED),
         "pooled": POOLED,
         "methods": methods,
+        "facts": FACTS,
         "tables": tables,
         "runs": runs,
         "samples": samples_of(board.folders),

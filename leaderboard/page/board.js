@@ -129,9 +129,9 @@ function grid(table, rows, matching) {
   };
   const first = table.lower_is_better && state.value === "score" ? "up" : "down";
   const levels = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
-  const about = state.columns === "levels" ? [] : FACTS.map((title, at) => header(`fact${at}`, title, "up"));
+  const about = state.columns === "levels" ? [] : data.facts.map((title, at) => header(`fact${at}`, title, "up"));
   const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
-  const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map(([, text]) => element("td", {}, text)));
+  const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map((text) => element("td", {}, text)));
   const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])));
   const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...facts(row[0]), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
@@ -160,7 +160,7 @@ function score(cell, best) {
   if (!cell) return element("td");
   const [text, low, high] = shown(cell);
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
-  const saved = data.saved.map((one, at) => `${one} ${cell[COLUMN.saved + at]}`).filter((one) => !one.endsWith(NONE)).join(", ");
+  const saved = data.saved.map((one, at) => `${one} ${saving(cell, at)}`).filter((one) => !one.endsWith(NONE)).join(", ");
   const said = tested(cell, best);
   return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
     cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`),

@@ -9,7 +9,7 @@ function drawer() {
   const method = data.methods.find((one) => one.label === state.open);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
+    facts(data.facts.map((title, at) => [title, method.facts[at]])), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
   if (!dialog.open) dialog.showModal();
 }
 
@@ -29,10 +29,10 @@ function details(table, label) {
   const row = table.rows.find((one) => one[0] === label);
   if (!row) return "";
   const cells = row[1].map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell[0] !== NONE);
-  const used = data.saved.map((one, at) => [one, COLUMN.saved + at]).filter(([, at]) => cells.some(([, cell]) => cell[at] !== NONE));
+  const used = data.saved.map((one, at) => [one, at]).filter(([, at]) => cells.some(([, cell]) => saving(cell, at) !== NONE));
   const paired = cells.some(([, cell]) => cell[COLUMN.group] !== undefined);
   const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["group", "best is better by", "p (Holm)", "n", "over random skipping"] : []), ...used.map(([one]) => one)];
-  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...(paired ? test(cell) : []), ...used.map(([, at]) => cell[at])]);
+  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...(paired ? test(cell) : []), ...used.map(([, at]) => saving(cell, at))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
     element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),
     element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),

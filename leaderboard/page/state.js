@@ -19,7 +19,6 @@ const OPTIONS = {
 const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto",
   filter: "", sort: "", pins: [], open: "" };
 const METHODS = new Map(data.methods.map((one) => [one.label, one]));
-const FACTS = data.methods.length ? data.methods[0].facts.map(([title]) => title) : [];
 const MOST_ROWS = data.most_rows, MOST_CURVES = 24; // of one table and of one chart, unless all are asked for
 const NAMES = data.methods.map((one) => one.label);
 let state = fromFragment();
@@ -72,9 +71,12 @@ function shown(cell, value = state.value) {
   return [cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high]];
 }
 
+/** What was saved at a cell by the place of its name among all savings. */
+const saving = (cell, at) => cell[COLUMN.saved + at] ?? NONE;
+
 /** A fact of a method as a number where it is one, for sorting. */
 function fact(label, at) {
-  const text = METHODS.get(label).facts[at][1];
+  const text = METHODS.get(label).facts[at];
   const number = Number(text.replaceAll(",", ""));
   return text === NONE ? null : Number.isFinite(number) ? number : text;
 }
