@@ -67,6 +67,7 @@ for _name, _command in _COMMANDS.items():
 boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")
 boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
 boards.command("build", cls=StrictCommand)(site.build)
+boards.command("findings", cls=StrictCommand)(site.findings)
 boards.command("submit", cls=StrictCommand)(entries.submit)
 boards.command("verify", cls=StrictCommand)(entries.verify)
 boards.command("publish", cls=StrictCommand)(entries.publish)
