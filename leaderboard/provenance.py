@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from .plain import block, plain
 from .rows import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
+BUDGET_BYTES = 300_000  # of a page, for all runs together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # of a training curve
 _MOST_ITEMS = 50
@@ -19,6 +21,16 @@ _MOST_ITEMS = 50
 def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """What the page says about each run. Whatever is missing or damaged in a folder is left out of it."""
     return [_run(folder) for folder in folders]
+
+
+def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
+    """What fits into a page: of many runs no configurations and training curves, then no records, then nothing."""
+    smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
+    for keys in ((), ("config", "records"), ("facts", "warnings")):
+        smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
+        if len(json.dumps(smaller)) <= budget_bytes:
+            return list(smaller)
+    return []
 
 
 def matched_on(folder: Path) -> tuple[str, str]:
@@ -127,8 +139,6 @@ def read_text(path: Path) -> str:
 
 def _losses(path: Path) -> list[list[float]]:
     """Step and loss, thinned out."""
-    import json
-
     found: list[list[float]] = []
     for line in read_text(path).splitlines():
         try:

@@ -17,7 +17,7 @@ from ..frame import Board
 from ..grid import ALL_MARKS, AXES
 from ..layout import layouts
 from ..paper import paper_tables
-from ..provenance import method_facts_of, runs_of
+from ..provenance import fitting, method_facts_of, runs_of
 from ..samples import samples_of
 from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
@@ -49,7 +49,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         "methods": methods,
         "facts": FACTS,
         "tables": tables,
-        "runs": runs,
+        "runs": fitting(runs),
         "samples": samples_of(board.folders),
     }
     style, script = _source("board.css"), "\n".join(_source(name) for name in _SCRIPTS)

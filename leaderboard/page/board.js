@@ -67,10 +67,17 @@ function section(table) {
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
 }
 
+function meanOf(row, value) {
+  const found = row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null);
+  return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
+}
+
+const means = new Map(Object.keys(data.values).map((value) => [value, new WeakMap()]));
 /** Rows of a chart: all of them, or the pinned, the controls and the best where there are too many to read. */
 function drawable(rows, value, lower) {
   if (rows.length <= MOST_CURVES) return rows;
-  const mean = (row) => { const found = row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null); return found.reduce((sum, one) => sum + one, 0) / (found.length || 1); };
+  const known = means.get(value);
+  const mean = (row) => { if (!known.has(row)) known.set(row, meanOf(row, value)); return known.get(row); };
   const first = (row) => (state.pins.includes(row[0]) ? 0 : METHODS.get(row[0]).control ? 1 : 2);
   const sign = value === "score" && lower ? 1 : -1;
   const keyed = rows.map((row) => [first(row), sign * mean(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);

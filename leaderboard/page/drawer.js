@@ -66,10 +66,11 @@ function samples() {
 
 function provenance(label) {
   const method = label.replace(/ \(.*\)$/, "");
+  if (!data.runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
   return data.runs.flatMap((run) => {
     const records = run.records.filter((one) => one.methods.includes(method));
     return [element("h3", {}, `Run ${run.name}`), facts(run.facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
-      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || EMPTY)),
+      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
       ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),
       ...records.map((one) => element("details", {}, element("summary", {}, `record ${one.record}`), facts(one.facts), lossChart(one.losses)))];
   });
