@@ -23,7 +23,7 @@ from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
-MOST_ROWS = 200  # of one table, unless a reader asks for all
+MOST_ROWS = 100  # of one table, unless a reader asks for all
 _SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
 
 
