@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted
@@ -36,13 +37,19 @@ def print_plan(config: RunConfig) -> None:
 
 
 def execute(
-    config: RunConfig, how: Mapping[str, Any] | None = None, *, wide: bool = False, debug: bool = False
+    config: RunConfig,
+    how: Mapping[str, Any] | None = None,
+    *,
+    wide: bool = False,
+    open_page: bool = False,
+    debug: bool = False,
 ) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
-        wide: All levels, and what was saved and spent there.
+        wide: Scores with intervals at all levels, and what was saved and spent there.
+        open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
 
     Raises:
@@ -61,7 +68,7 @@ def execute(
     if not outcome.led:
         return
     try:
-        _print_outcome(outcome, config, wide=wide)
+        _print_outcome(outcome, config, wide=wide, open_page=open_page)
     except BrokenPipeError:  # nobody reads any more; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
@@ -69,7 +76,7 @@ def execute(
         raise typer.Exit(outcome.exit_code)
 
 
-def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> None:
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
     from adaptive_bench.runs.naming import run_command
 
     if outcome.elsewhere:
@@ -80,11 +87,16 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> Non
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    commands = {"Every axis and phase": f"adaptive-bench leaderboard {run_name(outcome.folder)} --full"} if rows else {}
+    name = run_name(outcome.folder)
+    commands = {"Every axis and phase": f"adaptive-bench leaderboard {name} --full"} if rows else {}
+    if rows and not open_page:
+        commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
     commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
         typer.echo(f"\n{what}:\n  {command}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
+    if rows and open_page:
+        build([outcome.folder], out=outcome.folder / "site", open_=True)
 
 
 def _unchecked(config: RunConfig) -> list[str]:

@@ -159,7 +159,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
-    wide: Annotated[bool, typer.Option("--wide", help="Print all levels, and what was saved and spent there.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
+    ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
@@ -218,7 +221,7 @@ def run(
             "table_only": table_only,
             "overwrite": overwrite,
         }
-        execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, debug=debug)
+        execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
 
 
 class RunCommand(StrictCommand):

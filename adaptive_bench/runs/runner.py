@@ -18,11 +18,14 @@ from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.answers import answers_of
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
 from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.keys import canonical
 from adaptive_bench.runs.launch import left
 from adaptive_bench.runs.launchers import Launched, Order
+from adaptive_bench.runs.method_facts import method_facts
 from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
 from adaptive_bench.runs.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.plan import plan
@@ -166,6 +169,8 @@ def _run(
     if _is_new(folder, about):
         atomic.write_json(folder / "run.json", about)
     atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
