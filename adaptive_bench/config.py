@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe
+from adaptive_bench.recipe import EvalRecipe, ForModels, LoraRecipe, Shares, Strict, TrainRecipe
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -250,6 +250,7 @@ class _Explanation:
                 "for_models": ForModels,
             }
             model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
+            model = LoraRecipe if location[:-1] == ["train", "lora"] else model
             hint = registry.did_you_mean(location[-1], model.model_fields)
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":

@@ -31,6 +31,7 @@ class ForwardModel(nn.Module):
         method: The method, with parameters of its own.
         ledger: Books every MAC of calls in `eval()` mode.
         loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+        gradient_checkpointing: In training, compute what branches hold again in the backward pass.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -41,6 +42,7 @@ class ForwardModel(nn.Module):
         self.backbone = Backbone(backbone_model)
         self.ledger = Ledger(self.backbone.costs)
         self.loss_terms: dict[str, float] = {}
+        self.gradient_checkpointing = False
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
@@ -193,6 +195,7 @@ class ForwardModel(nn.Module):
             kv_policy=policy,
             executor=executor,
             training=self.training,
+            recomputes=self.training and self.gradient_checkpointing,
             phase=phase,
             tally=tally,
             meter=self._meter,

@@ -138,8 +138,9 @@ def _left(whole: Plan) -> bool:
 
 def _disk_bytes(whole: Plan, facts: ModelFacts) -> int:
     left = [cell for cell in whole.cells if not cell.finished]
-    running = _RESUME_BYTES if any(cell.content["recipe"]["steps"] for cell in left) else 0
-    return facts.parameters * (_WEIGHT_BYTES * len(left) + running)
+    trained = facts.trained(whole.config.train)
+    running = _RESUME_BYTES * trained if any(cell.content["recipe"]["steps"] for cell in left) else 0
+    return running + _WEIGHT_BYTES * sum(trained if cell.steps and not cell.base else facts.parameters for cell in left)
 
 
 def _check_disk(out: Path, needed: int) -> None:

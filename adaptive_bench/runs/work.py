@@ -19,6 +19,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -58,7 +59,20 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
                 recipe = recipe.model_copy(update={"steps": 0})
             text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
             rate = cell.content["method_learning_rate"]
-            train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=said)
+            pretrained = None
+            if recipe.lora is not None and cell.base is None:
+                pretrained = Pretrained.at(source.location, source.revision)
+            train(
+                model,
+                text,
+                tokenizer,
+                recipe,
+                rate,
+                seed=cell.seed,
+                folder=cell.folder,
+                reporter=said,
+                pretrained=pretrained,
+            )
             add_tokenizer(cell.checkpoint, tokenizer)
 
 

@@ -19,6 +19,8 @@ from accelerate.utils import set_seed
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.model.adapters import Adapters
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
@@ -47,6 +49,7 @@ def train(
     seed: int,
     folder: Path,
     reporter: Reporter | None = None,
+    pretrained: Pretrained | None = None,
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
@@ -57,6 +60,8 @@ def train(
 
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
+        pretrained: Where the backbone's weights are from. With adapters the checkpoint then holds these and that name;
+            without it the merged weights.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -74,7 +79,8 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
     atomic.write_json(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
-    _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter).run()
+    training = _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter)
+    training.run(pretrained)
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -115,6 +121,8 @@ class _Training:
         self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
+        self.adapters = _adapters(model, recipe)
+        model.gradient_checkpointing = recipe.gradient_checkpointing
         self.accelerator = _accelerator(self.device, recipe.precision)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
@@ -125,7 +133,7 @@ class _Training:
         self.accumulation = recipe.accumulation
         self.log_path = folder / "train.jsonl"
 
-    def run(self) -> None:
+    def run(self, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
         done, total = self._resume(), len(self.order)
         self.model.train()
@@ -145,7 +153,7 @@ class _Training:
                 if (step + 1) % self.recipe.checkpoint_every == 0 and step + 1 < total:
                     self._save(step + 1, log)
                 meter.advance(1, loss=entry["loss"])
-        self._finish(total - done, time.perf_counter() - start_s)
+        self._finish(total - done, time.perf_counter() - start_s, pretrained)
 
     def _step(self, step: int) -> dict[str, Any]:
         """One optimizer step and its line of the log."""
@@ -218,13 +226,25 @@ class _Training:
         progress = checkpoint.Progress(steps_done, self.accumulation)
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer)
 
-    def _finish(self, steps: int, elapsed_s: float) -> None:
+    def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)
         self.model.eval()
+        named = None if self.adapters is None else pretrained
+        if self.adapters is not None and named is None:
+            self.adapters.merge()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
-            self.model.save_pretrained(temporary)
+            self.model.save_pretrained(temporary, pretrained=named, adapters=self.adapters)
+        if self.adapters is not None and named is not None:
+            self.adapters.merge()
         shutil.rmtree(self.folder / RESUME_FOLDER, ignore_errors=True)
+
+
+def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
+    """Adapters where the backbone is trained and the recipe wants them."""
+    if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
+        return None
+    return Adapters(model.backbone_model, recipe.lora)
 
 
 def _accelerator(device: torch.device, precision: str) -> Accelerator:

@@ -15,6 +15,8 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.faults import explained
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import adapter_parameters, check_installed
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
@@ -48,6 +50,10 @@ class ModelFacts:
     def parameters(self) -> int:
         """How many it has, shared ones once."""
         return sum(parameter.numel() for parameter in self.empty.parameters())
+
+    def trained(self, recipe: TrainRecipe) -> int:
+        """How many parameters a recipe trains; those of methods come on top."""
+        return self.parameters if recipe.lora is None else adapter_parameters(self.empty, recipe.lora)
 
     @property
     def context(self) -> int:
@@ -92,10 +98,13 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
 
     Raises:
         UsageError: It is meant for others.
+        EnvironmentProblem: It needs a package that is not installed.
     """
     train = config.train
     if not train.steps:
         return
+    if train.lora is not None:
+        check_installed()
     meant = config.for_models
     if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
         raise UsageError(
