@@ -45,6 +45,8 @@ class RunConfig(Strict):
         project_onto: Model shape whose costs the tables' projected net saving is worked out with.
         timing: Only timings of settings whose name contains this text; `None` for all.
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
+        chat_template: Put training text and prompts into the model's own chat template, as lm-eval does with
+            `--apply_chat_template`: a question is a user's turn, its answer the assistant's.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
         preset: Name of the preset it was made from, for the reader.
@@ -62,6 +64,7 @@ class RunConfig(Strict):
     project_onto: str = "llama-3.2-1b"
     timing: str | None = None
     train_on: Names | None = None
+    chat_template: bool = False
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")

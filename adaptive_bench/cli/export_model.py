@@ -32,7 +32,7 @@ def export_model(
     registry.load_plugins(plugin)
     if not debug:
         quiet()
-    from adaptive_bench.method import starting_spec
+    from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.card import model_card
     from adaptive_bench.model.pretrained import Pretrained
@@ -53,7 +53,7 @@ def export_model(
         results=_results(run, spec),
     )
     with atomic.new_folder(out) as temporary:
-        untouched = model.method.freezes_backbone and starting_spec(spec) is None
+        untouched = model.method.freezes_backbone and starting_spec(training_spec(spec)) is None
         hub = Pretrained.at(backbone.location, backbone.revision) if untouched and not backbone.is_local else None
         model.save_pretrained(temporary, load_tokenizer(folder), pretrained=hub)
         stored_calibration.copy(folder, temporary, spec)

@@ -24,6 +24,7 @@ _KEYS = [
     "match_phase",
     "timing",
     "train_on",
+    "chat_template",
     "data_dir",
     "out",
     "device",
@@ -96,6 +97,14 @@ def run(
         str | None,
         typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),
     ] = None,
+    chat_template: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat-template/--no-chat-template",
+            help="Put training text and prompts into the model's own chat template.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     tuned: Annotated[
         str | None,
         typer.Option(help="A study of `adaptive-bench tune`: the best of each method it tuned.", rich_help_panel=_HOW),
@@ -142,6 +151,7 @@ def run(
             match_phase=match_phase,
             timing=timing,
             train_on=train_on,
+            chat_template=chat_template,
             data_dir=data_dir,
             out=out,
             device=device,

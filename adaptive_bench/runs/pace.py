@@ -100,7 +100,8 @@ def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: in
     for task in training_tasks(config):
         assert task.training is not None
         text += task.training(ExampleRequest("train", count, config.seeds[0], config.data_dir))
-    return encode_examples(text, tokenizer, min(config.train.max_length, context), SilentReporter())
+    length = min(config.train.max_length, context)
+    return encode_examples(text, tokenizer, length, SilentReporter(), chat_template=config.chat_template)
 
 
 def _training_s(model: AdaptiveModel, examples: Sequence[EncodedExample], pad_id: int) -> float:
@@ -134,6 +135,7 @@ def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: 
             limit=count,
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
+            chat_template=config.chat_template,
         )
         return (time.perf_counter() - start_s) / count
     harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.chat import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.checks.findings import Findings
@@ -88,6 +89,8 @@ def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | N
     with reporter.task("check", total=2 + len(config.tasks)) as meter:
         with findings.checking():
             tokenizer = load_tokenizer(facts)
+            if config.chat_template:
+                check_chat_template(tokenizer)
         meter.advance(1, of="tokenizer")
         traits = check_methods(config, facts, findings)
         meter.advance(1, of="methods")

@@ -72,6 +72,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
                 folder=cell.folder,
                 reporter=said,
                 pretrained=pretrained,
+                chat_template=config.chat_template,
             )
             add_tokenizer(cell.checkpoint, tokenizer)
 
@@ -80,7 +81,8 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     assert cell.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
-    text = encode_examples(draw_pricing(config, cell.seed), tokenizer, max_length, SilentReporter())
+    examples = draw_pricing(config, cell.seed)
+    text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
     saving, axis = cell.target, cell.content["target"]["axis"]
 
     def at(batch_size: int) -> Target:
@@ -144,6 +146,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
             limit=recipe.limit,
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
+            chat_template=sweep.config.chat_template,
             progress=reporter,
         )
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)

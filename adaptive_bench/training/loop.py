@@ -50,6 +50,7 @@ def train(
     folder: Path,
     reporter: Reporter | None = None,
     pretrained: Pretrained | None = None,
+    chat_template: bool = False,
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
@@ -62,6 +63,7 @@ def train(
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
         pretrained: Where the backbone's weights are from. With adapters the checkpoint then holds these and that name;
             without it the merged weights.
+        chat_template: See `encode_examples`.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -70,7 +72,7 @@ def train(
     """
     reporter = reporter or SilentReporter()
     max_length = min(recipe.max_length, model.backbone.context_length)
-    encoded = encode_examples(examples, tokenizer, max_length, reporter)
+    encoded = encode_examples(examples, tokenizer, max_length, reporter, chat_template=chat_template)
     order = data_order(len(encoded), recipe, seed)
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
