@@ -13,6 +13,7 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.strict import StrictCommand
 from adaptive_bench.cli.values import levels_value, seeds_value
 from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import UsageError
 
 _KEYS = [
     "methods",
@@ -122,6 +123,12 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
+    flops: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours it takes."
+        ),
+    ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="Print all levels, and what was saved and spent there.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -134,6 +141,8 @@ def run(
     from adaptive_bench.config import load_config, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
 
+    if flops is not None and not dry_run:
+        raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if not debug:
         quiet()
     if plugin:
@@ -170,7 +179,7 @@ def run(
 
         run_config = with_best(run_config, find_result(tuned, run_config.out))
     if dry_run:
-        print_plan(run_config)
+        print_plan(run_config, flops)
     else:
         execute(run_config, wide=wide, debug=debug)
 

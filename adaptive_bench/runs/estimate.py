@@ -98,10 +98,6 @@ class Estimator:
             return median(others), False
         return _ROUGH_SEQUENCE_S, True
 
-    def sequence_tokens(self) -> float | None:
-        """Mean length of a training sequence, where it was looked at."""
-        return None if self._pace is None else self._pace.sequence_tokens or None
-
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
         sequences = steps_left(cell) * cell.content["recipe"]["batch_size"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,12 +45,10 @@ class Pace:
     Attributes:
         sequence_s: Training on one sequence, by what is trained.
         document_s: Evaluating one document with the model as it is, by task.
-        sequence_tokens: Mean length of a training sequence.
     """
 
     sequence_s: Mapping[MethodSpec, float]
     document_s: Mapping[str, float]
-    sequence_tokens: float = 0.0
 
     def overhead(self, trained: MethodSpec) -> float:
         """How much slower than the plain model a method is, judged by its training step."""
@@ -90,8 +87,7 @@ def measure_pace(
             meter.advance(1, of=f"documents of {name}")
     finally:
         torch.set_num_threads(threads)
-    tokens = fmean(len(example.token_ids) for example in examples) if examples else 0.0
-    return Pace(sequences, documents, tokens)
+    return Pace(sequences, documents)
 
 
 def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> list[EncodedExample]:

@@ -15,8 +15,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.faults import explained
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.adapters import adapter_parameters, check_installed
-from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
@@ -50,10 +49,6 @@ class ModelFacts:
     def parameters(self) -> int:
         """How many it has, shared ones once."""
         return sum(parameter.numel() for parameter in self.empty.parameters())
-
-    def trained(self, recipe: TrainRecipe) -> int:
-        """How many parameters a recipe trains; those of methods come on top."""
-        return self.parameters if recipe.lora is None else adapter_parameters(self.empty, recipe.lora)
 
     @property
     def context(self) -> int:
@@ -219,9 +214,9 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
     return None
 
 
-def size(count: float) -> str:
-    """`3,148,224` -> `3.1 M`."""
-    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+def size(count: float, billions: str = "B") -> str:
+    """`3,148,224` -> `3.1 M`; of bytes a billion is `G`."""
+    for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
     return f"{count:.0f}"
