@@ -191,6 +191,14 @@ def _from_hub(name: str) -> BackboneSource:
 
 
 def _unreachable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error, GatedRepoError) or "gated repo" in str(error):
+        return (
+            f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
+            f"Accept them on its page and set HF_TOKEN to a token of that account, or set --model to a folder in "
+            f"Hugging Face layout."
+        )
     reason = message_of(error).split(". ")[0][:300]
     return (
         f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "

@@ -35,6 +35,17 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         find_backbone(str(tmp_path))
 
 
+def test_a_gated_model_says_what_to_do(monkeypatch):
+    def refuse(*_):
+        response = Response()
+        response.status_code = 401
+        raise GatedRepoError("401 Client Error. (Request ID: 1)\n\nCannot access gated repo for url x.", response)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    with pytest.raises(EnvironmentProblem, match=r"'some/model' is gated.*HF_TOKEN.*or set --model to a folder"):
+        find_backbone("some/model")
+
+
 def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(EnvironmentProblem, match="'nano'"):
         find_backbone("nanoo")
