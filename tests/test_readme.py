@@ -1,4 +1,4 @@
-"""What the README shows works."""
+"""What the README and the page of commands show works."""
 
 import re
 import shlex
@@ -15,8 +15,9 @@ from adaptive_bench.cli import main
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README, re.MULTILINE)
+ROOT = Path(__file__).parent.parent
+README, PAGE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/commands.md"))
+COMMANDS = sorted(set(re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README + PAGE, re.MULTILINE)))
 FIRST_LINES, EXAMPLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
