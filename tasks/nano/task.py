@@ -9,6 +9,7 @@ from pathlib import Path
 
 from adaptive_bench.task import Example, ExampleRequest, Task
 
+from ..template import METRICS
 from .item import Item
 from .math_problems import make_math_problem
 from .qa_questions import OPTIONS, make_question
