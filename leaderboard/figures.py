@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +51,8 @@ def _write(grid: Grid, folder: Path, name: str) -> list[str]:
     matplotlib.use("Agg")
     # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
     settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
-    names = [f"{name}.svg", f"{name}.pdf"]
+    stem = re.sub(r"[^\w.-]", "_", name)  # of a text: `perplexity:owner/name`
+    names = [f"{stem}.svg", f"{stem}.pdf"]
     with matplotlib.rc_context(settings):
         figure = _draw(grid)
         for name, metadata in zip(names, ({"Date": None}, {"CreationDate": None}), strict=True):

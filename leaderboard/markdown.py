@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .grid import Row, grids
 
-_LEGEND = (
+LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
     "measured dial values are interpolated linearly, never extrapolated. `n/a`: the method does not reach this saving. "
     "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
@@ -25,7 +25,7 @@ def render(rows: Sequence[Row], failures: Sequence[str] = ()) -> str:
         rows: The rows of one or several `table.json`.
         failures: Work of the run that could not be done, and why: what is missing in the tables.
     """
-    parts = ["# Leaderboard", _LEGEND]
+    parts = ["# Leaderboard", LEGEND]
     if failures:
         parts += ["**Incomplete.** These failed and are missing below, wholly or in part:"]
         parts += ["\n".join(f"* {' '.join(failure.split())}" for failure in failures)]

@@ -13,7 +13,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import Interrupted
+from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.progress import let_go, open_reporter, say
 from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
@@ -23,13 +23,28 @@ if TYPE_CHECKING:
     from adaptive_bench.runs.chains import Failure
 
 
-def print_plan(config: RunConfig) -> None:
-    """Check everything a run needs, then print the model, the recipe, the cells and what they will take."""
-    from adaptive_bench.runs import about, describe, preflight
+def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
+    """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
 
-    with open_reporter() as reporter:
-        found = preflight(config, reporter)
-    for line in about(config, found):
+    Args:
+        flops_per_s: What a device sustains, to give the hours it takes.
+
+    Raises:
+        AdaptiveBenchError: The run would fail. Where its model is one of the hub that cannot be reached, what it would
+            take is printed all the same.
+    """
+    from adaptive_bench.runs import about, about_unreachable, describe, preflight
+    from adaptive_bench.runs.backbones import is_hub_id
+
+    try:
+        with open_reporter() as reporter:
+            found = preflight(config, reporter)
+    except EnvironmentProblem:
+        if is_hub_id(config.model):
+            for line in about_unreachable(config, flops_per_s):
+                typer.echo(line)
+        raise
+    for line in about(config, found, flops_per_s):
         typer.echo(line)
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     for note in found.notes:

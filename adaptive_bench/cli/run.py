@@ -14,6 +14,7 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.strict import StrictCommand
 from adaptive_bench.cli.values import levels_value, seeds_value
 from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import UsageError
 
 _KEYS = [
     "methods",
@@ -25,6 +26,7 @@ _KEYS = [
     "match_phase",
     "timing",
     "train_on",
+    "chat_template",
     "data_dir",
     "out",
     "device",
@@ -107,6 +109,14 @@ def run(
         str | None,
         typer.Option(help="Tasks to train on; otherwise every selected task with training text.", rich_help_panel=_HOW),
     ] = None,
+    chat_template: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat-template/--no-chat-template",
+            help="Put training text and prompts into the model's own chat template.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     tuned: Annotated[
         str | None,
         typer.Option(help="A study of `adaptive-bench tune`: the best of each method it tuned.", rich_help_panel=_HOW),
@@ -159,6 +169,12 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
+    flops: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours it takes."
+        ),
+    ] = None,
     wide: Annotated[
         bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
     ] = False,
@@ -174,6 +190,8 @@ def run(
     from adaptive_bench.config import load_config, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
 
+    if flops is not None and not dry_run:
+        raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if not debug:
         quiet()
     if plugin:
@@ -191,6 +209,7 @@ def run(
             match_phase=match_phase,
             timing=timing,
             train_on=train_on,
+            chat_template=chat_template,
             data_dir=data_dir,
             out=out,
             device=device,
@@ -210,7 +229,7 @@ def run(
 
         run_config = with_best(run_config, find_result(tuned, run_config.out))
     if dry_run:
-        print_plan(run_config)
+        print_plan(run_config, flops)
     else:
         from adaptive_bench.runs import Share
 

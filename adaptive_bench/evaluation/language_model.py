@@ -27,6 +27,7 @@ from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 
@@ -117,6 +118,15 @@ class AdaptiveLM(TemplateLM):
         token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
         appended = add_special_tokens and len(token_ids) > 1 and token_ids[-1] == self.tokenizer.eos_token_id
         return token_ids[:-1] if appended else token_ids
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Messages in the tokenizer's chat template; lm-eval calls it where prompts are to be put into one."""
+        return conversation(self.tokenizer, chat_history, add_generation_prompt)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Where the tokenizer is from; lm-eval keeps prompts apart by it."""
+        return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """See `TemplateLM.loglikelihood`; the progress is shown by the reporter."""

@@ -33,6 +33,7 @@ class ForwardModel(nn.Module):
         ledger: Books every MAC of calls in `eval()` mode.
         spread: Puts together what several processes have of a training batch, while they train it.
         loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+        gradient_checkpointing: In training, compute what branches hold again in the backward pass.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -43,6 +44,7 @@ class ForwardModel(nn.Module):
         self.backbone = Backbone(backbone_model)
         self.ledger = Ledger(self.backbone.costs)
         self.loss_terms: dict[str, float] = {}
+        self.gradient_checkpointing = False
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
@@ -196,6 +198,7 @@ class ForwardModel(nn.Module):
             kv_policy=policy,
             executor=executor,
             training=self.training,
+            recomputes=self.training and self.gradient_checkpointing,
             phase=phase,
             tally=tally,
             meter=self._meter,

@@ -1,5 +1,7 @@
 """A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
+In place of `backbone/` there may be the name of pretrained weights, with `adapters/` to merge into them.
+
 The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method. A
 tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`stored_calibration`).
 """
@@ -19,11 +21,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from adaptive_bench import atomic
 from adaptive_bench.digest import changed, digests, is_intact, is_sealed, sealed
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.spec import MethodSpec
 
 _SCHEMA = 1
-_ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
+_ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
 _TOKENIZER = "tokenizer_config.json"
 _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
 
@@ -40,6 +44,7 @@ class SavedModel:
         dial_table: Measured pairs of a dial's travel and the saving there.
         weights: The method's state.
         thresholds: Calibrated thresholds, empty for methods without.
+        pretrained: What its backbone is made from, where it has no folder of its own.
     """
 
     folder: Path
@@ -49,6 +54,7 @@ class SavedModel:
     dial_table: dict[float, float]
     weights: dict[str, Tensor]
     thresholds: dict[str, Tensor]
+    pretrained: Pretrained | None = None
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.
@@ -56,6 +62,8 @@ class SavedModel:
         Raises:
             EnvironmentProblem: It is missing or damaged.
         """
+        if self.pretrained is not None:
+            return self._from_pretrained(self.pretrained, kwargs)
         folder = self.folder / _BACKBONE
         try:
             config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -68,18 +76,39 @@ class SavedModel:
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
 
+    def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
+        """Adapters are merged in fp32, whatever type is wanted."""
+        if not (self.folder / _ADAPTERS).is_dir():
+            return pretrained.load(**kwargs)
+        dtype = kwargs.pop("dtype", None)
+        model = merged(pretrained.load(**kwargs), self.folder / _ADAPTERS)
+        return model if dtype is None else model.to(dtype)
 
-def save(model: ForwardModel, folder: Path) -> None:
-    """Write a model into a folder, which is made if need be."""
+
+def save(
+    model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
+) -> None:
+    """Write a model into a folder, which is made if need be.
+
+    Args:
+        pretrained: The backbone's weights are these, which are named and not copied,
+        adapters: but for these.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    model.backbone_model.save_pretrained(folder / _BACKBONE)
+    if pretrained is None:
+        model.backbone_model.save_pretrained(folder / _BACKBONE)
+    elif adapters is not None:
+        adapters.save(folder / _ADAPTERS)
     thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()
     tensors = {f"method.{name}": value.contiguous() for name, value in model.method.state_dict().items()}
     tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["dial_table"] = list(model.method.dial_table.measured.items())
-    about["sha256"] = digests(folder, [folder / _TENSORS, *(folder / _BACKBONE).rglob("*.*")])
+    if pretrained is not None:
+        about["pretrained"] = pretrained.to_json()
+    parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
+    about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
     (folder / _ABOUT).write_text(sealed(json.dumps(about, indent=2)), encoding="utf-8")
 
 
@@ -133,6 +162,7 @@ def read(folder: Path) -> SavedModel:
             )
         spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
+        pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
         known = dict(about.get("sha256", {}))  # models of earlier versions have none
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
@@ -149,7 +179,7 @@ def read(folder: Path) -> SavedModel:
         {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
         for start in ("method.", "thresholds.")
     )
-    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds)
+    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained)
 
 
 def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:

@@ -107,12 +107,18 @@ def find_backbone(name: str) -> BackboneSource:
         return _from_folder(name, _registered(name))
     if Path(name).expanduser().is_dir():
         return _from_folder(name, Path(name).expanduser().resolve())
-    if "/" not in name.strip("/") or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+    if not is_hub_id(name):
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, or a hub id like owner/name, "
             f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
         )
     return _from_hub(name)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be one of the hub."""
+    found = name in registry.names("models") or Path(name).expanduser().is_dir()
+    return not found and "/" in name.strip("/") and not name.startswith(("/", ".", "~")) and name.count("/") == 1
 
 
 def _registered(name: str) -> Path:
@@ -214,6 +220,14 @@ def _from_hub(name: str) -> BackboneSource:
 
 
 def _unreachable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error, GatedRepoError) or "gated repo" in str(error):
+        return (
+            f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
+            f"Accept them on its page and set HF_TOKEN to a token of that account, or set --model to a folder in "
+            f"Hugging Face layout."
+        )
     reason = message_of(error).split(". ")[0][:300]
     return (
         f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "

@@ -60,7 +60,8 @@ class Calibrated:
         if key not in self._texts:
             max_length = min(self.config.train.max_length, self.model.backbone.context_length)
             gold = draw_calibration(self.config, self.cell.seed, self._sweep.task)
-            text = encode_examples(gold, self.tokenizer, max_length, SilentReporter())
+            chat = self.config.chat_template
+            text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
             if text and self.config.evaluation.calibration_text == "written":
                 text = written(self.model, text, self.tokenizer, self._batch_size)
             self._texts[key] = text

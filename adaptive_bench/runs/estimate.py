@@ -122,10 +122,6 @@ class Estimator:
         """Time that work takes while no other process works, as a share of its time while all do."""
         return 1.0 if self._pace is None else 1.0 / self._pace.slower
 
-    def sequence_tokens(self) -> float | None:
-        """Mean length of a training sequence, where it was looked at."""
-        return None if self._pace is None else self._pace.sequence_tokens or None
-
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
         sequences = steps_left(cell) * cell.content["recipe"]["batch_size"]

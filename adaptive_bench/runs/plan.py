@@ -68,6 +68,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             },
             "recipe": recipe,
             "seed": seed,
+            **({"chat_template": True} if config.chat_template else {}),
         }
         for spec, as_trained in zip(specs, trained, strict=True):
             for cell in _cells(as_trained, shared, aims, config.out / "records", cells):

@@ -17,6 +17,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.unparsable import unparsable_notes
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.answers import answers_of
 from adaptive_bench.runs.chains import Failure
@@ -149,7 +150,9 @@ def _run(
     rows, warnings = make_table(whole)
     plain = [row.to_json() for row in rows]
     notes = known.notes if known.facts is not None else _notes_before(folder)
-    warnings = [*notes, *floor_ceiling_notes(plain, map(find_task, config.tasks)), *warnings]
+    matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
+    told = [*floor_ceiling_notes(plain, map(find_task, config.tasks)), *unparsable_notes(matched)]
+    warnings = [*notes, *told, *warnings]
     about = {
         "schema": SCHEMA,
         "state": "partial" if failures else "done",

@@ -207,7 +207,13 @@ class _Bench:
         assert self.request.run is not None
         config = self.request.run
         context = min(config.train.max_length, self.plain.config.max_position_embeddings)
-        return encode_examples(draw_calibration(config, config.seeds[0]), self._tokenizer, context, SilentReporter())
+        return encode_examples(
+            draw_calibration(config, config.seeds[0]),
+            self._tokenizer,
+            context,
+            SilentReporter(),
+            chat_template=config.chat_template,
+        )
 
     @cached_property
     def _tokenizer(self) -> Any:

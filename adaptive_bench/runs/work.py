@@ -19,6 +19,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.attempts import alone
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -66,8 +67,23 @@ def _fit(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
     recipe = config.train if cell.steps else config.train.model_copy(update={"steps": 0})
     text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
     rate = cell.content["method_learning_rate"]
-    curves = _curves(cell, config)
-    train(model, text, tokenizer, recipe, rate, seed=cell.seed, folder=cell.folder, reporter=reporter, curves=curves)
+    pretrained = None
+    if recipe.lora is not None and cell.base is None:
+        source = find_backbone(config.model)
+        pretrained = Pretrained.at(source.location, source.revision)
+    train(
+        model,
+        text,
+        tokenizer,
+        recipe,
+        rate,
+        seed=cell.seed,
+        folder=cell.folder,
+        reporter=reporter,
+        curves=_curves(cell, config),
+        pretrained=pretrained,
+        chat_template=config.chat_template,
+    )
 
 
 def _build(cell: Cell, config: RunConfig) -> AdaptiveModel:
@@ -79,7 +95,8 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     assert cell.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
-    text = encode_examples(draw_pricing(config, cell.seed), tokenizer, max_length, SilentReporter())
+    examples = draw_pricing(config, cell.seed)
+    text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
     saving, axis = cell.target, cell.content["target"]["axis"]
 
     def at(batch_size: int) -> Target:
@@ -161,6 +178,7 @@ def _ask(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> tuple[Evaluat
         limit=recipe.limit,
         num_fewshot=recipe.num_fewshot,
         batch_size=recipe.batch_size,
+        chat_template=sweep.config.chat_template,
         progress=reporter,
     )
 

@@ -19,6 +19,8 @@ from accelerate.utils import set_seed
 
 from adaptive_bench import atomic, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.model.adapters import Adapters
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
@@ -50,6 +52,8 @@ def train(
     folder: Path,
     reporter: Reporter | None = None,
     curves: Tracking | None = None,
+    pretrained: Pretrained | None = None,
+    chat_template: bool = False,
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
@@ -64,6 +68,9 @@ def train(
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
         curves: Where else the training curves go.
+        pretrained: Where the backbone's weights are from. With adapters the checkpoint then holds these and that name;
+            without it the merged weights.
+        chat_template: See `encode_examples`.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -72,7 +79,7 @@ def train(
     """
     reporter = reporter or SilentReporter()
     max_length = min(recipe.max_length, model.backbone.context_length)
-    encoded = encode_examples(examples, tokenizer, max_length, reporter)
+    encoded = encode_examples(examples, tokenizer, max_length, reporter, chat_template=chat_template)
     order = data_order(len(encoded), recipe, seed)
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
@@ -83,7 +90,7 @@ def train(
         atomic.write_sealed(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
-    training.run(curves or Tracking())
+    training.run(curves or Tracking(), pretrained)
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -126,6 +133,8 @@ class _Training:
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.processes = processes.active()
+        self.adapters = _adapters(model, recipe)
+        model.gradient_checkpointing = recipe.gradient_checkpointing
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.alone
         self.training = SpreadTraining(model, self.processes, fully_sharded=fully_sharded)
         self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)
@@ -138,7 +147,7 @@ class _Training:
         self.accumulation = recipe.accumulation
         self.log_path = folder / "train.jsonl"
 
-    def run(self, curves: Tracking) -> None:
+    def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
@@ -164,7 +173,7 @@ class _Training:
                 if due and step + 1 < total:
                     self._save(step + 1, log)
                 meter.advance(1, loss=entry["loss"])
-        self._finish(total - done, time.perf_counter() - start_s)
+        self._finish(total - done, time.perf_counter() - start_s, pretrained)
 
     def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
         """The log, which the leader writes."""
@@ -248,7 +257,7 @@ class _Training:
         writes = self.processes.leads
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
-    def _finish(self, steps: int, elapsed_s: float) -> None:
+    def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
         self.training.gather_weights()
         self.model.spread = None
         if not self.processes.leads:
@@ -256,9 +265,21 @@ class _Training:
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)
         self.model.eval()
+        named = None if self.adapters is None else pretrained
+        if self.adapters is not None and named is None:
+            self.adapters.merge()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
-            self.model.save_pretrained(temporary, tokenizer=self.tokenizer)
+            self.model.save_pretrained(temporary, tokenizer=self.tokenizer, pretrained=named, adapters=self.adapters)
+        if self.adapters is not None and named is not None:
+            self.adapters.merge()
         atomic.remove(self.folder / RESUME_FOLDER)
+
+
+def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
+    """Adapters where the backbone is trained and the recipe wants them."""
+    if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
+        return None
+    return Adapters(model.backbone_model, recipe.lora)
 
 
 def _accelerator(device: torch.device, precision: str, processes: int) -> Accelerator:

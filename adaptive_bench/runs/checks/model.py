@@ -15,6 +15,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
@@ -100,11 +101,14 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
 
     Raises:
         UsageError: It is meant for others, or a tracker is not installed.
+        EnvironmentProblem: It needs a package that is not installed.
     """
     check_trackers(config.track)
     train = config.train
     if not train.steps:
         return
+    if train.lora is not None:
+        check_installed()
     meant = config.for_models
     if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
         raise UsageError(
@@ -221,9 +225,9 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
     return None
 
 
-def size(count: float) -> str:
-    """`3,148,224` -> `3.1 M`."""
-    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+def size(count: float, billions: str = "B") -> str:
+    """`3,148,224` -> `3.1 M`; of bytes a billion is `G`."""
+    for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
     return f"{count:.0f}"
