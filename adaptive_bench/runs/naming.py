@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from adaptive_bench import atomic, registry
 from adaptive_bench.config import RunConfig
@@ -43,7 +46,7 @@ def run_name(config: RunConfig) -> str:
 
 
 def write_beginning(folder: Path) -> None:
-    """Note when a run began, and all that its command needs beside the config."""
+    """Note when a run began, and all that its command needs beside the config; of one that goes on nothing is new."""
     about = {
         "schema": SCHEMA,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -51,7 +54,17 @@ def write_beginning(folder: Path) -> None:
         "plugins": [str(path) for path in registry.plugin_files()],
         "command": run_command(folder, registry.plugin_files()),
     }
-    atomic.write_json(folder / "command.json", about)
+    file = folder / "command.json"
+    if not _says(file, {key: about[key] for key in ("schema", "plugins", "command")}):
+        atomic.write_json(file, about)
+
+
+def _says(file: Path, about: Mapping[str, Any]) -> bool:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(known, dict) and about.items() <= known.items()
 
 
 def run_command(folder: Path, plugins: list[Path]) -> str:
