@@ -11,7 +11,7 @@ from adaptive_bench.metric import metric_of
 
 from .frame import Board, read_board
 from .grid import AXES, Grid, Row, grids, label, marks, percent
-from .paired import Comparison
+from .paired import Comparison, column_of
 from .paper import paper_tables
 from .plain import markdown
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
@@ -55,7 +55,7 @@ def _section(title: str, sentences: Iterator[str]) -> list[str]:
 def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Grid, float, Comparison]]:
     for grid in grids(row for row in rows if row["axis"] == axis):
         level = grid.levels[0]
-        found = board.comparisons.get((grid.task, grid.metric, grid.axis, grid.phase, grid.setting, level))
+        found = board.comparisons.get(column_of(grid, level))
         if found is not None:
             yield grid, level, found
 
@@ -67,7 +67,7 @@ def _order(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
             groups.setdefault(found.groups[name], []).append(f"`{name}` {_shown(grid, name, level)}")
         told = "; then ".join(", ".join(names) for names in groups.values())
         tied = f" The first {len(groups[1])} are not told apart." if len(groups[1]) > 1 else ""
-        yield f"**{markdown(grid.task)}** by {AXES[axis]}: {told}.{tied}"
+        yield f"**{markdown(grid.name)}** by {AXES[axis]}: {told}.{tied}"
 
 
 def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
     ]
     for grid, _, found in _columns(board, rows, "tokens"):
         ours = ", ".join(f"`{name}` ({found.groups[name]})" for name in found.order)
-        yield f"**{markdown(grid.task)}** by saved tokens, best first, tie group in brackets: {ours}."
+        yield f"**{markdown(grid.name)}** by saved tokens, best first, tie group in brackets: {ours}."
     if any(row["axis"] == "tokens" for row in rows):
         order = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
         yield f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {order}."
@@ -96,7 +96,7 @@ def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
                 (ahead if better else level_with).append(name)
             best = f", `{ahead[0]}` by {_difference(grid, found, ahead[0], control)}" if ahead else ""
             yield (
-                f"**{markdown(grid.task)}**, `{control}` {_shown(grid, control, level)}: {len(ahead)} of "
+                f"**{markdown(grid.name)}**, `{control}` {_shown(grid, control, level)}: {len(ahead)} of "
                 f"{len(ahead) + len(level_with)} methods are ahead of it{best}; not separated or behind: "
                 f"{', '.join(f'`{name}`' for name in level_with) or 'none'}."
             )
@@ -111,7 +111,7 @@ def _gates(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
             told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
             skipped = [_share(grid.cells[name, level]["saved_tokens"]) for name in (vector, scalar)]
             yield (
-                f"**{markdown(grid.task)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
+                f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
                 f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
                 f"scalar gates {skipped[1]}."
             )

@@ -8,13 +8,14 @@ from itertools import combinations
 
 import numpy as np
 
+from adaptive_bench.evaluation.comparable import Conditions
 from adaptive_bench.evaluation.comparison import Difference, differences, holm
 from adaptive_bench.evaluation.document_scores import DocumentScores
 from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
 
 from .answers import Answers
-from .grid import Row, grids
+from .grid import Grid, Row, grids
 
 MOST_METHODS = 100  # of one column: 4950 pairs
 _AT_ONCE = 200
@@ -24,7 +25,8 @@ TESTED = (
     "tie_group", "compared_to", "difference", "difference_low", "difference_high", "difference_p",
     "over_random", "over_random_low", "over_random_high", "over_random_p", "tested_seeds", "tested_documents",
 )  # fmt: skip
-Column = tuple[str, str, str, str, str | None, float]  # task, metric, axis, phase, setting, level
+Column = tuple[str, str, str, str, str | None, Conditions, float]
+_SAME = 1e-6  # between a score and the mean of its documents
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,15 @@ def with_tests(rows: Iterable[Row], answers: Mapping[str, Answers]) -> tuple[lis
             if len(scores) < 2:
                 continue
             comparison = compare(scores, metric)
-            found[grid.task, grid.metric, grid.axis, grid.phase, grid.setting, level] = comparison
+            found[column_of(grid, level)] = comparison
             for name in comparison.order:
                 added[id(grid.cells[name, level])] = _tested(name, comparison, scores[name])
     return [row | added.get(id(row), {}) for row in rows], found
+
+
+def column_of(grid: Grid, level: float) -> Column:
+    """What a column of a table is called among comparisons."""
+    return grid.task, grid.metric, grid.axis, grid.phase, grid.setting, grid.conditions, level
 
 
 def _columns(
@@ -146,7 +153,7 @@ def _columns(
 ) -> dict[float, dict[str, DocumentScores]]:
     """Scores of documents by level and label; of the same documents in every column."""
     found: dict[float, dict[str, DocumentScores]] = {level: {} for level in levels}
-    asked: str | None = None
+    asked: tuple[str | None] | None = None  # digest of the documents
     for name in dict.fromkeys(method for method, _ in cells):
         by_target: dict[object, list[float]] = {}
         for level in levels:
@@ -155,21 +162,23 @@ def _columns(
                 by_target.setdefault(row.get("target"), []).append(level)
         for at in by_target.values():
             row = cells[name, at[0]]
-            method, _, run = row["method"].partition(" (")
-            for folder, some in answers.items():
-                if run and folder != run.removesuffix(")"):
-                    continue
+            for some in answers.values():
                 digest = some.digests.get(row["task"])
-                if asked is not None and digest != asked:
+                if asked is not None and (digest,) != asked:
                     continue
-                scores = some.at_levels(row, method, at)
-                if any(one is not None for one in scores):
-                    asked = asked or digest
-                    found_here = {level: one for level, one in zip(at, scores, strict=True) if one is not None}
-                    for level, one in found_here.items():
+                scores = some.at_levels(row, row["method"].partition(" (")[0], at)
+                by_level = {level: one for level, one in zip(at, scores, strict=False) if one is not None}
+                if all(level in by_level and _give(by_level[level], cells[name, level]) for level in at):
+                    asked = asked or (digest,)
+                    for level, one in by_level.items():
                         found[level][name] = one
                     break
     return found
+
+
+def _give(scores: DocumentScores, row: Row) -> bool:
+    """Whether these are the answers behind a row: of several runs, and of an entry, only those that give its score."""
+    return abs(float(scores.values.mean()) - row["score"]) <= _SAME
 
 
 def _tested(name: str, comparison: Comparison, scores: DocumentScores) -> Row:

@@ -96,6 +96,14 @@ def test_methods_of_other_documents_are_not_compared(write_run, make_row):
     assert groups["calm"] is None and groups["mod"] == 1
 
 
+def test_answers_that_do_not_give_the_row_s_score_are_not_taken_for_it(write_run):
+    path = write_run({"random_skip": 0.2, "mod": 0.9, "calm": 0.5})
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([row | ({"score": 0.99} if row["method"] == "calm" else {}) for row in rows]))
+    groups = {row["method"]: row["tie_group"] for row in read_board([path]).rows}
+    assert groups["calm"] is None and groups["mod"] == 1
+
+
 HOSTILE = (
     "[]",
     "{",

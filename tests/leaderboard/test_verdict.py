@@ -10,7 +10,11 @@ def said(make_row):
     def make(**scores):
         rows = [make_row(method="dense", level=0.0, score=1.0, low=0.95, high=1.0, phase="all")]
         for method, score in scores.items():
-            ends = {"low": None, "high": None} if score is None else {"low": score - 0.05, "high": score + 0.05}
+            ends = (
+                {"low": None, "high": None, "status": "outside"}
+                if score is None
+                else {"low": score - 0.05, "high": score + 0.05}
+            )
             rows.append(make_row(method=method, level=0.15, score=score, phase="all", **ends))
         return verdict(board_of(map(checked, rows)), "net")
 
