@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe
+from adaptive_bench.recipe import EvalRecipe, ForModels, LoraRecipe, Shares, Strict, TrainRecipe
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -45,8 +45,11 @@ class RunConfig(Strict):
         project_onto: Model shape whose costs the tables' projected net saving is worked out with.
         timing: Only timings of settings whose name contains this text; `None` for all.
         train_on: Tasks whose training text is used; `None` for every selected task that has some.
+        chat_template: Put training text and prompts into the model's own chat template, as lm-eval does with
+            `--apply_chat_template`: a question is a user's turn, its answer the assistant's.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
+        track: Trackers that get the training curves as well.
         preset: Name of the preset it was made from, for the reader.
         for_models: Models the recipe is for; another one is refused. `None`: any.
     """
@@ -62,10 +65,12 @@ class RunConfig(Strict):
     project_onto: str = "llama-3.2-1b"
     timing: str | None = None
     train_on: Names | None = None
+    chat_template: bool = False
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
     preset: str | None = None
     for_models: ForModels | None = None
 
@@ -87,7 +92,7 @@ class RunConfig(Strict):
             return tuple(dict.fromkeys(str(MethodSpec.parse(_text(part))) for part in value))
         return value
 
-    @field_validator("tasks", "train_on", mode="before")
+    @field_validator("tasks", "train_on", "track", mode="before")
     @classmethod
     def _name_list(cls, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value
@@ -250,6 +255,7 @@ class _Explanation:
                 "for_models": ForModels,
             }
             model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
+            model = LoraRecipe if location[:-1] == ["train", "lora"] else model
             hint = registry.did_you_mean(location[-1], model.model_fields)
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -14,12 +14,34 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
 Positive = Annotated[int, Field(ge=1)]
 FlopAxis = Literal["net", "tokens", "core"]
+LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 class Strict(BaseModel):
     """A part of a configuration: unknown keys and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LoraRecipe(Strict):
+    """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place.
+
+    Attributes:
+        rank: Of the product that is added to each map.
+        alpha: The product is scaled by `alpha / rank`.
+        targets: Which maps of every layer get one.
+        dropout: Share of an adapter's inputs that is dropped in training.
+    """
+
+    rank: Positive = 16
+    alpha: float = Field(default=32.0, gt=0)
+    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1)] = get_args(LinearMap)
+    dropout: Share = 0.0
+
+    @field_validator("targets")
+    @classmethod
+    def _each_once(cls, targets: tuple[LinearMap, ...]) -> tuple[LinearMap, ...]:
+        return tuple(dict.fromkeys(targets))
 
 
 class TrainRecipe(Strict):
@@ -38,7 +60,12 @@ class TrainRecipe(Strict):
         warmup_steps: Steps of linear warm-up; see `training.schedule`.
         decay: How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.
         max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
+        lora: Adapters that are trained in place of the backbone's weights; what a method adds is trained as ever. A
+            method that freezes the backbone gets none.
+        gradient_checkpointing: Compute what attention and MLPs hold again in the backward pass, to save memory.
         checkpoint_every: Steps between two checkpoints a run can resume from.
+        parallel: How several processes share a training (docs/cluster.md): each with the whole model, or with a shard
+            of it (`fsdp`), for backbones that do not fit. It changes no result and is in no key.
     """
 
     steps: int = Field(default=150, ge=0)
@@ -54,7 +81,10 @@ class TrainRecipe(Strict):
     clip_norm: float = Field(default=1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     max_length: Positive = 256
+    lora: LoraRecipe | None = None
+    gradient_checkpointing: bool = False
     checkpoint_every: Positive = 50
+    parallel: Literal["ddp", "fsdp"] = "ddp"
 
     @field_validator("target", mode="before")
     @classmethod

@@ -167,6 +167,19 @@ class Grid:
         return notes + [table[key] for table, key in self._explained if key in table]
 
     @property
+    def ties(self) -> str:
+        """Which methods are not told apart, one line for each tested level, from the best group on."""
+        lines = []
+        for level in self.levels:
+            groups: dict[int, list[str]] = {}
+            for (method, at), row in self.cells.items():
+                if at == level and row.get("tie_group"):
+                    groups.setdefault(row["tie_group"], []).append(method)
+            if groups:
+                lines.append(f"* {100 * level:.4g} %: {'; '.join(', '.join(groups[one]) for one in sorted(groups))}")
+        return "\n".join(lines)
+
+    @property
     def _explained(self) -> list[tuple[Mapping[str, str], str]]:
         return [(_AXIS_NOTES, self.axis), (_PHASE_NOTES, self.phase)]
 

@@ -109,4 +109,4 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = render_markdown(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board.rows, axis, phase)), rest, *left_out])
+    return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *left_out])

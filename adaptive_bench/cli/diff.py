@@ -16,8 +16,8 @@ from adaptive_bench.cli.tables import fitting
 if TYPE_CHECKING:
     from adaptive_bench.runs.records import SweepRecord
 
-_IGNORED = {"out", "device", "preset", "finished", "took_s", "records", "warnings", "notes", "failures", "state"}
-_IGNORED |= {"began", "directory", "command"}
+_IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
+_IGNORED |= {"state", "began", "directory", "command"}
 _SHOWN = 8  # documents of one row
 
 

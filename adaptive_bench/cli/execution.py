@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import Interrupted
+from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.progress import let_go, open_reporter, say
 from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
@@ -22,24 +23,48 @@ if TYPE_CHECKING:
     from adaptive_bench.runs.chains import Failure
 
 
-def print_plan(config: RunConfig) -> None:
-    """Check everything a run needs, then print the model, the recipe, the cells and what they will take."""
-    from adaptive_bench.runs import about, describe, preflight
+def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
+    """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
 
-    with open_reporter() as reporter:
-        found = preflight(config, reporter)
-    for line in about(config, found):
+    Args:
+        flops_per_s: What a device sustains, to give the hours it takes.
+
+    Raises:
+        AdaptiveBenchError: The run would fail. Where its model is one of the hub that cannot be reached, what it would
+            take is printed all the same.
+    """
+    from adaptive_bench.runs import about, about_unreachable, describe, preflight
+    from adaptive_bench.runs.backbones import is_hub_id
+
+    try:
+        with open_reporter() as reporter:
+            found = preflight(config, reporter)
+    except EnvironmentProblem:
+        if is_hub_id(config.model):
+            for line in about_unreachable(config, flops_per_s):
+                typer.echo(line)
+        raise
+    for line in about(config, found, flops_per_s):
         typer.echo(line)
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+def execute(
+    config: RunConfig,
+    how: Mapping[str, Any] | None = None,
+    *,
+    wide: bool = False,
+    open_page: bool = False,
+    debug: bool = False,
+) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
-        wide: All levels, and what was saved and spent there.
+        how: Further arguments of `adaptive_bench.runs.run`.
+        wide: Scores with intervals at all levels, and what was saved and spent there.
+        open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
 
     Raises:
@@ -50,13 +75,15 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
 
     try:
         with open_reporter() as reporter:
-            outcome = run(config, reporter)
+            outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    if not outcome.led:
+        return
     try:
-        _print_outcome(outcome, config, wide=wide)
+        _print_outcome(outcome, config, wide=wide, open_page=open_page)
     except BrokenPipeError:  # nobody reads any more; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
@@ -64,20 +91,27 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
         raise typer.Exit(outcome.exit_code)
 
 
-def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> None:
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
     from adaptive_bench.runs.naming import run_command
 
+    if outcome.elsewhere:
+        typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    commands = {"Every axis and phase": f"adaptive-bench leaderboard {run_name(outcome.folder)} --full"} if rows else {}
+    name = run_name(outcome.folder)
+    commands = {"Every axis and phase": f"adaptive-bench leaderboard {name} --full"} if rows else {}
+    if rows and not open_page:
+        commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
     commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
         typer.echo(f"\n{what}:\n  {command}")
-    typer.echo(f"\nWritten to {outcome.folder}")
+    typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
+    if rows and open_page:
+        build([outcome.folder], out=outcome.folder / "site", open_=True)
 
 
 def _unchecked(config: RunConfig) -> list[str]:

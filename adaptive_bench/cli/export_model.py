@@ -26,12 +26,17 @@ def export_model(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded."""
+    """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
+
+    Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
+    """
     registry.load_plugins(plugin)
     if not debug:
         quiet()
+    from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.card import model_card
+    from adaptive_bench.model.pretrained import Pretrained
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.backbones import find_backbone
     from adaptive_bench.runs.trained import config_of, find_checkpoint
@@ -49,7 +54,9 @@ def export_model(
         results=_results(run, spec),
     )
     with atomic.new_folder(out) as temporary:
-        model.save_pretrained(temporary, load_tokenizer(folder))
+        untouched = model.method.freezes_backbone and starting_spec(training_spec(spec)) is None
+        hub = Pretrained.at(backbone.location, backbone.revision) if untouched and not backbone.is_local else None
+        model.save_pretrained(temporary, load_tokenizer(folder), pretrained=hub)
         stored_calibration.copy(folder, temporary, spec)
         atomic.write_text(temporary / "README.md", card)
     typer.echo(f"Wrote {out}: {sum(file.stat().st_size for file in out.rglob('*') if file.is_file()) / 1e6:.1f} MB")

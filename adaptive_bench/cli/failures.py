@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from adaptive_bench.cli.tables import terminal_width, wrapped
-from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems, message_of
+from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.progress import say
 
@@ -45,6 +46,8 @@ def paragraph(text: str) -> str:
 
 
 def _end(error: BaseException, debug: bool) -> None:
+    if isinstance(error, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     if debug:
         traceback.print_exception(error)
     found: AdaptiveBenchError = explained(error)

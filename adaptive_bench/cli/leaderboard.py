@@ -35,7 +35,9 @@ def leaderboard(
     timing: Annotated[
         str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="All levels, and what was saved and spent there.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Scores with intervals at all levels, and what was saved and spent there.")
+    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
     ] = False,

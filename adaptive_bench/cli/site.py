@@ -37,3 +37,18 @@ def build(
     typer.echo(f"The page is {page}")
     if open_:
         typer.launch(str(page.resolve()))
+
+
+def findings(
+    folders: Runs = None,
+    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("findings.md"),
+    axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
+    level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
+    debug: Debug = False,
+) -> None:
+    """Write what a board found as sentences, each with its figures and intervals."""
+    check_value("--axis", axis, AXES)
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    for text in registry.get("sites", "findings")(chosen, out, axis, level):
+        typer.echo(text, err=True)
+    typer.echo(f"The findings are {out}")

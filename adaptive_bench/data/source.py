@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +15,8 @@ from huggingface_hub.errors import HfHubHTTPError
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.digest import folder_digest
+from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 
 Row = Mapping[str, Any]
 
@@ -30,6 +31,7 @@ class Source:
         configuration: Configuration on the hub, if the data set has several.
         exact: Local files lie under the whole name, since another data set has the same last part.
         may_be_empty: Fields that may have nothing in them in some rows.
+        form: Makes of a row what its tasks need; a row that it fails with is refused.
     """
 
     hub_id: str
@@ -37,6 +39,7 @@ class Source:
     configuration: str | None = None
     exact: bool = False
     may_be_empty: tuple[str, ...] = ()
+    form: Callable[[Row], object] | None = None
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -71,7 +74,7 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
             is given is used or complained about, never passed over.
 
     Raises:
-        EnvironmentProblem: The data cannot be read, or a row lacks a field or has nothing in it.
+        EnvironmentProblem: The data cannot be read, or a row lacks a field, has nothing in it, or something else.
     """
     root = data_root(data_dir)
     if root is not None:
@@ -87,6 +90,7 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
                 f"Every row of {source} has the fields {', '.join(needed)}, but in row {number} of {split!r} "
                 f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
             )
+        _check_form(source, split, number, row)
     return found
 
 
@@ -169,8 +173,11 @@ def _named(source: Source) -> tuple[str, str | None]:
 
 def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
     """Rows of a copy of the hub's repository, which may hold any format of the hub's."""
+    # The cache of datasets knows a file by its name, size and time; ours is one folder for each content.
+    content = folder_digest(place.folder)
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / content
     try:
-        return datasets.load_dataset(str(place.folder), source.configuration, split=split)
+        return datasets.load_dataset(str(place.folder), source.configuration, split=split, cache_dir=str(cache))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The split {split!r} of {source} cannot be read: {str(place.folder)!r} has no {split}.jsonl and is no "
@@ -194,6 +201,20 @@ def _unreachable(what: str, split: str, error: Exception) -> NoReturn:
         f"The split {split!r} of {what} cannot be read from the Hugging Face hub: {reason}.{gated} Set --data-dir or "
         f"{DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
     ) from error
+
+
+def _check_form(source: Source, split: str, number: int, row: Row) -> None:
+    if source.form is None:
+        return
+    try:
+        source.form(row)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        shown = one_line(", ".join(f"{field} {row.get(field)!r:.60}" for field in source.fields), 300)
+        raise EnvironmentProblem(
+            f"Rows of {source} have the form of the data set on the Hugging Face hub, but row {number} of {split!r} "
+            f"has not ({type(error).__name__}: {message_of(error)}): {shown}. Correct that row, or fetch the data "
+            f"again."
+        ) from error
 
 
 def _check_fields(source: Source, split: str, found: list[str]) -> None:

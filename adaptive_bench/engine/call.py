@@ -37,6 +37,7 @@ class EngineCall(ForwardCall):
         executor: Which one runs the branches.
         tally: Books the work; `None` while training.
         meter: Counts the MACs of the method's own linear maps.
+        recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
     """
 
     host_valid: np.ndarray
@@ -46,6 +47,7 @@ class EngineCall(ForwardCall):
     executor: Executor
     tally: Tally | None
     meter: DecisionMeter
+    recomputes: bool = False
     _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
     _kept: tuple[Tensor | None, Kept | None] | None = None
     _masks: dict[int | None, Tensor] = field(default_factory=dict)

@@ -7,7 +7,12 @@ shapes depend on no decision, so it never waits for the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.engine.attention_mask import visible_keys
@@ -44,9 +49,9 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
     mask = call.mask(layer, call.positions, keys) if evicted else call.dense_mask(layer, keys)
-    update, _ = call.backbone.attention(layer)(
-        view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache
-    )
+    # What writes into a cache must not run twice.
+    run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
+    update, _ = run(view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
     if call.tally is not None:
         slots = call.tally.rows() * call.valid.shape[1]
         repairs = keep is not None and call.repairs_kv(layer)
@@ -60,12 +65,20 @@ def dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
     real = call.kept(None) if call.training else None
     if real is not None:
-        update = call.backbone.mlp(view.site.layer)(view.normed_at(real.tokens))
+        update = _held(call, call.backbone.mlp(view.site.layer))(view.normed_at(real.tokens))
         everything = update.new_zeros(call.valid.numel(), update.shape[-1])
         return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
     if call.tally is not None:
         call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
-    return call.backbone.mlp(view.site.layer)(view.normed)
+    return _held(call, call.backbone.mlp(view.site.layer))(view.normed)
+
+
+def _held(call: EngineCall, module: Any) -> Callable[..., Any]:
+    """A branch's module; with gradient checkpointing it keeps its input alone and runs again in the backward pass.
+
+    Decisions are outside: a method is asked once.
+    """
+    return partial(checkpoint, module, use_reentrant=False) if call.recomputes else module
 
 
 def seen(call: EngineCall, layer: int) -> Tensor | None:

@@ -16,12 +16,14 @@ from accelerate.utils.memory import clear_device_cache
 from lm_eval import evaluator
 from lm_eval.api.task import Task as HarnessTask
 
+from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import DocumentSplit, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.model.chat import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.task import Task
 
@@ -49,12 +51,16 @@ def evaluate(
     batch_size: int = 64,
     seed: int = FEWSHOT_SEED,
     split: DocumentSplit = "test",
+    chat_template: bool = False,
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
 
     The model's ledger is reset first. When memory runs out the batch is halved and the task starts again, so that all
     documents are evaluated at one batch size and nothing is counted twice.
+
+    Several processes share an evaluation (`processes.Processes.sharing`) if all of them call this with the same
+    arguments; they share the batches, and get the same result.
 
     Args:
         model: Evaluated with its current dial, in evaluation mode; its mode is put back afterwards.
@@ -66,6 +72,8 @@ def evaluate(
         batch_size: Sequences evaluated together.
         seed: For worked examples and for tasks that sample. By default worked examples are those of lm-eval itself.
         split: Test documents, or validation documents to make choices on.
+        chat_template: Put prompts into the tokenizer's chat template, each worked example as an exchange of its own, as
+            lm-eval does by default with `--apply_chat_template`.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
@@ -83,7 +91,7 @@ def evaluate(
     try:
         while True:
             try:
-                return _evaluate_once(model, tokenizer, task, load, limit, batch_size, seed, reporter)
+                return _evaluate_once(model, tokenizer, task, load, limit, batch_size, seed, chat_template, reporter)
             except OutOfMemory:
                 if batch_size == 1:
                     raise
@@ -103,6 +111,7 @@ def _evaluate_once(
     limit: int | None,
     batch_size: int,
     seed: int,
+    chat_template: bool,
     reporter: Reporter,
 ) -> tuple[Evaluation, list[Sample]]:
     model.reset_ledger()
@@ -120,7 +129,10 @@ def _evaluate_once(
             {"tasks": {task.name: harness_task}, "groups": {}, "group_map": {}},
             limit=limit,
             bootstrap_iters=0,
+            apply_chat_template=chat_template,
+            fewshot_as_multiturn=chat_template,
         )
+    _pool_counts(model, lm)
     scores = {
         key: float(value)
         for key, value in results["results"][task.name].items()
@@ -146,10 +158,23 @@ def _evaluate_once(
         batch_size=batch_size,
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
-        data=_data(task, harness_task, results["samples"][task.name]),
+        data=_data(task, harness_task, results["samples"][task.name])
+        | ({"chat_template_sha256": template_digest(tokenizer)} if chat_template else {}),
         claimed=model.method.claimed_saving,
     )
     return evaluation, samples
+
+
+def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
+    """What several processes counted, each of its part, together; every process then has the whole."""
+    crew = processes.active()
+    if crew.alone:
+        return
+    parts = crew.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))
+    model.reset_ledger()
+    for counts, *_ in parts:
+        model.ledger.add(counts)
+    lm.time_s, lm.prompt_tokens, lm.generated_tokens = (sum(column) for column in list(zip(*parts, strict=True))[1:])
 
 
 def _data(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:

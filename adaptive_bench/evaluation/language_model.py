@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -19,12 +20,14 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import has_bos_prefix
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from adaptive_bench import processes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.batches import fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 
@@ -87,6 +90,7 @@ class AdaptiveLM(TemplateLM):
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
+        self._processes = processes.active()
         self.time_s = 0.0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -114,6 +118,15 @@ class AdaptiveLM(TemplateLM):
         token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
         appended = add_special_tokens and len(token_ids) > 1 and token_ids[-1] == self.tokenizer.eos_token_id
         return token_ids[:-1] if appended else token_ids
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Messages in the tokenizer's chat template; lm-eval calls it where prompts are to be put into one."""
+        return conversation(self.tokenizer, chat_history, add_generation_prompt)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Where the tokenizer is from; lm-eval keeps prompts apart by it."""
+        return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """See `TemplateLM.loglikelihood`; the progress is shown by the reporter."""
@@ -145,13 +158,20 @@ class AdaptiveLM(TemplateLM):
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        scorer = Scorer(self.model, self.batch_size, self._timed)
+        crew = self._processes
+        scorer = Scorer(self.model, self.batch_size, self._timed, crew.rank, crew.count)
         with self.reporter.task(self.label, total=len(requests)) as meter:
-            for batch in scorer.score(scored):
-                check_scores((score for _, score, _ in batch), self.label)
-                for index, score, greedy in batch:
-                    answers[index] = score, greedy
-                meter.advance(len(batch))
+
+            def score_part() -> list[tuple[int, float, bool]]:
+                found = []
+                for batch in scorer.score(scored):
+                    check_scores((score for _, score, _ in batch), self.label)
+                    found += batch
+                    meter.advance(len(batch) * crew.count)
+                return found
+
+            for index, score, greedy in crew.pool(score_part):
+                answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
 
@@ -217,32 +237,46 @@ class AdaptiveLM(TemplateLM):
         self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
-        choose = Watched(likeliest)
-        write = partial(
-            generate_queue,
-            self.model,
-            [member.token_ids for member in members],
-            rows=self.batch_size,
-            max_new_tokens=settings.max_new_tokens,
-            eos_token_ids=self.end_tokens,
-            stop=stop_after(settings.until, self.tokenizer),
-            choose=choose,
-            ended=meter.advance,
-        )
-        written: list[list[int]] = self._timed(write)
-        choose.check(self.label)
-        self._count(members, written)
-        return written
+        crew = self._processes
+        mine = members[crew.rank :: crew.count]
+
+        def write_part() -> list[tuple[int, list[int]]]:
+            choose = Watched(likeliest)
+            write = partial(
+                generate_queue,
+                self.model,
+                [member.token_ids for member in mine],
+                rows=self.batch_size,
+                max_new_tokens=settings.max_new_tokens,
+                eos_token_ids=self.end_tokens,
+                stop=stop_after(settings.until, self.tokenizer),
+                choose=choose,
+                ended=lambda texts=1: meter.advance(texts * crew.count),
+            )
+            written: list[list[int]] = self._timed(write) if mine else []
+            choose.check(self.label)
+            self._count(mine, written)
+            return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
+
+        by_place = dict(crew.pool(write_part))
+        return [by_place[member.place] for member in members]
 
     def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
         """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
         decisions depend on who is in the batch.
         """
-        everything: list[list[int]] = []
-        for number, batch in enumerate(fixed_batches(members, self.batch_size)):
+        crew = self._processes
+
+        def write_part() -> list[tuple[int, list[int]]]:
+            numbered = enumerate(fixed_batches(members, self.batch_size))
+            return [
+                one for number, batch in islice(numbered, crew.rank, None, crew.count) for one in write(number, batch)
+            ]
+
+        def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
             draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
             choose = Watched(draw if settings.do_sample else likeliest)
-            write = partial(
+            call = partial(
                 generate_queue,
                 self.model,
                 [member.token_ids for member in batch],
@@ -252,12 +286,14 @@ class AdaptiveLM(TemplateLM):
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
             )
-            written = self._timed(write)
+            written = self._timed(call)
             choose.check(self.label)
             self._count(batch, written)
-            everything += written
-            meter.advance(len(batch))
-        return everything
+            meter.advance(len(batch) * crew.count)
+            return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
+
+        by_place = dict(crew.pool(write_part))
+        return [by_place[member.place] for member in members]
 
     def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:
         self.prompt_tokens += sum(len(member.token_ids) for member in members)

@@ -99,6 +99,15 @@ def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[M
     return [_at(merged, level, name, reached) for level in levels]
 
 
+def largest_saving(points: Iterable[Point], name: str) -> float:
+    """The largest level that `match` reaches; points whose saving is not known do not count.
+
+    Raises:
+        ValueError: No point counts.
+    """
+    return max(point.at(name) for point in _merge((point for point in points if point.on(name)), name))
+
+
 def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
     """What is wrong with a dial as a way of saving this.
 

@@ -39,7 +39,8 @@ class Evaluation:
             out from the report where a table is made (`runs.projection`), else `None`.
         projected_shape: Its name.
         data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
-            of them, the version of the task, and signatures of its metrics; `None` in older records.
+            of them, the version of the task, signatures of its metrics, and the digest of the chat template where
+            prompts were put into one; `None` in older records.
     """
 
     task: str

@@ -70,7 +70,7 @@ def check_task_name(name: str) -> None:
         UsageError: With a suggestion; names of this package and of plugins come first.
     """
     ours = registry.names("tasks")
-    if name in ours or name in (known := stock_tasks()):
+    if name.partition(":")[0] in ours or name in (known := stock_tasks()):
         return
     close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."

@@ -15,7 +15,9 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.model import calibration, dial_solving, stored_calibration
 from adaptive_bench.model import saving as files
+from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.hugging_face import HuggingFaceModel
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.spec import MethodSpec
 
 
@@ -141,9 +143,21 @@ class AdaptiveModel(HuggingFaceModel):
             points = calibration.calibrate(self, batches, dials)
         return {"tokens": tokens, "dials": points}
 
-    def save_pretrained(self, folder: Path | str, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
-        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`."""
-        files.save(self, Path(folder))
+    def save_pretrained(
+        self,
+        folder: Path | str,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        pretrained: Pretrained | None = None,
+        adapters: Adapters | None = None,
+    ) -> None:
+        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
+
+        Args:
+            pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
+            adapters: Written beside their name.
+        """
+        files.save(self, Path(folder), pretrained, adapters)
         if tokenizer is not None:
             files.add_tokenizer(Path(folder), tokenizer)
 

@@ -20,6 +20,7 @@ from adaptive_bench.engine.loop import run_layers
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase, Session
+from adaptive_bench.method.spread import Spread
 from adaptive_bench.spec import MethodSpec
 
 
@@ -30,7 +31,9 @@ class ForwardModel(nn.Module):
         backbone: Adapter over the wrapped model.
         method: The method, with parameters of its own.
         ledger: Books every MAC of calls in `eval()` mode.
+        spread: Puts together what several processes have of a training batch, while they train it.
         loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+        gradient_checkpointing: In training, compute what branches hold again in the backward pass.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -41,9 +44,11 @@ class ForwardModel(nn.Module):
         self.backbone = Backbone(backbone_model)
         self.ledger = Ledger(self.backbone.costs)
         self.loss_terms: dict[str, float] = {}
+        self.gradient_checkpointing = False
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
+        self.spread: Spread | None = None
         self._executor: Executor | None = None
 
     @property
@@ -193,9 +198,11 @@ class ForwardModel(nn.Module):
             kv_policy=policy,
             executor=executor,
             training=self.training,
+            recomputes=self.training and self.gradient_checkpointing,
             phase=phase,
             tally=tally,
             meter=self._meter,
+            spread=self.spread if self.training else None,
         )
 
     def _rotary(self, positions: Tensor, session: Session) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
+In place of `backbone/` there may be the name of pretrained weights, with `adapters/` to merge into them.
+
 The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method. A
 tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`stored_calibration`).
 """
@@ -7,7 +9,6 @@ tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`st
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import changed, digests
+from adaptive_bench.digest import changed, digests, is_intact, is_sealed, sealed
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.spec import MethodSpec
 
 _SCHEMA = 1
-_ABOUT, _TENSORS, _BACKBONE = "adaptive.json", "method.safetensors", "backbone"
+_ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
 _TOKENIZER = "tokenizer_config.json"
 _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
 
@@ -41,6 +44,7 @@ class SavedModel:
         dial_table: Measured pairs of a dial's travel and the saving there.
         weights: The method's state.
         thresholds: Calibrated thresholds, empty for methods without.
+        pretrained: What its backbone is made from, where it has no folder of its own.
     """
 
     folder: Path
@@ -50,6 +54,7 @@ class SavedModel:
     dial_table: dict[float, float]
     weights: dict[str, Tensor]
     thresholds: dict[str, Tensor]
+    pretrained: Pretrained | None = None
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.
@@ -57,40 +62,63 @@ class SavedModel:
         Raises:
             EnvironmentProblem: It is missing or damaged.
         """
+        if self.pretrained is not None:
+            return self._from_pretrained(self.pretrained, kwargs)
         folder = self.folder / _BACKBONE
         try:
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
         try:
             return AutoModelForCausalLM.from_pretrained(
-                folder, config=config, local_files_only=True, use_safetensors=True, **kwargs
+                folder, config=config, local_files_only=True, use_safetensors=True, trust_remote_code=False, **kwargs
             )
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
 
+    def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
+        """Adapters are merged in fp32, whatever type is wanted."""
+        if not (self.folder / _ADAPTERS).is_dir():
+            return pretrained.load(**kwargs)
+        dtype = kwargs.pop("dtype", None)
+        model = merged(pretrained.load(**kwargs), self.folder / _ADAPTERS)
+        return model if dtype is None else model.to(dtype)
 
-def save(model: ForwardModel, folder: Path) -> None:
-    """Write a model into a folder, which is made if need be."""
+
+def save(
+    model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
+) -> None:
+    """Write a model into a folder, which is made if need be.
+
+    Args:
+        pretrained: The backbone's weights are these, which are named and not copied,
+        adapters: but for these.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    model.backbone_model.save_pretrained(folder / _BACKBONE)
+    if pretrained is None:
+        model.backbone_model.save_pretrained(folder / _BACKBONE)
+    elif adapters is not None:
+        adapters.save(folder / _ADAPTERS)
     thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()
     tensors = {f"method.{name}": value.contiguous() for name, value in model.method.state_dict().items()}
     tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["dial_table"] = list(model.method.dial_table.measured.items())
-    about["sha256"] = digests(folder, [folder / _TENSORS, *(folder / _BACKBONE).rglob("*.*")])
-    (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+    if pretrained is not None:
+        about["pretrained"] = pretrained.to_json()
+    parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
+    about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
+    (folder / _ABOUT).write_text(sealed(json.dumps(about, indent=2)), encoding="utf-8")
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
     if (folder / _TOKENIZER).is_file():
         return
-    with atomic.writable(folder), tempfile.TemporaryDirectory(prefix=".tokenizer.", dir=folder) as temporary:
+    with atomic.temporary_folder(folder / "tokenizer") as temporary:
         tokenizer.save_pretrained(temporary)
-        for file in sorted(Path(temporary).rglob("*"), key=lambda path: path.name == _TOKENIZER):
+        for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
             if file.is_file():
                 target = folder / file.relative_to(temporary)
                 target.parent.mkdir(exist_ok=True)
@@ -109,7 +137,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             "this version put it there; for an older one call model.save_pretrained(folder, tokenizer=...)."
         )
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _TOKENIZER, error) from error
 
@@ -123,7 +151,10 @@ def read(folder: Path) -> SavedModel:
     if not (folder / _ABOUT).is_file():
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. Check the path.")
     try:
-        about = json.loads((folder / _ABOUT).read_text())
+        content = (folder / _ABOUT).read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        about = json.loads(content)
         if about["schema"] != _SCHEMA:
             raise EnvironmentProblem(
                 f"This version reads saved models of schema {_SCHEMA}, got {about['schema']!r} in {folder / _ABOUT}. "
@@ -131,6 +162,7 @@ def read(folder: Path) -> SavedModel:
             )
         spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
+        pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
         known = dict(about.get("sha256", {}))  # models of earlier versions have none
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
@@ -147,7 +179,7 @@ def read(folder: Path) -> SavedModel:
         {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
         for start in ("method.", "thresholds.")
     )
-    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds)
+    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained)
 
 
 def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:

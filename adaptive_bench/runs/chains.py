@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_bench import registry
+from adaptive_bench import registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
@@ -16,7 +16,7 @@ from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.estimate import steps_left
 from adaptive_bench.runs.forecast import Kind, Piece
-from adaptive_bench.runs.overall import Ration, RationedReporter, Share, SweepsReporter
+from adaptive_bench.runs.overall import Ration, RationedReporter, SweepsReporter, SweepTime
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
 from adaptive_bench.spec import MethodSpec
@@ -100,7 +100,7 @@ class Measuring:
     """
 
     sweeps: tuple[Sweep, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[SweepTime, ...]
 
     def __str__(self) -> str:
         return f"evaluate {self.spec}, seed {self.sweeps[0].cell.seed}"
@@ -156,6 +156,11 @@ class Chain:
     measurings: tuple[Measuring, ...]
 
     @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return self.training.cell if self.training else self.measurings[0].sweeps[0].cell
+
+    @property
     def works(self) -> tuple[Work, ...]:
         """Everything, in an order that works."""
         return (*([self.training] if self.training else []), *self.measurings)
@@ -169,6 +174,7 @@ class Chain:
 
 def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
+    stopping.check()
     try:
         work.do(reporter, overall)
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others

@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
+from adaptive_bench.runs.budget import Budget, budget, count_work, empty_model
 from adaptive_bench.runs.checks.model import size
 from adaptive_bench.runs.estimate import steps_left, total
-from adaptive_bench.runs.preflight import Preflight
+from adaptive_bench.runs.preflight import Preflight, disk_bytes
+from adaptive_bench.runs.shapes import SHAPES
 
-_TRAINING_FLOPS = 6  # per parameter and token: forward, and twice that backward
 
+def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
+    """Lines of a label and a text.
 
-def about(config: RunConfig, found: Preflight) -> list[str]:
-    """Lines of a label and a text."""
+    Args:
+        flops_per_s: What a device sustains, to give the hours it takes.
+    """
     lines = [] if found.facts is None else [f"model   {found.facts}"]
     lines.append(f"recipe  {_recipe(config)}")
     if found.facts is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
-    steps = sum(steps_left(cell) for cell in found.plan.cells)
-    longest = min(config.train.max_length, found.facts.context)
-    length = found.estimator.sequence_tokens()
-    tokens = steps * config.train.batch_size * (length or longest)
-    flops = _TRAINING_FLOPS * found.facts.parameters * tokens
-    most = "" if length else "up to "
-    lines.append(f"disk    up to {size(found.disk_bytes)}B in {config.out}")
-    lines.append(f"FLOPs   {most}{flops:.1e} of training: {steps:,} steps, {most}{size(tokens)} tokens")
+    dial_values: Counter[str] = Counter()
+    for sweep in found.plan.sweeps:
+        dial_values[sweep.task] += found.estimator.points_left(sweep)
+    steps = [steps_left(cell) for cell in found.plan.cells]
+    tokenizer = found.facts.source.load_tokenizer()
+    lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
+    lines += _costs(budget(config, found.facts.empty, steps, dial_values, tokenizer), flops_per_s)
     estimate = total(found.plan, found.estimator)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
     rough = ", roughly: no record and no measurement of this model" if estimate.rough else ""
     lines.append(f"time    about {duration(estimate.seconds / found.jobs)} in {how}{rough}")
     return lines
+
+
+def about_unreachable(config: RunConfig, flops_per_s: float | None = None) -> list[str]:
+    """The same of a run whose model cannot be loaded here, from the sizes that are stored for its name; nothing is
+    taken to be on disk.
+    """
+    empty = empty_model(config.model)
+    if empty is None:
+        known = f"sizes are stored for {', '.join(SHAPES)}"
+        return [f"FLOPs   not known: {config.model} cannot be loaded, and {known}"]
+    parameters = sum(parameter.numel() for parameter in empty.parameters())
+    steps, dial_values = count_work(config, empty)
+    return [
+        f"model   {config.model} ({empty.config.model_type}, {size(parameters)} parameters, by its name)",
+        f"recipe  {_recipe(config)}",
+        f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for each in steps]), 'G')}B in {config.out}",
+        *_costs(budget(config, empty, steps, dial_values, None), flops_per_s),
+    ]
+
+
+def _costs(taken: Budget, flops_per_s: float | None) -> list[str]:
+    most = "up to " if taken.bounded else "about "
+    lines = [
+        f"FLOPs   training {most}{taken.training_flops:.1e}: {taken.trainings} trainings, {taken.steps:,} steps, "
+        f"{most}{size(taken.tokens)} tokens",
+    ]
+    evaluated = f"{taken.dial_values:,} dial values, priced as dense"
+    if taken.evaluation_flops or not taken.unknown:
+        lines.append(f"        evaluation about {taken.evaluation_flops:.1e}: {evaluated}")
+    if taken.unknown:
+        names, reason = ", ".join(taken.unknown), next(iter(taken.unknown.values()))
+        lines.append(f"        evaluation of {names} not known: {reason}")
+    if flops_per_s is None:
+        return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
+    training, evaluation = taken.hours(flops_per_s)
+    parts = f"training {most}{training:.3g}, evaluation about {evaluation:.3g}"
+    without = f" without {', '.join(taken.unknown)}" if taken.unknown else ""
+    return [*lines, f"hours   {training + evaluation:.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}{without}"]
 
 
 def _recipe(config: RunConfig) -> str:
@@ -40,5 +83,5 @@ def _recipe(config: RunConfig) -> str:
     own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
     return (
         f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "
-        f"length {train.max_length}, {train.precision}"
+        f"length {train.max_length}, {train.precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
     )

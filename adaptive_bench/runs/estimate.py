@@ -6,7 +6,9 @@ import json
 import platform
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,6 +58,30 @@ class Estimate:
         return duration(self.seconds) + (" (rough)" if self.rough else "")
 
 
+class _Known:
+    """Seconds that trainings and evaluations took."""
+
+    def __init__(self) -> None:
+        self.sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self.document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self.documents: dict[str, int] = {}
+
+    def learn(self, folder: Path) -> None:
+        """Look at one record."""
+        config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+        if timing.get("steps"):
+            sequences = timing["steps"] * config["recipe"]["batch_size"]
+            self.sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
+        for sweep in folder.glob("eval/*/config.json"):
+            method = _read(sweep).get("method", "")
+            for file in sweep.parent.glob("*.json"):
+                point = _read(file)
+                if point.get("docs"):
+                    key = config["backbone"], method, point["task"]
+                    self.document_s[key].append(point["wall_s"] / point["docs"])
+                    self.documents[point["task"]] = max(point["docs"], self.documents.get(point["task"], 0))
+
+
 class Estimator:
     """Knows how long trainings and evaluations took in the records of an output folder, on this machine.
 
@@ -66,37 +92,27 @@ class Estimator:
     """
 
     def __init__(self, out: Path, pace: Pace | None = None, traits: Mapping[str, Trait] | None = None) -> None:
-        self._pace, self._traits = pace, traits or {}
-        self._sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self._document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
-        self._documents: dict[str, int] = {}
-        for folder in (out / "records").glob("*"):
-            if _read(folder / "env.json").get("machine") == platform.node():
-                self._learn(folder, _read(folder / "config.json"))
+        self._out, self._pace, self._traits = out, pace, traits or {}
 
-    def _learn(self, folder: Path, config: dict[str, Any]) -> None:
-        timing = _read(folder / "timing.json")
-        if timing.get("steps"):
-            sequences = timing["steps"] * config["recipe"]["batch_size"]
-            self._sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
-        for sweep in folder.glob("eval/*/config.json"):
-            method = _read(sweep).get("method", "")
-            for file in sweep.parent.glob("*.json"):
-                point = _read(file)
-                if point.get("docs"):
-                    key = config["backbone"], method, point["task"]
-                    self._document_s[key].append(point["wall_s"] / point["docs"])
-                    self._documents[point["task"]] = max(point["docs"], self._documents.get(point["task"], 0))
+    @cached_property
+    def _known(self) -> _Known:
+        """What the records say; looked at when it is first asked for."""
+        known = _Known()
+        for folder in (self._out / "records").glob("*"):
+            with suppress(LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
+                if _read(folder / "env.json").get("machine") == platform.node():
+                    known.learn(folder)
+        return known
 
     def sequence_s(self, cell: Cell) -> tuple[float, bool]:
         """Seconds of training on one sequence, and whether that is a guess."""
         backbone = cell.content["backbone"]
-        if known := self._sequence_s[backbone, str(cell.spec)]:
+        if known := self._known.sequence_s[backbone, str(cell.spec)]:
             return median(known), False
         if self._pace is not None and cell.spec in self._pace.sequence_s:
             return self._pace.sequence_s[cell.spec], False
         if others := [
-            value for (model, _), values in self._sequence_s.items() if model == backbone for value in values
+            value for (model, _), values in self._known.sequence_s.items() if model == backbone for value in values
         ]:
             return median(others), False
         return _ROUGH_SEQUENCE_S, True
@@ -106,10 +122,6 @@ class Estimator:
         """Time that work takes while no other process works, as a share of its time while all do."""
         return 1.0 if self._pace is None else 1.0 / self._pace.slower
 
-    def sequence_tokens(self) -> float | None:
-        """Mean length of a training sequence, where it was looked at."""
-        return None if self._pace is None else self._pace.sequence_tokens or None
-
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
         sequences = steps_left(cell) * cell.content["recipe"]["batch_size"]
@@ -118,8 +130,8 @@ class Estimator:
 
     def point(self, sweep: Sweep) -> Estimate:
         """Time of one dial value."""
-        known = self._document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
-        documents = sweep.config.evaluation.limit or self._documents.get(sweep.task, _ROUGH_DOCUMENTS)
+        known = self._known.document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
+        documents = sweep.config.evaluation.limit or self._known.documents.get(sweep.task, _ROUGH_DOCUMENTS)
         if known:
             return Estimate(documents * median(known))
         if self._pace is not None and sweep.task in self._pace.document_s:
@@ -127,7 +139,7 @@ class Estimator:
         backbone = sweep.cell.content["backbone"]
         others = [
             value
-            for (model, _, task), values in self._document_s.items()
+            for (model, _, task), values in self._known.document_s.items()
             if (model, task) == (backbone, sweep.task)
             for value in values
         ]

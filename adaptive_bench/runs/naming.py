@@ -11,7 +11,8 @@ from adaptive_bench import atomic, registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.conditions import model_name
-from adaptive_bench.runs.keys import SCHEMA, key_of
+from adaptive_bench.runs.keys import key_of
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 
 _METHODS = 2  # named
@@ -34,7 +35,8 @@ def run_name(config: RunConfig) -> str:
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
-    key = key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
+    elsewhere = dict.fromkeys(("out", "device", "track", "preset", "for_models"), True)
+    key = key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
     return "-".join(
         [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
     )

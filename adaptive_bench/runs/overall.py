@@ -60,7 +60,7 @@ class Ration:
 
 
 @dataclass(frozen=True)
-class Share:
+class SweepTime:
     """What a sweep is expected to take of a work of several.
 
     Attributes:
@@ -117,7 +117,7 @@ class _RationedMeter(Meter):
 class SweepsReporter:
     """Rations the tasks of sweeps that follow each other: what one of them leaves is spent when the next begins."""
 
-    def __init__(self, reporter: Reporter, overall: Meter, shares: Sequence[Share], work: str = "") -> None:
+    def __init__(self, reporter: Reporter, overall: Meter, shares: Sequence[SweepTime], work: str = "") -> None:
         self.reporter, self.shares, self.place, self.scored = reporter, shares, 0, False
         self.rations = [Ration(overall, share.seconds, work) for share in shares]
 

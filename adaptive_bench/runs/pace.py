@@ -109,7 +109,9 @@ def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: in
     for task in training_tasks(config):
         assert task.training is not None
         text = task.training(ExampleRequest("train", count, config.seeds[0], config.data_dir))
-        found[task.name] = encode_examples(text, tokenizer, longest, SilentReporter())
+        found[task.name] = encode_examples(
+            text, tokenizer, longest, SilentReporter(), chat_template=config.chat_template
+        )
     return found
 
 
@@ -144,6 +146,7 @@ def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: 
             limit=count,
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
+            chat_template=config.chat_template,
         )
         return (time.perf_counter() - start_s) / count
     harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)

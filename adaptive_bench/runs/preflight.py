@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING
 from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.adapters import adapter_parameters
+from adaptive_bench.model.chat import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbones import find_device
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.model import (
@@ -29,7 +33,7 @@ from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.runs.training_text import training_tasks
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
 # Larger models take longer to be loaded than a look at the time is worth.
@@ -58,11 +62,14 @@ class Preflight:
     jobs: int = 1
 
 
-def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None) -> Preflight:
+def preflight(
+    config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None, *, timed: bool = True
+) -> Preflight:
     """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
+        timed: Whether to measure how long the work will take where no record knows.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -88,6 +95,8 @@ def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | N
     with reporter.task("check", total=2 + len(config.tasks)) as meter:
         with findings.checking():
             tokenizer = load_tokenizer(facts)
+            if config.chat_template:
+                check_chat_template(tokenizer)
         meter.advance(1, of="tokenizer")
         traits = check_methods(config, facts, findings)
         meter.advance(1, of="methods")
@@ -101,13 +110,14 @@ def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | N
                     check_training_text(task, config, tokenizer, facts.context, findings)
     needed = 0
     if whole is not None:
-        needed = _disk_bytes(whole, facts)
+        left = [cell for cell in whole.cells if not cell.finished]
+        needed = disk_bytes(config.train, facts.empty, [bool(cell.steps and not cell.base) for cell in left])
         with findings.checking():
             _check_disk(config.out, needed)
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
-    pace = _pace(config, whole, facts, tokenizer, jobs, reporter)
+    pace = _pace(config, whole, facts, tokenizer, jobs, reporter) if timed else None
     return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)
 
 
@@ -136,10 +146,16 @@ def _left(whole: Plan) -> bool:
     return any(not cell.finished for cell in whole.cells) or any(sweep.points_left() for sweep in whole.sweeps)
 
 
-def _disk_bytes(whole: Plan, facts: ModelFacts) -> int:
-    left = [cell for cell in whole.cells if not cell.finished]
-    running = _RESUME_BYTES if any(cell.content["recipe"]["steps"] for cell in left) else 0
-    return facts.parameters * (_WEIGHT_BYTES * len(left) + running)
+def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
+    """Space for the checkpoints of trainings, and for what the one that is under way can go on from.
+
+    Args:
+        trained: For each training, whether adapters would be all it keeps.
+    """
+    whole = sum(parameter.numel() for parameter in empty.parameters())
+    learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)
+    running = _RESUME_BYTES * learned if recipe.steps and trained else 0
+    return running + _WEIGHT_BYTES * sum(learned if each else whole for each in trained)
 
 
 def _check_disk(out: Path, needed: int) -> None:
@@ -152,7 +168,7 @@ def _check_disk(out: Path, needed: int) -> None:
         free = shutil.disk_usage(folder).free
     if free < needed:
         raise EnvironmentProblem(
-            f"The trainings of this run need up to {size(needed)}B of disk space, but {str(folder)!r} has "
-            f"{size(free)}B. "
+            f"The trainings of this run need up to {size(needed, 'G')}B of disk space, but {str(folder)!r} has "
+            f"{size(free, 'G')}B. "
             "Free some space or choose another folder with --out."
         )

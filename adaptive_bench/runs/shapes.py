@@ -1,4 +1,5 @@
-"""Named model shapes, for pricing on a real model what was decided in a small one. Sizes only, no weights.
+"""Named model shapes, for pricing on a real model what was decided in a small one, and a run before its model is at
+hand. Sizes only, no weights.
 
 Sources: the `config.json` files of the models on the Hugging Face hub.
 """
@@ -14,6 +15,8 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 
 _LLAMA_VOCABULARY = 128256
+_LLAMA_CONTEXT = 131072
+_TUNED = ("-instruct", "-it")  # endings of the names of models of the same shape
 
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "llama-3.2-1b": {  # meta-llama/Llama-3.2-1B
@@ -25,6 +28,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "head_dim": 64,
         "intermediate_size": 8192,
         "vocab_size": _LLAMA_VOCABULARY,
+        "max_position_embeddings": _LLAMA_CONTEXT,
+        "tie_word_embeddings": True,
     },
     "llama-3.2-3b": {  # meta-llama/Llama-3.2-3B
         "model_type": "llama",
@@ -35,6 +40,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "head_dim": 128,
         "intermediate_size": 8192,
         "vocab_size": _LLAMA_VOCABULARY,
+        "max_position_embeddings": _LLAMA_CONTEXT,
+        "tie_word_embeddings": True,
     },
     "llama-3.1-8b": {  # meta-llama/Llama-3.1-8B
         "model_type": "llama",
@@ -45,6 +52,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "head_dim": 128,
         "intermediate_size": 14336,
         "vocab_size": _LLAMA_VOCABULARY,
+        "max_position_embeddings": _LLAMA_CONTEXT,
+        "tie_word_embeddings": False,
     },
     "gemma-2-2b": {  # google/gemma-2-2b
         "model_type": "gemma2",
@@ -55,6 +64,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "head_dim": 256,
         "intermediate_size": 9216,
         "vocab_size": 256000,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
     },
 }
 
@@ -68,3 +79,11 @@ def find_shape(name: str) -> PretrainedConfig:
     if name not in SHAPES:
         raise UsageError(f"No model shape is called {name!r}. {registry.did_you_mean(name, SHAPES)}")
     return AutoConfig.for_model(**SHAPES[name])
+
+
+def shape_of_model(model: str) -> PretrainedConfig | None:
+    """The shape of a model of the hub; `None` where it is not stored."""
+    name = model.rpartition("/")[2].lower()
+    for ending in _TUNED:
+        name = name.removesuffix(ending)
+    return find_shape(name) if name in SHAPES else None

@@ -27,10 +27,11 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.cells import Cell
-from adaptive_bench.runs.keys import SCHEMA, code_digest
+from adaptive_bench.runs.keys import code_digest
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.runs.records import environment
 from adaptive_bench.runs.training_text import draw_calibration
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
@@ -206,7 +207,13 @@ class _Bench:
         assert self.request.run is not None
         config = self.request.run
         context = min(config.train.max_length, self.plain.config.max_position_embeddings)
-        return encode_examples(draw_calibration(config, config.seeds[0]), self._tokenizer, context, SilentReporter())
+        return encode_examples(
+            draw_calibration(config, config.seeds[0]),
+            self._tokenizer,
+            context,
+            SilentReporter(),
+            chat_template=config.chat_template,
+        )
 
     @cached_property
     def _tokenizer(self) -> Any:

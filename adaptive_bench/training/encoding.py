@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.chat import as_turns
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example
 
@@ -41,9 +43,17 @@ class EncodedExample:
 
 
 def encode_examples(
-    examples: Iterable[Example], tokenizer: PreTrainedTokenizerBase, max_length: int, reporter: Reporter
+    examples: Iterable[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    reporter: Reporter,
+    *,
+    chat_template: bool = False,
 ) -> list[EncodedExample]:
     """Encode examples, documents without a prompt after the others, and say aloud how many had to be cut.
+
+    Args:
+        chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
 
     Raises:
         UsageError: The tokenizer has no end-of-sequence token, or `max_length` leaves no room for a prediction.
@@ -56,7 +66,8 @@ def encode_examples(
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
     examples = list(examples)
-    encoded = [_encode(example, tokenizer, max_length) for example in examples if example.prompt]
+    put = partial(_encode_chat if chat_template else _encode, tokenizer=tokenizer, max_length=max_length)
+    encoded = [put(example) for example in examples if example.prompt]
     encoded += _packed((example.completion for example in examples if not example.prompt), tokenizer, max_length)
     if cut := sum(example.truncated for example in encoded):
         reporter.line(
@@ -78,9 +89,18 @@ def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_le
     return [EncodedExample(tuple(stream[start : start + max_length]), 0) for start in starts]
 
 
-def _encode(example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExample:
-    prompt = _special_start(tokenizer(example.prompt).input_ids, tokenizer)
-    whole = _special_start(tokenizer(example.prompt + example.completion).input_ids, tokenizer)
+def _encode_chat(example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExample:
+    """A template writes its start token itself."""
+    prompt, completion = as_turns(tokenizer, example.prompt, example.completion)
+    return _encode(Example(prompt, completion), tokenizer, max_length, add_special_tokens=False)
+
+
+def _encode(
+    example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int, add_special_tokens: bool = True
+) -> EncodedExample:
+    encode = partial(tokenizer, add_special_tokens=add_special_tokens)
+    prompt = _special_start(encode(example.prompt).input_ids, tokenizer)
+    whole = _special_start(encode(example.prompt + example.completion).input_ids, tokenizer)
     if whole[: len(prompt)] == prompt:
         completion = whole[len(prompt) :]
     else:

@@ -31,12 +31,13 @@ from ..template import (
 )
 
 FIELDS = ("question", "choices", "answerKey")
-QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS))
+QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS), form=lambda row: _document(row))
 EXPLANATIONS = Source(
     "Salesforce/cos_e",
     configuration="v1.11",
     fields=("id", "abstractive_explanation"),
     may_be_empty=("abstractive_explanation",),
+    form=lambda row: (row["abstractive_explanation"] or "").split(),
 )
 TRACES = Source(
     "multi-domain-reasoning/commonsense_qa", fields=(*FIELDS, TRACES_FIELD), exact=True, may_be_empty=(TRACES_FIELD,)

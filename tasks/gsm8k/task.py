@@ -19,7 +19,12 @@ from adaptive_bench.task import Example, ExampleRequest
 
 from ..template import TRACES_FIELD, examples, generative, read_traces, target, validation
 
-SOURCE = Source("openai/gsm8k", configuration="main", fields=("question", "answer"))
+SOURCE = Source(
+    "openai/gsm8k",
+    configuration="main",
+    fields=("question", "answer"),
+    form=lambda row: (row["question"].strip(), _document(row)),
+)
 TRACES = Source(
     "multi-domain-reasoning/gsm8k",
     fields=("question", "answer", TRACES_FIELD),

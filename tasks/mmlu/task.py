@@ -7,9 +7,14 @@ from pathlib import Path
 from adaptive_bench.data import Source
 from adaptive_bench.task import Task
 
-from ..template import LOGLIKELIHOOD_LEVELS, generative
+from ..template import LOGLIKELIHOOD_LEVELS, generative, with_options
 
-SOURCE = Source("cais/mmlu", configuration="all", fields=("question", "subject", "choices", "answer"))
+SOURCE = Source(
+    "cais/mmlu",
+    configuration="all",
+    fields=("question", "subject", "choices", "answer"),
+    form=lambda row: (with_options(row["question"], row["choices"]), row["choices"][row["answer"]]),
+)
 
 
 def _scored(name: str, description: str) -> Task:

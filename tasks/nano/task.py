@@ -9,6 +9,7 @@ from pathlib import Path
 
 from adaptive_bench.task import Example, ExampleRequest, Task
 
+from ..template import METRICS
 from .item import Item
 from .math_problems import make_math_problem
 from .qa_questions import OPTIONS, make_question
@@ -16,7 +17,6 @@ from .splits import K, stream
 from .stories import Story, make_story
 
 _FOLDER = Path(__file__).parent
-_GENERATIVE_METRICS = ("exact_match,strict-match", "exact_match,flexible-extract")
 _GENERATIVE_LEVELS = (0.0, 0.05, 0.10, 0.15, 0.20, 0.25)
 _LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.30, 0.45, 0.60)
 
@@ -35,7 +35,7 @@ NANO_MATH = Task(
     description="Generated word problems of two or three steps, GSM8K's format",
     kind="generative",
     folder=_FOLDER,
-    metrics=_GENERATIVE_METRICS,
+    metrics=METRICS,
     chance=0.0,
     levels=_GENERATIVE_LEVELS,
     training=_training(make_math_problem, Item.reasoned),
@@ -46,7 +46,7 @@ NANO_QA = Task(
     description="Questions of two or three hops through a small world of facts, with reasoning",
     kind="generative",
     folder=_FOLDER,
-    metrics=_GENERATIVE_METRICS,
+    metrics=METRICS,
     chance=0.0,
     levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),

@@ -15,7 +15,7 @@ from adaptive_bench.data import Row, Source, harness_splits, read_rows
 
 from ..template import document, generative, validation, with_options
 
-SOURCE = Source("baber/piqa", fields=("goal", "sol1", "sol2", "label"))
+SOURCE = Source("baber/piqa", fields=("goal", "sol1", "sol2", "label"), form=lambda row: _document(row))
 LETTERS = "AB"
 
 

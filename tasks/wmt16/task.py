@@ -13,7 +13,12 @@ from adaptive_bench.task import Example, ExampleRequest, Task
 
 from ..template import GENERATIVE_LEVELS
 
-SOURCE = Source("wmt/wmt16", configuration="ro-en", fields=("translation",))
+SOURCE = Source(
+    "wmt/wmt16",
+    configuration="ro-en",
+    fields=("translation",),
+    form=lambda row: PROMPT.format(**row["translation"]) + row["translation"]["ro"],
+)
 PROMPT = "Translate from English into Romanian.\nEnglish: {en}\nRomanian:"
 
 

@@ -41,9 +41,9 @@ def test_the_terminal_is_the_default_and_fits_it(command, tmp_path):
     _write(tmp_path / "runs", *(ROW | {"level": level} for level in (0.0, 0.05, 0.1, 0.15)))
     text = command("leaderboard").stdout
     assert max(map(len, text.splitlines())) <= 80
-    assert "3 of 4 levels" in text
+    assert "a bar for each of 4 levels" in text
     wide = command("leaderboard", "--wide").stdout
-    assert "saved there" in wide and "3 of 4" not in wide
+    assert "saved there" in wide and "a bar for each" not in wide
 
 
 def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):

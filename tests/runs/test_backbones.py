@@ -1,7 +1,10 @@
 import shutil
+from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub.errors import GatedRepoError
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.backbones import find_backbone, find_device
@@ -33,6 +36,16 @@ def test_weights_that_are_not_safetensors_are_refused(model_folder, tmp_path):
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(EnvironmentProblem, match=r"no config\.json"):
         find_backbone(str(tmp_path))
+
+
+def test_a_gated_model_says_what_to_do(monkeypatch):
+    def refuse(*_):
+        response = SimpleNamespace(headers={}, request=None)
+        raise GatedRepoError("401 Client Error.\n\nCannot access gated repo for url x.", response=response)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    with pytest.raises(EnvironmentProblem, match=r"'some/model' is gated.*HF_TOKEN.*or set --model to a folder"):
+        find_backbone("some/model")
 
 
 def test_a_misspelt_name_gets_a_suggestion():

@@ -298,7 +298,7 @@ def test_a_training_that_starts_from_another_one_waits_for_it(config_of, lines):
     assert outcome.exit_code == 0
     begun = [task for task in lines.tasks if ": train " in task]
     assert begun[0] == "seed 1: train dense" and len(begun) == 3
-    assert not any("another process" in line for line in lines.lines)
+    assert not any("is at it" in line for line in lines.lines)
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])

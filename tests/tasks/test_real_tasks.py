@@ -173,6 +173,16 @@ def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> Non
         CSQA.training(_request(data_dir))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"choices": "ice, fire"}, {"choices": {"text": ["ice"]}}, {"question": 7}, {"choices": [1, 2]}]
+)
+def test_a_row_of_another_form_is_told_with_its_number(wrong: dict[str, Any], data_dir: Path) -> None:
+    _write(data_dir / "commonsense_qa", "validation", [CSQA_ROW, CSQA_ROW | wrong])
+    for task in (CSQA, CSQA_LL):
+        with pytest.raises(EnvironmentProblem, match=r"commonsense_qa.*row 2 of 'validation' has not .*Error"):
+            load_task(task, data_dir, None)
+
+
 def test_a_broken_file_is_told(data_dir: Path) -> None:
     (data_dir / "gsm8k" / "test.jsonl").write_text('{"question": "cut off')
     with pytest.raises(EnvironmentProblem, match=r"gsm8k/test.jsonl cannot be read in line 1"):

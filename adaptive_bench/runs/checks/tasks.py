@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import Task as HarnessTask
@@ -14,6 +15,7 @@ from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import Example, ExampleRequest, Task
@@ -48,7 +50,8 @@ def check_task(
         _check_shots(task, harness)
         if tokenizer is None:
             return
-        _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings)
+        chat = partial(conversation, tokenizer) if config.chat_template else None
+        _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings, chat)
     texts = [text for parts in answers[:_ANSWERS] for text in parts]
     check_answers(task, texts, tokenizer, findings)
 
@@ -62,7 +65,8 @@ def check_training_text(
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
     examples: list[Example] = task.training(request)
     length = min(config.train.max_length, context)
-    encoded = encode_examples(examples, tokenizer, length, SilentReporter())
+    chat = config.chat_template
+    encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)
     cut = sum(example.truncated for example in encoded)
     if cut > len(encoded) / 20:
         findings.note(
@@ -186,10 +190,18 @@ def _check_length(
     tokenizer: PreTrainedTokenizerBase,
     context: int,
     findings: Findings,
+    chat: Callable[..., str] | None,
 ) -> None:
     harness.set_fewshot_seed(FEWSHOT_SEED)
     try:
-        harness.build_all_requests(samples=longest, rank=0, world_size=1)
+        harness.build_all_requests(
+            samples=longest,
+            rank=0,
+            world_size=1,
+            apply_chat_template=chat is not None,
+            fewshot_as_multiturn=chat is not None,
+            chat_template=chat,
+        )
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code

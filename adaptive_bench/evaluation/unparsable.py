@@ -1,0 +1,33 @@
+"""Says where scores rest on answers that could not be read: then they measure form, not knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_METRIC = "unparsable,strict-match"
+_MANY = 0.1  # share of the documents from which it is said
+
+
+def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One sentence for each task of which many answers cannot be read at some level.
+
+    Args:
+        rows: Rows of a table on one axis and phase: `method`, `task`, `metric`, `level`, `score`.
+    """
+    by_task: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["metric"] == _METRIC and row["score"] is not None:
+            by_task.setdefault(row["task"], []).append(row)
+    notes = []
+    for task, found in by_task.items():
+        worst = max(found, key=lambda row: float(row["score"]))
+        if worst["score"] > _MANY:
+            dense = next((row for row in found if row["method"] == "dense"), None)
+            beside = "" if dense is None else f", of dense {dense['score']:.0%}"
+            notes.append(
+                f"{task}: no strict answer stands in up to {worst['score']:.0%} of what was written ({worst['method']} "
+                f"at {worst['level']:.4g} saved{beside}); such documents count as wrong. The metrics `unparsable` and "
+                f"`flexible-extract` tell form from knowledge."
+            )
+    return notes

@@ -1,0 +1,86 @@
+"""LoRA through peft: small maps beside a backbone's linear maps are trained in place of its weights.
+
+They exist in training only. A saved model keeps them in peft's own layout beside the name of its backbone; when it is
+loaded they are merged, so that the engine runs, and counts, the linear maps of the dense model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from transformers import PreTrainedModel
+
+from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.recipe import LoraRecipe
+
+_WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
+
+
+def check_installed() -> None:
+    """Refuse to go on without peft.
+
+    Raises:
+        EnvironmentProblem: It is not installed.
+    """
+    if importlib.util.find_spec("peft") is None:
+        raise EnvironmentProblem(
+            "Training with train.lora needs the package peft, which is not installed. Install it with "
+            "`pip install 'adaptive-bench[lora]'`, or leave train.lora out."
+        )
+
+
+def adapter_parameters(backbone: PreTrainedModel, lora: LoraRecipe) -> int:
+    """How many parameters adapters of a recipe have: a map from n to m values gets rank * (n + m)."""
+    maps = (module for name, module in backbone.named_modules() if name.rpartition(".")[2] in lora.targets)
+    return sum(lora.rank * sum(each.weight.shape) for each in maps)
+
+
+class Adapters:
+    """New adapters on a backbone, whose own weights are frozen. Initial values come from torch's global generator."""
+
+    def __init__(self, backbone: PreTrainedModel, lora: LoraRecipe) -> None:
+        check_installed()
+        peft: Any = importlib.import_module("peft")
+        config = peft.LoraConfig(
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=lora.dropout,
+            target_modules=sorted(lora.targets),
+        )
+        self._peft = peft
+        self._model = peft.get_peft_model(backbone, config)
+
+    def save(self, folder: Path) -> None:
+        """Write them into a new folder, in peft's layout."""
+        folder.mkdir(parents=True)
+        self._model.peft_config["default"].save_pretrained(folder)
+        tensors = self._peft.get_peft_model_state_dict(self._model, save_embedding_layers=False)
+        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / _WEIGHTS)
+
+    def merge(self) -> None:
+        """Add them to the backbone's weights and remove them."""
+        self._model.merge_and_unload()
+
+
+def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """The backbone with the adapters of a folder added to its weights.
+
+    Raises:
+        EnvironmentProblem: peft is not installed, or the folder holds no adapters for this backbone.
+    """
+    check_installed()
+    peft: Any = importlib.import_module("peft")
+    try:
+        found: PreTrainedModel = peft.PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise EnvironmentProblem(
+            f"Adapters of a saved model fit its backbone, but those in {folder} cannot be used: "
+            f"{message_of(error)[:300]}. Copy the model again."
+        ) from error
+    found.name_or_path = ""  # these weights are on disk nowhere
+    return found

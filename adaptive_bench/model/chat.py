@@ -1,0 +1,78 @@
+"""Conversations as a model's own tokenizer writes them (its chat template)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jinja2 import TemplateError
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer without a chat template.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if not tokenizer.chat_template:
+        raise UsageError(
+            "chat_template: true is for models whose tokenizer has a chat template, but that of this model has none. "
+            "Leave it out, or choose an instruction-tuned --model."
+        )
+
+
+def conversation(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], add_generation_prompt: bool = True
+) -> str:
+    """The text of some messages (`role`, `content`), up to where the model begins to answer; or, without that, up to
+    the end of the last message, which the model goes on with.
+
+    Raises:
+        UsageError: The tokenizer has no chat template.
+        EnvironmentProblem: The template refuses the messages.
+    """
+    check_chat_template(tokenizer)
+    ending = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+    return _rendered(tokenizer, messages, **ending)
+
+
+def as_turns(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str) -> tuple[str, str]:
+    """A question and its answer as the tokenizer writes one exchange, cut where the answer begins. The end token, if
+    the template closes an answer with it, is left out: the encoder puts it there.
+
+    Raises:
+        UsageError: The tokenizer has no chat template.
+        EnvironmentProblem: The template refuses the two, or writes the question otherwise where an answer follows.
+    """
+    asked = {"role": "user", "content": prompt}
+    before = conversation(tokenizer, [asked])
+    said = [asked, {"role": "assistant", "content": answer.strip()}]
+    whole = _rendered(tokenizer, said)
+    if not whole.startswith(before):
+        raise EnvironmentProblem(
+            "A chat template writes a question alike with and without its answer, but that of this model does not: "
+            f"{before[-80:]!r} is not how {whole[:200]!r} begins. Leave chat_template out."
+        )
+    return before, whole.removeprefix(before).rstrip().removesuffix(str(tokenizer.eos_token))
+
+
+def template_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The sha256 of the chat template."""
+    return hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], **ending: bool) -> str:
+    try:
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, **ending))
+    except (TemplateError, ValueError) as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise EnvironmentProblem(
+            f"The tokenizer's chat template must take messages of {roles}, but refuses them: {message_of(error)}. "
+            f"Leave chat_template out, or set --num-fewshot 0."
+        ) from error

@@ -1,0 +1,69 @@
+"""Names the pretrained weights that a saved model without weights of its own stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from adaptive_bench.digest import changed, digests
+from adaptive_bench.errors import EnvironmentProblem, message_of
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Where pretrained weights are.
+
+    Attributes:
+        location: A folder in Hugging Face layout, or a hub id.
+        revision: Commit of the hub id, `None` for a folder.
+        sha256: Digests of a folder's weights and config: others are refused.
+    """
+
+    location: str
+    revision: str | None = None
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, location: str, revision: str | None) -> Pretrained:
+        """Those at a place, as they are now."""
+        if revision is not None:
+            return cls(location, revision)
+        folder = Path(location)
+        return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def load(self, **kwargs: Any) -> PreTrainedModel:
+        """The model in fp32; `kwargs` are for its `from_pretrained`.
+
+        Raises:
+            EnvironmentProblem: It is not there any more, or is another one by now.
+        """
+        rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
+        folder = Path(self.location)
+        if self.revision is None and (different := changed(folder, self.sha256)):
+            raise EnvironmentProblem(
+                f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
+                f"again."
+            )
+        try:
+            return AutoModelForCausalLM.from_pretrained(
+                self.location,
+                revision=self.revision or "main",
+                local_files_only=self.revision is None,
+                use_safetensors=True,
+                **{"dtype": torch.float32} | kwargs,
+            )
+        except (OSError, ValueError, SafetensorError) as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or connect to the "
+                f"hub (HF_HUB_OFFLINE unset, HF_TOKEN for gated models)."
+            ) from error

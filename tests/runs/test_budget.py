@@ -1,0 +1,75 @@
+"""What a run takes, from sizes alone: held against what is counted, and against the plan."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from adaptive_bench.config import load_config
+from adaptive_bench.recipe import LoraRecipe, TrainRecipe
+from adaptive_bench.runs import about, about_unreachable, plan, preflight
+from adaptive_bench.runs.budget import Prices, budget, count_work, empty_model
+from adaptive_bench.runs.checks.model import model_facts
+from adaptive_bench.runs.estimate import steps_left
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
+def test_a_pass_costs_what_torch_counts(family, make_backbone, random_text):
+    model = make_backbone(family, "eager")  # torch does not count the fused attention of a CPU
+    with FlopCounterMode(display=False) as counter:
+        model(random_text(1, 16))
+    # torch counts all pairs of tokens, the price those that a causal model looks at
+    price = Prices(model).forward(16, 16)
+    assert price < counter.get_total_flops() < 1.2 * price
+    assert Prices(model).training(16, TrainRecipe()) == 3 * price
+    assert Prices(model).training(16, TrainRecipe(lora=LoraRecipe(), gradient_checkpointing=True)) == 3 * price
+
+
+@pytest.mark.parametrize("target", [None, (0.1, 0.2)])
+def test_counting_from_names_agrees_with_the_plan(config_of, target):
+    methods = "dense,base,random_skip,gateskip,gateskip@paper,router_tuned_mod,calm"
+    config = config_of(methods, seeds=(1, 2), train={"target": target})
+    found = preflight(config)
+    steps, values = count_work(config, model_facts(config.model).empty)
+    assert sorted(steps) == sorted(steps_left(cell) for cell in found.plan.cells)
+    planned = Counter()
+    for sweep in plan(config, splits=("test",)).sweeps:
+        planned[sweep.task] += found.estimator.points_left(sweep)
+    assert values == planned
+
+
+def test_hours_follow_from_flops(config_of):
+    config = config_of("dense")
+    taken = budget(config, model_facts(config.model).empty, [3], {"nano_qa_ll": 2}, None)
+    twice = budget(config, model_facts(config.model).empty, [3, 3], {"nano_qa_ll": 4}, None)
+    assert (twice.training_flops, twice.evaluation_flops) == (2 * taken.training_flops, 2 * taken.evaluation_flops)
+    assert taken.hours(1e6)[0] == pytest.approx(taken.training_flops / 3.6e9)
+    lines = about(config, preflight(config), 1e6)
+    assert any(line.startswith("hours") and "1e+06 FLOP/s" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("model", "billions"),
+    [
+        ("meta-llama/Llama-3.2-1B", 1.24),
+        ("meta-llama/Llama-3.2-3B-Instruct", 3.21),
+        ("meta-llama/Llama-3.1-8B", 8.03),
+        ("google/gemma-2-2b", 2.61),
+    ],
+)
+def test_stored_sizes_are_those_of_the_models(model, billions):
+    assert sum(each.numel() for each in empty_model(model).parameters()) / 1e9 == pytest.approx(billions, abs=0.006)
+
+
+def test_without_the_hub_it_says_what_is_known_and_what_is_not(tmp_path):
+    config = load_config("paper_lambada", {"out": str(tmp_path), "data_dir": str(tmp_path)})
+    lines = "\n".join(about_unreachable(config, 4e14))
+    assert "1.24 B parameters, by its name" in lines and "10 trainings, 68,000 steps" in lines
+    assert "evaluation of lambada not known: The data set EleutherAI/lambada_openai" in lines
+    other = config.model_copy(update={"model": "someone/else"})
+    assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about_unreachable(other)[0]
+
+
+def test_the_empty_model_has_no_values():
+    assert all(each.device == torch.device("meta") for each in empty_model("meta-llama/Llama-3.2-1B").parameters())
