@@ -55,7 +55,7 @@ def _section(title: str, sentences: Iterator[str]) -> list[str]:
 def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Grid, float, Comparison]]:
     for grid in grids(row for row in rows if row["axis"] == axis):
         level = grid.levels[0]
-        found = board.comparisons.get((grid.task, grid.metric, grid.axis, grid.phase, grid.setting, level))
+        found = board.comparisons.get((grid.place, level))
         if found is not None:
             yield grid, level, found
 

@@ -36,7 +36,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
         level = _level(grid)
         if not level:
             continue
-        found = board.comparisons.get((grid.task, grid.metric, grid.axis, grid.phase, grid.setting, level))
+        found = board.comparisons.get((grid.place, level))
         if said := _clause(grid, level, found):
             clauses.append((level, said))
             tested.append(found is not None)
