@@ -11,7 +11,7 @@ from adaptive_bench.metric import metric_of
 
 from .frame import Board, read_board
 from .grid import AXES, Grid, Row, grids, label, marks, percent
-from .paired import Comparison, column_of
+from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
@@ -55,7 +55,7 @@ def _section(title: str, sentences: Iterator[str]) -> list[str]:
 def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Grid, float, Comparison]]:
     for grid in grids(row for row in rows if row["axis"] == axis):
         level = grid.levels[0]
-        found = board.comparisons.get(column_of(grid, level))
+        found = board.comparisons.get((grid.place, level))
         if found is not None:
             yield grid, level, found
 

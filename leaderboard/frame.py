@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pandas
 
-from adaptive_bench.evaluation.tables import joined
+from adaptive_bench.evaluation.comparable import conditions_of
+from adaptive_bench.evaluation.tables import joined, short_names
 
 from .answers import Answers, read_answers
 from .curves import with_curves
 from .entry import read_rows
 from .grid import label
-from .paired import Comparisons, with_tests
+from .paired import Comparisons, Measured, with_tests
 from .plain import plain
 from .rows import Rejected, Row, checked
 
@@ -49,9 +50,10 @@ def board_of(
     folders: Sequence[Path] = (),
     problems: Sequence[str] = (),
     answers: Mapping[str, Answers] | None = None,
+    measured: Measured | None = None,
 ) -> Board:
-    """A board of rows that were checked, and of the answers of their runs by the name of the run's folder."""
-    tested, comparisons = with_tests(with_curves(list(rows)), answers or {})
+    """A board of rows that were checked, and of the answers of their runs by the name of the run (see `with_tests`)."""
+    tested, comparisons = with_tests(with_curves(list(rows)), answers or {}, measured)
     return Board(tested, folders, problems, comparisons)
 
 
@@ -66,13 +68,15 @@ def read_board(tables: Iterable[Path]) -> Board:
             by_folder[path.parent] = rows
     # The name of a run's folder becomes part of a name where runs disagree.
     named: Mapping[Path, list[Row]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
+    names = short_names(named)
     answers: dict[str, Answers] = {}
-    for folder in by_folder:
+    for folder, shown in zip(by_folder, named, strict=True):
         try:
-            answers[plain(folder.name)] = read_answers(folder)
+            answers[names[shown]] = read_answers(folder)
         except Rejected as why:
             problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
-    return board_of(joined(named), list(by_folder), problems, answers)
+    measured = {names[shown]: {(row["task"], conditions_of(row)) for row in rows} for shown, rows in named.items()}
+    return board_of(joined(named), list(by_folder), problems, answers, measured)
 
 
 def _read(path: Path) -> tuple[list[Row], list[str]]:

@@ -14,6 +14,7 @@ from adaptive_bench.evaluation.comparable import Conditions, conditions_of, diff
 from adaptive_bench.metric import metric_of
 
 Row = Mapping[str, Any]
+Place = tuple[str, str, str, str, str | None, Conditions]  # task, metric, axis, phase, setting
 
 AXES = {
     "net": "saved net FLOPs",
@@ -83,6 +84,11 @@ class Grid:
     conditions: Conditions = field(default_factory=Conditions)
     apart: str = ""
     cells: dict[tuple[str, float], Row] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """What it is a grid of; no other has the same."""
+        return self.task, self.metric, self.axis, self.phase, self.setting, self.conditions
 
     @property
     def title(self) -> str:
@@ -197,7 +203,7 @@ def grids(rows: Iterable[Row]) -> list[Grid]:
     for row, conditions in measured:
         of_task.setdefault(row["task"], []).append(conditions)
     apart = {task: differences(conditions) for task, conditions in of_task.items()}
-    found: dict[tuple[str, str, str, str, str | None, Conditions], Grid] = {}
+    found: dict[Place, Grid] = {}
     for row, conditions in measured:
         setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
         key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
+
 from .grid import Row, label, marks, number
 from .tables import NONE
 
@@ -51,9 +53,42 @@ _Column = tuple[str, str, Callable[[str], str]]  # group, title, text by label
 def layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Tables as `paper_tables` gives them, those of which the board has at least one value.
 
-    An average is the mean score of all the board's tasks of that kind; it is left out where a task has no score.
+    An average is the mean score of all the board's tasks of that kind; it is left out where a task has no score. Models
+    and recipes have tables of their own; of a task that was asked in several ways, the one with the most documents.
     """
-    rows = [row for row in rows if row["axis"] == AXIS and row.get("phase", "all") == "all"]
+    by_model: dict[tuple[str | None, str | None], list[Row]] = {}
+    for row in rows:
+        if row["axis"] == AXIS and row.get("phase", "all") == "all":
+            conditions = conditions_of(row)
+            by_model.setdefault((conditions.backbone, conditions.recipe), []).append(row)
+    apart = differences(_shared(some) for some in by_model.values())
+    found = []
+    for some in by_model.values():
+        said = apart[_shared(some)]
+        found += [
+            table | {"caption": table["caption"].removesuffix(".") + (f", {said}." if said else ".")}
+            for table in _layouts(_asked_alike(some))
+        ]
+    return found
+
+
+def _shared(rows: Sequence[Row]) -> Conditions:
+    """What rows of a model and a recipe have in common, whatever their tasks."""
+    first = conditions_of(rows[0])
+    return Conditions(first.model, first.backbone, first.recipe)
+
+
+def _asked_alike(rows: Sequence[Row]) -> list[Row]:
+    largest: dict[str, Conditions] = {}
+    for row in rows:
+        conditions = conditions_of(row)
+        known = largest.setdefault(row["task"], conditions)
+        if (conditions.documents or 0) > (known.documents or 0):
+            largest[row["task"]] = conditions
+    return [row for row in rows if conditions_of(row) == largest[row["task"]]]
+
+
+def _layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -15,7 +15,7 @@ from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
 
 from .answers import Answers
-from .grid import Grid, Row, grids
+from .grid import Place, Row, grids
 
 MOST_METHODS = 100  # of one column: 4950 pairs
 _AT_ONCE = 200
@@ -25,7 +25,8 @@ TESTED = (
     "tie_group", "compared_to", "difference", "difference_low", "difference_high", "difference_p",
     "over_random", "over_random_low", "over_random_high", "over_random_p", "tested_seeds", "tested_documents",
 )  # fmt: skip
-Column = tuple[str, str, str, str, str | None, Conditions, float]
+Column = tuple[Place, float]  # of a grid, and a level of it
+Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: the tasks it asked, and under which conditions
 _SAME = 1e-6  # between a score and the mean of its documents
 
 
@@ -110,7 +111,9 @@ def _differences(
     return found
 
 
-def with_tests(rows: Iterable[Row], answers: Mapping[str, Answers]) -> tuple[list[Row], dict[Column, Comparison]]:
+def with_tests(
+    rows: Iterable[Row], answers: Mapping[str, Answers], measured: Measured | None = None
+) -> tuple[list[Row], dict[Column, Comparison]]:
     """The rows, each of a tested column with:
 
     tie_group: 1 where it is not told apart from the best score of the column, see `Comparison`.
@@ -121,7 +124,8 @@ def with_tests(rows: Iterable[Row], answers: Mapping[str, Answers]) -> tuple[lis
     tested_seeds, tested_documents: How many the difference rests on.
 
     Args:
-        answers: By the name of a run's folder.
+        answers: By the name of a run, as `joined` puts it behind a method.
+        measured: Of each run what its answers count for; without it, they count for all rows.
 
     Returns:
         The rows and the comparisons by column.
@@ -133,19 +137,16 @@ def with_tests(rows: Iterable[Row], answers: Mapping[str, Answers]) -> tuple[lis
         metric = metric_of(grid.metric)
         if metric.better == "unknown" or len(grid.methods) > MOST_METHODS:
             continue
-        for level, scores in _columns(grid.cells, grid.levels, answers).items():
+        here = (grid.task, grid.conditions)
+        fitting = {run: some for run, some in answers.items() if measured is None or here in measured.get(run, ())}
+        for level, scores in _columns(grid.cells, grid.levels, fitting).items():
             if len(scores) < 2:
                 continue
             comparison = compare(scores, metric)
-            found[column_of(grid, level)] = comparison
+            found[grid.place, level] = comparison
             for name in comparison.order:
                 added[id(grid.cells[name, level])] = _tested(name, comparison, scores[name])
     return [row | added.get(id(row), {}) for row in rows], found
-
-
-def column_of(grid: Grid, level: float) -> Column:
-    """What a column of a table is called among comparisons."""
-    return grid.task, grid.metric, grid.axis, grid.phase, grid.setting, grid.conditions, level
 
 
 def _columns(

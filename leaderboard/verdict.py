@@ -8,7 +8,7 @@ from adaptive_bench.metric import metric_of
 
 from .frame import Board
 from .grid import AXES, Grid, Row, grids, label, marks, percent
-from .paired import Comparison, column_of
+from .paired import Comparison
 from .tables import FAMILY_OF_CONTROLS
 
 _PREFERRED = 0.15  # the saving of the paper's second table
@@ -36,7 +36,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
         level = _level(grid)
         if not level:
             continue
-        found = board.comparisons.get(column_of(grid, level))
+        found = board.comparisons.get((grid.place, level))
         if said := _clause(grid, level, found):
             clauses.append((level, said))
             tested.append(found is not None)

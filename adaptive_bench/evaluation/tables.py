@@ -46,7 +46,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
     conditions, both stay and their methods carry the end of the run's name.
     """
-    names = _short_names(tables_by_folder)
+    names = short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
@@ -65,7 +65,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     return result
 
 
-def _short_names(folders: Iterable[Path]) -> dict[Path, str]:
+def short_names(folders: Iterable[Path]) -> dict[Path, str]:
     """Seeds and key, the end of a run's name; whole paths where two runs end alike."""
     ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in folders}
     alike = len(set(ends.values())) < len(ends)

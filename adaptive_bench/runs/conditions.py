@@ -15,7 +15,7 @@ from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.training_text import training_tasks
 
 # What neither belongs to every method alike nor changes a result.
-_NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target"}
+_NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
 
 
 def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
@@ -50,11 +50,14 @@ def recipe_text(config: RunConfig) -> str:
             "target": f"{'/'.join(f'{saving:g}' for saving in aims.savings)} {aims.axis}",
             "trained_on": "+".join(task.name for task in training_tasks(config)),
         }
+    settings |= {"chat_template": "yes"} if config.chat_template else {}
     settings |= measuring.model_dump(mode="json", include={"calibration_examples", "calibration", "calibration_text"})
-    return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items())
+    return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return "/".join(map(_plain, value))
+    if isinstance(value, dict):
+        return "/".join(f"{name} {_plain(part)}" for name, part in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)

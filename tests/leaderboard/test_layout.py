@@ -33,5 +33,15 @@ def test_both_semantics_and_variants_find_their_rows(make_row):
     assert by_number[5]["rows"][0]["values_"][0] == "50.0*"
 
 
+def test_models_have_layouts_of_their_own_and_a_task_is_taken_as_it_was_asked_most(make_row):
+    rows = []
+    for model, documents, score in (("nano", 128, 0.5), ("nano", 8, 0.9), ("tiny", 8, 0.7)):
+        about = {"model": model, "backbone": model, "documents": documents}
+        rows += rows_of(make_row, "mod", "gsm8k", "exact_match,strict-match", {0.0: score}, **about)
+    ones = [table for table in layouts(rows) if table["table"] == 1]
+    assert [table["rows"][0]["values_"][0] for table in ones] == ["50.0", "70.0"]
+    assert [table["caption"].rpartition(", ")[2] for table in ones] == ["model nano.", "model tiny."]
+
+
 def test_a_board_without_the_paper_s_axis_has_none(make_row):
     assert layouts([make_row(axis="net")]) == []

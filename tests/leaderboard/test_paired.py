@@ -104,6 +104,17 @@ def test_answers_that_do_not_give_the_row_s_score_are_not_taken_for_it(write_run
     assert groups["calm"] is None and groups["mod"] == 1
 
 
+def test_a_method_is_tested_with_the_answers_of_comparable_runs_alone(write_run):
+    """Two models, the same documents: each table is tested with the answers of its own model."""
+    tables = [write_run({"random_skip": 0.2, "mod": score}, number) for number, score in ((1, 0.9), (2, 0.21))]
+    for table, model in zip(tables, ("nano", "tiny"), strict=True):
+        rows = [row | {"model": model, "backbone": model} for row in json.loads(table.read_text())]
+        table.write_text(json.dumps(rows))
+    rows = read_board(tables).rows
+    groups = {row["model"]: [one["tie_group"] for one in rows if one["model"] == row["model"]] for row in rows}
+    assert sorted(groups["nano"]) == [1, 2] and groups["tiny"] == [1, 1]
+
+
 HOSTILE = (
     "[]",
     "{",

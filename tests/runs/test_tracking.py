@@ -4,7 +4,7 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.runner import _run_key
+from adaptive_bench.runs.naming import run_name
 from adaptive_bench.training import tracking
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_tracked_by_default_and_tracking_is_in_no_key(config_of, kept
     run(config)
     assert kept.events == []
     tracked = config_of("dense", track=("tensorboard", "trackio"))
-    assert _run_key(tracked) == _run_key(config)
+    assert run_name(tracked) == run_name(config)
     assert [cell.folder for cell in plan(tracked).cells] == [cell.folder for cell in plan(config).cells]
 
 
