@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.faults import explained
@@ -79,9 +81,9 @@ class Processes:
         except Exception as error:  # noqa: BLE001 - it is raised again, on every process
             found = [], explained(error)
         every = self.gather(found)
-        for _, error in every:
-            if error is not None:
-                raise error
+        for _, failure in every:
+            if failure is not None:
+                raise failure
         return [one for values, _ in every for one in values]
 
     def barrier(self) -> None:
@@ -176,12 +178,12 @@ def here() -> Processes:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
     try:
-        store, rank, count = next(iter(distributed.rendezvous("env://", timeout=timedelta(minutes=10))))
+        store, rank, count = next(iter(rendezvous("env://", timeout=timedelta(minutes=10))))
         distributed.init_process_group(
-            backend, store=distributed.PrefixStore("work", store), rank=rank, world_size=count, timeout=_WAIT
+            backend, store=PrefixStore("work", store), rank=rank, world_size=count, timeout=_WAIT
         )
     except (RuntimeError, ValueError) as error:
         raise EnvironmentProblem(
             f"The {count} processes of a run must reach each other, but they do not: {error}. Start them with torchrun."
         ) from error
-    return Processes(rank, count, distributed.PrefixStore("orders", store))
+    return Processes(rank, count, PrefixStore("orders", store))

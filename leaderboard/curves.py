@@ -9,7 +9,8 @@ from typing import Any
 from adaptive_bench.evaluation.comparable import Conditions, conditions_of
 from adaptive_bench.metric import Metric, metric_of
 
-Row = dict[str, Any]
+from .rows import Row
+
 KEPT = 0.9
 _SERIES = ("method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape")
 

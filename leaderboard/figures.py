@@ -15,7 +15,8 @@ from typing import Any
 from adaptive_bench import atomic
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, number
+from .grid import AXES, Grid, grids, number
+from .rows import Row
 from .tables import FAMILY_OF_CONTROLS
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")

@@ -10,10 +10,11 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 
 from .frame import Board, read_board
-from .grid import AXES, Grid, Row, grids, label, marks, percent
+from .grid import AXES, Grid, grids, label, marks, percent
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
+from .rows import Row
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
 
 _LEVEL = 0.15  # of the paper's second table
@@ -88,7 +89,8 @@ def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
     for grid, level, found in _columns(board, rows, axis):
         chance = [name for name in found.order if _name(name) == "random_skip"]
         for control in chance:
-            ahead, level_with = [], []
+            ahead: list[str] = []
+            level_with: list[str] = []
             for name in found.order:
                 if _name(name) in FAMILY_OF_CONTROLS:
                     continue

@@ -13,7 +13,8 @@ from tabulate import tabulate
 from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
 from adaptive_bench.metric import metric_of
 
-Row = Mapping[str, Any]
+from .rows import Row
+
 Place = tuple[str, str, str, str, str | None, Conditions]  # task, metric, axis, phase, setting
 
 AXES = {

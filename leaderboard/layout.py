@@ -8,7 +8,8 @@ from typing import Any
 
 from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
 
-from .grid import Row, label, marks, number
+from .grid import label, marks, number
+from .rows import Row
 from .tables import NONE
 
 AXIS = "tokens"
@@ -154,7 +155,7 @@ def _table(
     columns: Sequence[_Column],
     labels: Sequence[str],
 ) -> dict[str, Any] | None:
-    lines = []
+    lines: list[dict[str, Any]] = []
     for section, name, spec in rows:
         for one in labels:
             if one.partition(" (")[0].partition("@")[0] == spec:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .grid import Row, grids
+from .grid import grids
+from .rows import Row
 
 LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "

@@ -15,7 +15,8 @@ from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
 
 from .answers import Answers
-from .grid import Place, Row, grids
+from .grid import Place, grids
+from .rows import Row
 
 MOST_METHODS = 100  # of one column: 4950 pairs
 _AT_ONCE = 200

@@ -10,11 +10,12 @@ from adaptive_bench.errors import UsageError
 
 from .figures import installed, write_figures
 from .frame import Board, read_board
-from .grid import Row, label
+from .grid import label
 from .markdown import render as render_markdown
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
+from .rows import Row
 from .verdict import verdict
 
 SCHEMA = 1

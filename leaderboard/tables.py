@@ -7,8 +7,9 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, label, marks, number, percent
+from .grid import AXES, Grid, grids, label, marks, number, percent
 from .provenance import METHOD_FACTS
+from .rows import Row
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.

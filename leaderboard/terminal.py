@@ -10,7 +10,8 @@ from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
 
-from .grid import Grid, Row, grids, marks, number, percent
+from .grid import Grid, grids, marks, number, percent
+from .rows import Row
 
 WIDTH = 80
 _LEVELS = 6

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from adaptive_bench.metric import metric_of
 
 from .frame import Board
-from .grid import AXES, Grid, Row, grids, label, marks, percent
+from .grid import AXES, Grid, grids, label, marks, percent
 from .paired import Comparison
+from .rows import Row
 from .tables import FAMILY_OF_CONTROLS
 
 _PREFERRED = 0.15  # the saving of the paper's second table

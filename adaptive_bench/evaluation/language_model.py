@@ -240,6 +240,9 @@ class AdaptiveLM(TemplateLM):
         crew = self._processes
         mine = members[crew.rank :: crew.count]
 
+        def ended(texts: int) -> None:
+            meter.advance(texts * crew.count)
+
         def write_part() -> list[tuple[int, list[int]]]:
             choose = Watched(likeliest)
             write = partial(
@@ -251,7 +254,7 @@ class AdaptiveLM(TemplateLM):
                 eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
-                ended=lambda texts=1: meter.advance(texts * crew.count),
+                ended=ended,
             )
             written: list[list[int]] = self._timed(write) if mine else []
             choose.check(self.label)

@@ -52,7 +52,8 @@ def _piece(record: Record, training: Piece | None) -> Piece:
         return _described(record, training)
     except EnvironmentProblem as error:  # of a newer version, or not to be read
         work = "?" if training else "train"
-        return Piece(work, "?", training and training.seed, "damaged", "", "", message_of(error), record.folder)
+        seed = None if training is None else training.seed
+        return Piece(work, "?", seed, "damaged", "", "", message_of(error), record.folder)
 
 
 def _described(record: Record, training: Piece | None) -> Piece:

@@ -124,6 +124,7 @@ def _again(
         limit=min(documents, known),
         num_fewshot=recipe.num_fewshot,
         batch_size=recipe.batch_size,
+        chat_template=sweep.config.chat_template,
         progress=reporter,
     )
     metric = find_task(sweep.task).metrics[0]
@@ -132,8 +133,11 @@ def _again(
     common = sorted(said.keys() & now.keys())
     equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
     whole = len(common) == known
-    savings = (point["saved"]["tokens"], evaluation.savings["tokens"]) if whole else (None, None)
-    same_saving = not whole or abs(savings[0] - savings[1]) <= _SAME_SAVING
+    savings: tuple[float, float] | tuple[None, None] = (None, None)
+    same_saving = True
+    if whole:
+        savings = point["saved"]["tokens"], evaluation.savings["tokens"]
+        same_saving = abs(savings[0] - savings[1]) <= _SAME_SAVING
     holds = len(common) - equal <= tolerance * len(common) and same_saving
     return Checked(
         method=entry["method"],

@@ -58,7 +58,8 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
 
 
 def _curves(cell: Cell, config: RunConfig) -> Tracking:
-    about = {"method": str(cell.spec), "seed": cell.seed, "model": config.model, "record": cell.folder.name}
+    about: dict[str, str | int | float] = {"method": str(cell.spec), "seed": cell.seed}
+    about |= {"model": config.model, "record": cell.folder.name}
     title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
     return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)
 
@@ -199,6 +200,7 @@ def follow() -> None:
             known[key] = Calibrated(sweep)
         trained = known[key]
         if thresholds:
+            assert trained.model.method.thresholds is not None
             trained.model.method.thresholds.load(thresholds)
         trained.model.dial = dial
         _ask(sweep, trained, SilentReporter())

@@ -77,7 +77,7 @@ class SpreadTraining:
 
     def __init__(self, model: AdaptiveModel, processes: Processes, *, fully_sharded: bool) -> None:
         self.model, self.processes, self.fully_sharded = model, processes, fully_sharded
-        self._call: nn.Module = model
+        self._call: Any = model
         if processes.alone:
             return
         method = type(model.method)
@@ -120,7 +120,7 @@ class SpreadTraining:
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient; gradients are averaged over processes in the last micro-batch of a step."""
         if self.fully_sharded and not self.processes.alone:
-            self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
+            self._call.set_requires_gradient_sync(last)
         (loss * self.processes.count).backward()
 
     def syncing(self, last: bool) -> Any:
