@@ -88,7 +88,8 @@ def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
     for grid, level, found in _columns(board, rows, axis):
         chance = [name for name in found.order if _name(name) == "random_skip"]
         for control in chance:
-            ahead, level_with = [], []
+            ahead: list[str] = []
+            level_with: list[str] = []
             for name in found.order:
                 if _name(name) in FAMILY_OF_CONTROLS:
                     continue

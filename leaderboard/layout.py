@@ -119,7 +119,7 @@ def _table(
     columns: Sequence[_Column],
     labels: Sequence[str],
 ) -> dict[str, Any] | None:
-    lines = []
+    lines: list[dict[str, Any]] = []
     for section, name, spec in rows:
         for one in labels:
             if one.partition(" (")[0].partition("@")[0] == spec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
 
 from .answers import Answers
-from .grid import Grid, Row, grids
+from .grid import Grid, grids
+from .rows import Row
 
 MOST_METHODS = 100  # of one column: 4950 pairs
 _AT_ONCE = 200
@@ -149,7 +151,7 @@ def column_of(grid: Grid, level: float) -> Column:
 
 
 def _columns(
-    cells: Mapping[tuple[str, float], Row], levels: Sequence[float], answers: Mapping[str, Answers]
+    cells: Mapping[tuple[str, float], Mapping[str, Any]], levels: Sequence[float], answers: Mapping[str, Answers]
 ) -> dict[float, dict[str, DocumentScores]]:
     """Scores of documents by level and label; of the same documents in every column."""
     found: dict[float, dict[str, DocumentScores]] = {level: {} for level in levels}
@@ -176,7 +178,7 @@ def _columns(
     return found
 
 
-def _give(scores: DocumentScores, row: Row) -> bool:
+def _give(scores: DocumentScores, row: Mapping[str, Any]) -> bool:
     """Whether these are the answers behind a row: of several runs, and of an entry, only those that give its score."""
     return abs(float(scores.values.mean()) - row["score"]) <= _SAME
 

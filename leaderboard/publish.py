@@ -61,7 +61,7 @@ def _address(to: str) -> str | None:
 
 def _commit(site: Path, address: str, to: str, branch: str) -> str:
     """A commit made in a repository that exists for this only, on top of what the branch has, pushed without force."""
-    author = {}
+    author: dict[str, str] = {}
     for key, name in (("user.name", "NAME"), ("user.email", "EMAIL")):
         author |= dict.fromkeys((f"GIT_AUTHOR_{name}", f"GIT_COMMITTER_{name}"), _git("config", key, wrong_is=""))
     if not all(author.values()):

@@ -13,9 +13,9 @@ from adaptive_bench.evaluation.document_scores import answers_by_seed
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.runs.cells import Sweep
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
+from adaptive_bench.schema import SCHEMA
 
 
 def answers_of(whole: Plan) -> dict[str, Any]:

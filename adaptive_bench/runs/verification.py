@@ -132,8 +132,8 @@ def _again(
     common = sorted(said.keys() & now.keys())
     equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
     whole = len(common) == known
-    savings = (point["saved"]["tokens"], evaluation.savings["tokens"]) if whole else (None, None)
-    same_saving = not whole or abs(savings[0] - savings[1]) <= _SAME_SAVING
+    claimed, found = float(point["saved"]["tokens"]), evaluation.savings["tokens"]
+    same_saving = not whole or abs(claimed - found) <= _SAME_SAVING
     holds = len(common) - equal <= tolerance * len(common) and same_saving
     return Checked(
         method=entry["method"],
@@ -145,8 +145,8 @@ def _again(
         equal=equal,
         claimed=_mean([said[doc] for doc in common]) if common else None,
         found=_mean([now[doc] for doc in common]) if common else evaluation.scores[metric],
-        claimed_saving=savings[0],
-        found_saving=savings[1],
+        claimed_saving=claimed if whole else None,
+        found_saving=found if whole else None,
         verdict=("holds" if holds else "differs") if common else "unknown",
     )
 
