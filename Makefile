@@ -1,6 +1,7 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
 # make test   install and run the tests (ARGS="-k spec" selects)
 # make check  lint, format, types, and which file may import which
+# make docs   the documentation as a site in build/docs; a broken link or a page outside the navigation is an error
 # make bench  speed of the engine, written to benchmarks/results.json and docs/benchmarks.md (ARGS="decode" selects)
 
 VENV := .venv
@@ -12,7 +13,7 @@ PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 python3 python3.1
 	$$python -c "$(USABLE)" 2>/dev/null && { echo $$python; break; }; done)
 ARGS ?=
 
-.PHONY: run test check bench clean
+.PHONY: run test check docs bench clean
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -28,6 +29,10 @@ check: $(INSTALLED)
 	rm -rf build/imports && mkdir -p build/imports && cp -r adaptive_bench build/imports/
 	cp -r methods tasks leaderboard configs build/imports/adaptive_bench/
 	cd build/imports && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Written to build/docs/index.html"
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks $(ARGS)

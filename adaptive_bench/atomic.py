@@ -1,19 +1,88 @@
-"""Files and folders that are either complete or absent, whatever happens while they are written."""
+"""Files and folders that are either complete or absent, whatever happens while they are written.
+
+Where two processes may believe that a folder is theirs, `staged` lets the later one end the earlier one's writing at
+one stroke, with nothing but renames.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from adaptive_bench.errors import EnvironmentProblem
+from safetensors import SafetensorError
 
-TEMPORARY_SUFFIX = ".tmp"
+from adaptive_bench.digest import sealed
+from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.temporary import temporary_name
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where things under `root` come about."""
+
+    root: Path
+    folder: Path
+
+
+_stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def staged(root: Path, folder: Path) -> Iterator[None]:
+    """Within the block, what is written under `root` comes about in `folder` and is renamed out of it; what is removed
+    is renamed into it first.
+
+    A rename out of or into a folder that is gone fails, and the file system decides that: whoever removes `folder`, on
+    whatever machine, has ended everything the block may still try. There is no moment between a check and a write.
+
+    Args:
+        folder: On the same file system as `root`; made by the caller, and never again.
+
+    Raises:
+        Superseded: In the block, by the first write after `folder` was removed.
+    """
+    token = _stage.set(_Stage(root, folder))
+    try:
+        yield
+    finally:
+        _stage.reset(token)
+
+
+def check_stage() -> None:
+    """Raise `Superseded` if the folder of `staged` is gone; nothing outside of `staged`."""
+    stage = _stage.get()
+    if stage is not None and not stage.folder.is_dir() and stage.root.is_dir():
+        raise Superseded(
+            f"A newer attempt at the work in {str(stage.root)!r} has taken it over; this one may not write there any "
+            "more. Nothing is lost: the newer one goes on from the newest checkpoint."
+        )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder with those above it, but never that of `staged`: once that is gone, so is the work in it.
+
+    Raises:
+        FileNotFoundError: It is gone.
+    """
+    stage = _stage.get()
+    if stage is not None and folder.is_relative_to(stage.root) and not stage.root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "it was removed while work went on there", str(stage.root))
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _newborn(path: Path) -> Path:
+    """Where something comes about that will be at `path`: a name that nothing has."""
+    stage = _stage.get()
+    inside = stage is not None and path.is_relative_to(stage.root)
+    return temporary_name(path, stage.folder if stage is not None and inside else path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -28,24 +97,96 @@ def write_bytes(path: Path, content: bytes) -> None:
         EnvironmentProblem: The file cannot be written; the message says why and what to change.
     """
     with writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
-        temporary = Path(name)
+        make_folder(path.parent)
+        temporary = _newborn(path)
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with temporary.open("xb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            # mkstemp makes private files; records are for everybody the folder is for.
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def growing(path: Path, start: str = "") -> Iterator[TextIO]:
+    """A text file that begins with `start`, to be appended to; others may read it meanwhile.
+
+    It replaces a file that was there: whoever still has that one open writes where nobody looks.
+
+    Raises:
+        EnvironmentProblem: The file cannot be written.
+    """
+    with writable(path):
+        make_folder(path.parent)
+        temporary = _newborn(path)
+        stream = temporary.open("x", encoding="utf-8")
+        try:
+            stream.write(start)
+            stream.flush()
+            os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            stream.close()
+            temporary.unlink(missing_ok=True)
+            raise
+    with stream:
+        yield stream
+
+
+def remove(path: Path) -> None:
+    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none.
+
+    Raises:
+        EnvironmentProblem: It cannot be removed.
+    """
+    with writable(path):
+        grave = _newborn(path)
+        grave.mkdir()
+        try:
+            path.rename(grave / path.name)
+        except FileNotFoundError:
+            check_stage()
+        finally:
+            shutil.rmtree(grave, ignore_errors=True)
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a file another name in its folder.
+
+    Raises:
+        EnvironmentProblem: It cannot be renamed.
+    """
+    with writable(target):
+        between = _newborn(target)
+        path.replace(between)
+        between.replace(target)
+
+
+def update_text(path: Path, text: str) -> None:
+    """Write a text file unless it says that already: what is finished can be looked at where nothing can be written."""
+    try:
+        if path.read_bytes() == text.encode("utf-8"):
+            return
+    except OSError:
+        pass
+    write_text(path, text)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically. NaN and infinity are refused: they are not JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object that knows when it was changed (see `digest.sealed`)."""
+    write_text(path, sealed(json_text(values)))
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON, as every file of ours has it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextmanager
@@ -57,18 +198,29 @@ def new_folder(target: Path) -> Iterator[Path]:
     Raises:
         EnvironmentProblem: The folder cannot be written.
     """
+    with temporary_folder(target) as temporary:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        if not target.exists():
+            temporary.rename(target)
+            _sync(target.parent)
+
+
+@contextmanager
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` for as long as the block lasts.
+
+    Raises:
+        EnvironmentProblem: It cannot be written.
+    """
     with writable(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=TEMPORARY_SUFFIX, dir=target.parent))
+        make_folder(target.parent)
+        temporary = _newborn(target)
+        temporary.mkdir()
         try:
             yield temporary
-            temporary.chmod(0o777 & ~_umask())
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    _sync(file)
-            if not target.exists():
-                temporary.rename(target)
-                _sync(target.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -78,9 +230,12 @@ def writable(path: Path) -> Iterator[None]:
     """Turn what the file system says about `path` into an error a user can act on."""
     try:
         yield
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # weights are written by a library with an error of its own
+        if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
+            check_stage()
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise EnvironmentProblem(
-            f"The output folder must be writable, but {str(path)!r} cannot be written: {error.strerror or error}. "
+            f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
             f"Free some space or choose another folder with --out."
         ) from error
 
@@ -91,9 +246,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current

@@ -49,6 +49,7 @@ class RunConfig(Strict):
             `--apply_chat_template`: a question is a user's turn, its answer the assistant's.
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
+        track: Trackers that get the training curves as well.
         preset: Name of the preset it was made from, for the reader.
         for_models: Models the recipe is for; another one is refused. `None`: any.
     """
@@ -69,6 +70,7 @@ class RunConfig(Strict):
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = Path("runs")
     device: str = "auto"
+    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
     preset: str | None = None
     for_models: ForModels | None = None
 
@@ -90,7 +92,7 @@ class RunConfig(Strict):
             return tuple(dict.fromkeys(str(MethodSpec.parse(_text(part))) for part in value))
         return value
 
-    @field_validator("tasks", "train_on", mode="before")
+    @field_validator("tasks", "train_on", "track", mode="before")
     @classmethod
     def _name_list(cls, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value

@@ -61,10 +61,23 @@ class NotFinite(AdaptiveBenchError):
     kind = "Result not finite"
 
 
+class Superseded(AdaptiveBenchError):
+    """A newer attempt at the same work has taken it over."""
+
+    kind = "Taken over"
+
+
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 
     kind = "Interrupted"
+
+
+class ToBeContinued(Interrupted):
+    """A scheduler asked the run to stop; the same command goes on."""
+
+    exit_code = 75  # EX_TEMPFAIL
+    kind = "Asked to stop"
 
 
 class SeveralProblems(AdaptiveBenchError):

@@ -64,6 +64,8 @@ class TrainRecipe(Strict):
             method that freezes the backbone gets none.
         gradient_checkpointing: Compute what attention and MLPs hold again in the backward pass, to save memory.
         checkpoint_every: Steps between two checkpoints a run can resume from.
+        parallel: How several processes share a training (docs/cluster.md): each with the whole model, or with a shard
+            of it (`fsdp`), for backbones that do not fit. It changes no result and is in no key.
     """
 
     steps: int = Field(default=150, ge=0)
@@ -82,6 +84,7 @@ class TrainRecipe(Strict):
     lora: LoraRecipe | None = None
     gradient_checkpointing: bool = False
     checkpoint_every: Positive = 50
+    parallel: Literal["ddp", "fsdp"] = "ddp"
 
     @field_validator("target", mode="before")
     @classmethod

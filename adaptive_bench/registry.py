@@ -1,4 +1,4 @@
-"""Finds methods, tasks, models, families of models, configs, leaderboards and sites by name.
+"""Finds methods, tasks, models, families of models, configs, leaderboards, sites and launchers by name.
 
 The core never imports a plugin: names come from entry points (`adaptive_bench.<group>`) of any installed package and
 from files given with `--plugin`. Nothing is imported before somebody asks for it.
@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 
-Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites"]
+Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
 DISTRIBUTION = "adaptive-bench"
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")  # what a method spec can name, and what is good in a path
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}

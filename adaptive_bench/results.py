@@ -1,12 +1,15 @@
-"""Reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always named."""
+"""Finds and reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always
+named.
+"""
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.strict_yaml import read_mapping
 
 if TYPE_CHECKING:
@@ -15,6 +18,53 @@ if TYPE_CHECKING:
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
 _RUN = ("methods", "tasks", "model", "seeds")
+_MOST_NAMED = 5
+DEFAULT_OUT = Path("runs")
+
+
+def find_run(text: str | Path) -> Path:
+    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it.
+    Runs are looked for in `runs`, those of another output folder as `<folder>/<name>`.
+
+    Raises:
+        UsageError: No run is called so, or several are.
+    """
+    path = Path(text).expanduser()
+    if path.exists():
+        return path
+    home = path.parent if path.name != str(path) else DEFAULT_OUT
+    named = {folder: folder.name for folder in run_folders(home)}
+    exact = [folder for folder, name in named.items() if name == path.name]
+    found = exact or [folder for folder, name in named.items() if _is_called(name, path.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
+    rule = f"A run is named by its folder, its name or the beginning of its name, got {one_line(str(text), 100)!r}"
+    if found:
+        raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
+    close = difflib.get_close_matches(path.name, named.values(), n=1)
+    there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
+    hint = f"Did you mean {close[0]!r}?" if close else there
+    raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
+
+
+def _is_called(name: str, text: str) -> bool:
+    """Whether a run's name begins with a text, or ends with it, or its key begins with it."""
+    return name.startswith(text) or name.endswith(f"-{text}") or name.rpartition("-")[2].startswith(text)
+
+
+def run_folders(out: Path) -> list[Path]:
+    """Runs that were begun in an output folder, or somewhere below it; the newest first."""
+    configs = sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [config.parent for config in configs]
+
+
+def run_name(folder: Path) -> str:
+    """The shortest text by which `find_run` finds a run: its name, with the output folder unless that is `runs`."""
+    home = folder.parent.parent
+    if folder.parent.name != "runs":
+        return str(folder)
+    return folder.name if home == DEFAULT_OUT else str(home / folder.name)
 
 
 def read_json(path: Path) -> Any:
@@ -53,19 +103,20 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 
 
 def read_run(config: Path) -> dict[str, Any]:
-    """A run's `config.yaml`, with what its `run.json` says of its end; of a damaged one only what is wrong.
+    """A run's `config.yaml`, with what `command.json` says of its beginning and `run.json` of its end; of a damaged one
+    only what is wrong.
 
     Args:
         config: The run's `config.yaml`.
     """
-    end = config.with_name("run.json")
     try:
         about = read_mapping(config)
-        if end.is_file():
-            ended = read_json(end)
-            if not isinstance(ended, dict):
-                raise _foreign(end, f"keys and values, got {type(ended).__name__}")
-            about |= ended
+        for file in (config.with_name("command.json"), config.with_name("run.json")):
+            if file.is_file():
+                known = read_json(file)
+                if not isinstance(known, dict):
+                    raise _foreign(file, f"keys and values, got {type(known).__name__}")
+                about |= known
         if missing := [key for key in _RUN if key not in about]:
             raise _foreign(config, f"a run's {', '.join(_RUN)}, but has no {', '.join(missing)}")
         if not all(isinstance(about.get(key, {}), dict) for key in ("train", "evaluation")):
@@ -81,7 +132,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
     Beside the columns of `table.json` it has `run` (its folder), `run_state`, `model` and `finished`.
 
     Args:
-        folders: Of runs; without any, every finished run in `out`.
+        folders: Of runs, or their names (see `find_run`); without any, every finished run in `out`.
         out: Where runs are looked for.
 
     Raises:
@@ -89,7 +140,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
     """
     import pandas
 
-    chosen = [Path(folder) for folder in folders] or sorted(file.parent for file in Path(out).rglob("table.json"))
+    chosen = [find_run(folder) for folder in folders] or sorted(file.parent for file in Path(out).rglob("table.json"))
     if not chosen:
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
@@ -99,7 +150,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
         if not (folder / "table.json").is_file():
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-                f"shows the folders; an unfinished one continues with `adaptive-bench retry {folder}`."
+                f"shows the runs; an unfinished one continues with `adaptive-bench retry {run_name(folder)}`."
             )
         about = read_run(folder / "config.yaml")
         same = {

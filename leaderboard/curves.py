@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from adaptive_bench.evaluation.comparable import Conditions, conditions_of
 from adaptive_bench.metric import Metric, metric_of
 
-Row = dict[str, Any]
+from .rows import Row
+
 KEPT = 0.9
 _SERIES = ("method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape")
 
 
 def series_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What the rows of one curve share: all but the level."""
-    return tuple(row.get(key) for key in _SERIES)
+    return (conditions_of(row), *(row.get(key) for key in _SERIES))
 
 
 def with_curves(rows: Sequence[Row]) -> list[Row]:
@@ -82,18 +84,21 @@ def reaches(
     return known[-1][0], True
 
 
-def _dense_scores(rows: Sequence[Row]) -> dict[tuple[str, str, str], float]:
-    """The dense score by run (empty unless runs disagree), task and metric: it is the same on every axis."""
-    found: dict[tuple[str, str, str], float] = {}
+_Place = tuple[str, Conditions, str, str]
+
+
+def _dense_scores(rows: Sequence[Row]) -> dict[_Place, float]:
+    """The dense score by run (empty unless runs disagree), conditions, task and metric: the same on every axis."""
+    found: dict[_Place, float] = {}
     for row in rows:
         name, run = _run(row)
         if name == "dense" and row["score"] is not None:
-            found.setdefault((run, row["task"], row["metric"]), row["score"])
+            found.setdefault((run, conditions_of(row), row["task"], row["metric"]), row["score"])
     return found
 
 
-def _dense(row: Row, scores: Mapping[tuple[str, str, str], float]) -> float | None:
-    place = row["task"], row["metric"]
+def _dense(row: Row, scores: Mapping[_Place, float]) -> float | None:
+    place = conditions_of(row), row["task"], row["metric"]
     return scores.get((_run(row)[1], *place), scores.get(("", *place)))
 
 

@@ -6,16 +6,21 @@ import importlib
 import importlib.util
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from adaptive_bench import atomic
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, number
+from .grid import AXES, Grid, grids, number
+from .rows import Row
+from .tables import FAMILY_OF_CONTROLS
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
+_MOST_CURVES = 24
 _MARKERS = "os^Dv*"
 
 
@@ -25,24 +30,29 @@ def installed() -> bool:
 
 
 def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "all") -> list[str]:
-    """Write `<task>.svg` and `<task>.pdf` for the first metric of each task; names of what was written."""
+    """Write `<task>.svg` and `<task>.pdf` for the first metric of each task, with a number where rows of a task are not
+    comparable; names of what was written.
+    """
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])
     chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
     written = []
+    times: Counter[str] = Counter()
     for grid in grids(row for row in chosen if first[row["task"]] == row["metric"]):
         if grid.setting is None and any(row["score"] is not None for row in grid.cells.values()):
-            written += _write(grid, folder)
+            times[grid.task] += 1
+            number_of_task = times[grid.task]
+            written += _write(grid, folder, grid.task + (f"-{number_of_task}" if number_of_task > 1 else ""))
     return written
 
 
-def _write(grid: Grid, folder: Path) -> list[str]:
+def _write(grid: Grid, folder: Path, name: str) -> list[str]:
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
     settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
-    stem = re.sub(r"[^\w.-]", "_", grid.task)  # of a text: `perplexity:owner/name`
+    stem = re.sub(r"[^\w.-]", "_", name)  # of a text: `perplexity:owner/name`
     names = [f"{stem}.svg", f"{stem}.pdf"]
     with matplotlib.rc_context(settings):
         figure = _draw(grid)
@@ -58,7 +68,7 @@ def _draw(grid: Grid) -> Any:
     figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(5.2, 3.2))
     axes = figure.add_subplot()
     colours = iter(range(len(grid.methods)))
-    for method in grid.methods:
+    for method in _readable(grid):
         reached = [row for (name, _), row in grid.cells.items() if name == method and row["score"] is not None]
         if not reached:
             continue
@@ -81,6 +91,19 @@ def _draw(grid: Grid) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _readable(grid: Grid) -> list[str]:
+    """All methods, or where there are too many to tell apart the controls and those with the best mean score."""
+    if len(grid.methods) <= _MOST_CURVES:
+        return grid.methods
+    sign = 1.0 if metric_of(grid.metric).better == "lower" else -1.0
+    found: dict[str, list[float]] = {}
+    for (name, _), row in grid.cells.items():
+        if row["score"] is not None:
+            found.setdefault(name, []).append(sign * row["score"])
+    chosen = sorted(found, key=lambda name: (name not in FAMILY_OF_CONTROLS, fmean(found[name])))[:_MOST_CURVES]
+    return [name for name in grid.methods if name in chosen]
 
 
 def _worst(grid: Grid) -> float:

@@ -1,4 +1,6 @@
-"""Result rows arranged as methods x levels, one grid per task, metric, axis and phase."""
+"""Result rows arranged as methods x levels: one grid per task, metric, axis and phase, and of those for each set of
+conditions under which rows are comparable.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,12 @@ from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
 from adaptive_bench.metric import metric_of
 
-Row = Mapping[str, Any]
+from .rows import Row
+
+Place = tuple[str, str, str, str, str | None, Conditions]  # task, metric, axis, phase, setting
 
 AXES = {
     "net": "saved net FLOPs",
@@ -67,6 +72,8 @@ class Grid:
     Attributes:
         phase: The tokens the axis counts: `all`, `prefill` or `decode`.
         setting: Where saved time was measured, device included, or the shape it is projected onto; else `None`.
+        conditions: What its rows were measured under.
+        apart: What of that differs from the other grids of the task, in words; empty where nothing does.
         cells: Row by (method label, level); labels and levels in the order in which they came.
     """
 
@@ -75,7 +82,14 @@ class Grid:
     axis: str
     phase: str = "all"
     setting: str | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    apart: str = ""
     cells: dict[tuple[str, float], Row] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """What it is a grid of; no other has the same."""
+        return self.task, self.metric, self.axis, self.phase, self.setting, self.conditions
 
     @property
     def title(self) -> str:
@@ -84,7 +98,12 @@ class Grid:
         unit = " (%)" if known.unit == "share" else " ↓" if known.better == "lower" else ""
         phase = "" if self.phase == "all" else f" of {self.phase}"
         where = "" if self.setting is None else f" ({self.setting})"
-        return f"{self.task}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+        return f"{self.name}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+
+    @property
+    def name(self) -> str:
+        """The task, with what tells this grid from the others of it."""
+        return f"{self.task} ({self.apart})" if self.apart else self.task
 
     @property
     def methods(self) -> list[str]:
@@ -155,6 +174,19 @@ class Grid:
         return notes + [table[key] for table, key in self._explained if key in table]
 
     @property
+    def ties(self) -> str:
+        """Which methods are not told apart, one line for each tested level, from the best group on."""
+        lines = []
+        for level in self.levels:
+            groups: dict[int, list[str]] = {}
+            for (method, at), row in self.cells.items():
+                if at == level and row.get("tie_group"):
+                    groups.setdefault(row["tie_group"], []).append(method)
+            if groups:
+                lines.append(f"* {100 * level:.4g} %: {'; '.join(', '.join(groups[one]) for one in sorted(groups))}")
+        return "\n".join(lines)
+
+    @property
     def _explained(self) -> list[tuple[Mapping[str, str], str]]:
         return [(_AXIS_NOTES, self.axis), (_PHASE_NOTES, self.phase)]
 
@@ -166,13 +198,20 @@ class Grid:
 
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
-    """Arrange rows; grids, methods and levels keep the order of the rows."""
-    found: dict[tuple[str, str, str, str, str | None], Grid] = {}
-    for row in rows:
+    """Arrange rows; grids, methods and levels keep the order of the rows; what is not comparable stands together."""
+    measured = [(row, conditions_of(row)) for row in rows]
+    of_task: dict[str, list[Conditions]] = {}
+    for row, conditions in measured:
+        of_task.setdefault(row["task"], []).append(conditions)
+    apart = {task: differences(conditions) for task, conditions in of_task.items()}
+    found: dict[Place, Grid] = {}
+    for row, conditions in measured:
         setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
-        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting)
-        found.setdefault(key, Grid(*key)).cells[label(row), row["level"]] = row
-    return list(found.values())
+        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)
+        grid = found.setdefault(key, Grid(*key, apart[row["task"]][conditions]))
+        grid.cells[label(row), row["level"]] = row
+    order = {place: number for number, place in enumerate(dict.fromkeys(key[:-1] for key in found))}
+    return [found[key] for key in sorted(found, key=lambda key: order[key[:-1]])]
 
 
 def label(row: Row) -> str:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .grid import Row, grids
+from .grid import grids
+from .rows import Row
 
 LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
     "measured dial values are interpolated linearly, never extrapolated. `n/a`: the method does not reach this saving. "
     "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
+)
+_MOST_METHODS = 200  # with details of each
+_TIES = (
+    "Groups of methods that paired tests do not tell apart from the best of the group (5 %, Holm's correction for all "
+    "pairs of the column), the best group first:"
 )
 
 
@@ -26,6 +32,11 @@ def render(rows: Sequence[Row], failures: Sequence[str] = ()) -> str:
         parts += ["\n".join(f"* {' '.join(failure.split())}" for failure in failures)]
     for grid in grids(rows):
         parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
+        if grid.ties:
+            parts += [f"{_TIES}\n\n{grid.ties}"]
+        if len(grid.methods) > _MOST_METHODS:
+            parts.append("What was saved at every score is in the CSV: it would make this page unreadable.")
+            continue
         parts += ["Saved there, in % of the dense model; kept: % of the dense score.", grid.details("github")]
         training = grid.training("github")
         parts += ["Training:", training] if training else []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .entries import Rejected, read_json
 from .plain import block, plain
+from .rows import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
+BUDGET_BYTES = 300_000  # of a page, for all runs together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # of a training curve
 _MOST_ITEMS = 50
@@ -19,6 +21,16 @@ _MOST_ITEMS = 50
 def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """What the page says about each run. Whatever is missing or damaged in a folder is left out of it."""
     return [_run(folder) for folder in folders]
+
+
+def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
+    """What fits into a page: of many runs no configurations and training curves, then no records, then nothing."""
+    smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
+    for keys in ((), ("config", "records"), ("facts", "warnings")):
+        smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
+        if len(json.dumps(smaller)) <= budget_bytes:
+            return list(smaller)
+    return []
 
 
 def matched_on(folder: Path) -> tuple[str, str]:
@@ -35,24 +47,70 @@ def records_of(folder: Path) -> list[Path]:
     return [beside / key for key in keys if (beside / key).is_dir() and not (beside / key).is_symlink()]
 
 
+VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
+
+
+# Key of `methods.json` -> what the page calls it.
+METHOD_FACTS = {
+    "causality": "causality class",
+    "kv_policy": "KV policy",
+    "executor": "executor",
+    "settings_tried": "settings tried",
+}
+
+
+def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """By spec what runs know of their methods; of two runs that disagree, what the first says."""
+    found: dict[str, dict[str, str]] = {}
+    for folder in folders:
+        methods = _object(folder / "methods.json").get("methods")
+        for spec, facts in methods.items() if isinstance(methods, dict) else ():
+            if isinstance(facts, dict):
+                known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
+                found.setdefault(plain(spec, 200), known)
+    return found
+
+
+def versions_of(folder: Path) -> list[dict[str, str]]:
+    """With what the records of a run were made, each combination once; of an entry what it says."""
+    told = _object(folder / "entry.json").get("environments")
+    found = told if isinstance(told, list) else [_object(record / "env.json") for record in records_of(folder)]
+    texts = [
+        {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
+        for one in found[:_MOST_ITEMS]
+        if isinstance(one, dict)
+    ]
+    return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
+
+
 def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
     name = plain(folder.name, 100)
+    entry = versions_of(folder) if (folder / "entry.json").is_file() else []  # a run's stand with its records
     return {
         "name": name,
-        "command": f"adaptive-bench run --config {name}/config.yaml",
+        "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *_plugins(folder)]),
         "config": block(read_text(folder / "config.yaml")),
-        "facts": _facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+        "facts": [
+            *_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+            *_facts(_object(folder / "entry.json"), ("submitted",)),
+            *([key, text] for one in entry for key, text in one.items()),
+        ],
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records_of(folder)],
     }
 
 
+def _plugins(folder: Path) -> list[str]:
+    """Options for the plugin files of a run, without their folders."""
+    named = _object(folder / "command.json").get("plugins")
+    return [f"--plugin {plain(Path(text).name, 100)}" for text in _texts(named)]
+
+
 def _record(folder: Path) -> dict[str, Any]:
     config, data = _object(folder / "config.json"), _object(folder / "data.json")
     environment = _object(folder / "env.json")
-    versions = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
     return {
         "record": folder.name,
         "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
@@ -60,7 +118,7 @@ def _record(folder: Path) -> dict[str, Any]:
             *_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
             *_facts(data, ("tokens", "order_sha256")),
             *_facts(_object(folder / "timing.json"), ("train_s",)),
-            *_facts(environment, versions),
+            *_facts(environment, VERSIONS),
             *_facts(_object(folder / "status.json"), ("state", "reason")),
         ],
         "losses": _losses(folder / "train.jsonl"),
@@ -87,8 +145,6 @@ def read_text(path: Path) -> str:
 
 def _losses(path: Path) -> list[list[float]]:
     """Step and loss, thinned out."""
-    import json
-
     found: list[list[float]] = []
     for line in read_text(path).splitlines():
         try:

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .entries import Rejected, read_json
 from .plain import block
 from .provenance import records_of, sweeps_of
+from .rows import Rejected, read_json
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer

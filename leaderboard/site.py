@@ -10,16 +10,30 @@ from adaptive_bench.errors import UsageError
 
 from .figures import installed, write_figures
 from .frame import Board, read_board
-from .grid import Row, label
+from .grid import label
 from .markdown import render as render_markdown
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
+from .rows import Row
 from .verdict import verdict
 
 SCHEMA = 1
 LARGEST_PAGE_BYTES = 1_572_864
-_TEXTS = ("label", "method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape", "status")
+_TEXTS = (
+    "label",
+    "method",
+    "semantics",
+    "task",
+    "metric",
+    "axis",
+    "phase",
+    "timing",
+    "projected_shape",
+    "status",
+    "model",
+    "recipe",
+)
 
 
 def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None) -> list[str]:
@@ -96,4 +110,4 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = render_markdown(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board.rows, axis, phase)), rest, *left_out])
+    return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *left_out])

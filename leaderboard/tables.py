@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, label, marks, number, percent
+from .grid import AXES, Grid, grids, label, marks, number, percent
+from .provenance import METHOD_FACTS
+from .rows import Row
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.
@@ -21,6 +23,7 @@ SAVED = {
     "claimed − executed": "claimed_minus_executed",
     "projected net": "projected_net",
 }
+TESTS = 10 + len(SAVED)  # where what `tests` gives begins in a cell
 # Values the page can show instead of the score -> what they are called.
 VALUES = {
     "score": "score",
@@ -29,6 +32,7 @@ VALUES = {
     "area": "area: mean % of dense up to here",
     "reach": "largest saving that keeps 90 % of dense",
 }
+FACTS = ("semantics", *METHOD_FACTS.values(), "parameters added", "training tokens", "training FLOPs")
 FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "gated", "static_depth")
 
 
@@ -36,8 +40,9 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One table for each task, metric, axis, phase and setting, ready for JSON.
 
     A table's `rows` are lists: method, cells by level, reach, whether it is the end of what was reached. A cell is
-    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds
-    and what was saved there in the order of `SAVED`.
+    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds,
+    what was saved there in the order of `SAVED` as far as it is known, and where the column was tested what `tests`
+    gives. The table's `best` is the method a column is compared to, by level.
     """
     first: dict[str, str] = {}
     for row in rows:
@@ -47,7 +52,7 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
     return {
-        "task": grid.task,
+        "task": grid.name,
         "metric": grid.metric,
         "headline": headline,
         "axis": grid.axis,
@@ -58,8 +63,13 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "lower_is_better": metric_of(grid.metric).better == "lower",
         "notes": grid.notes,
         "levels": [f"{100 * level:.4g}" for level in grid.levels],
+        "best": [_best(grid, level) for level in grid.levels],
         "rows": [_line(grid, method) for method in grid.methods],
     }
+
+
+def _best(grid: Grid, level: float) -> str | None:
+    return next((row["compared_to"] for (_, at), row in grid.cells.items() if at == level and row["tie_group"]), None)
 
 
 def _line(grid: Grid, method: str) -> list[Any]:
@@ -72,33 +82,79 @@ def _line(grid: Grid, method: str) -> list[Any]:
 def cell(row: Row) -> list[str]:
     """The texts of one cell, see `tables_of`."""
     written: Callable[[float], str] = lambda score: number(row["metric"], score)  # noqa: E731
+    tested = tests(row)
+    saved = [_maybe(row[key], percent) for key in SAVED.values()]
+    while not tested and saved and saved[-1] == NONE:
+        saved.pop()  # nothing comes behind it, and a large board has many
     return [
         *(_maybe(row[key], written) for key in ("score", "low", "high")),
         *(_maybe(row[key], percent) for key in ("kept", "kept_low", "kept_high", "kept_own", "area")),
         "".join(mark for mark, _ in marks(row)) if row["score"] is not None else "",
         str(row["seeds"]),
-        *(_maybe(row[key], percent) for key in SAVED.values()),
+        *saved,
+        *tested,
     ]
 
 
-def methods_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every method once, with what its rows say about its training."""
-    found: dict[str, Row] = {}
+def tests(row: Row) -> list[str]:
+    """Of a tested row: its group, how far it is behind the best with interval and p, n, and the same over random
+    skipping in one text; else nothing.
+    """
+    if row["tie_group"] is None:
+        return []
+    behind = [difference(row["metric"], row[f"difference{end}"]) for end in ("", "_low", "_high")]
+    count = f"{row['tested_seeds']} × {row['tested_documents']}"
+    over = [difference(row["metric"], row[f"over_random{end}"]) for end in ("", "_low", "_high")]
+    chance = f"{over[0]} [{over[1]}, {over[2]}], p {p_value(row['over_random_p'])}" if over[0] != NONE else NONE
+    return [str(row["tie_group"]), *behind, p_value(row["difference_p"]), count, chance]
+
+
+def difference(metric: str, value: float | None) -> str:
+    """A difference of two scores with its sign, in the unit scores are shown in; percentage points for shares."""
+    if value is None:
+        return NONE
+    if metric_of(metric).unit == "share":
+        return f"{100 * value:+.1f}".replace("-0.0", "+0.0")
+    return f"{value:+.3g}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value with three decimals."""
+    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | None = None) -> list[dict[str, Any]]:
+    """Every method once, with what its rows say about its training, and what is known of it by its spec: `facts` in the
+    order of `FACTS`.
+    """
+    known = known or {}
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(label(row), row)
+        found.setdefault(label(row), []).append(row)
     return [
         {
             "label": name,
-            "control": row["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "control": some[0]["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "causality": known.get(_spec(name), {}).get("causality", ""),
             "facts": [
-                ["semantics", row["semantics"]],
-                ["parameters added", _maybe(row["parameters_added"], "{:,}".format)],
-                ["training tokens", _maybe(row["train_tokens"], "{:,}".format)],
-                ["training FLOPs", _maybe(row["train_flops"], "{:.3g}".format)],
+                some[0]["semantics"],
+                *(known.get(_spec(name), {}).get(key, NONE) for key in METHOD_FACTS),
+                _each(some, "parameters_added", "{:,}".format),
+                _each(some, "train_tokens", "{:,}".format),
+                _each(some, "train_flops", "{:.3g}".format),
             ],
         }
-        for name, row in found.items()
+        for name, some in found.items()
     ]
+
+
+def _spec(name: str) -> str:
+    """A label without the name of a run."""
+    return name.partition(" (")[0] + ("@paper" if name.endswith(")@paper") else "")
+
+
+def _each(rows: Sequence[Row], key: str, write: Callable[[Any], str]) -> str:
+    return " or ".join(dict.fromkeys(_maybe(row[key], write) for row in rows))
 
 
 def _maybe(value: Any, write: Callable[[Any], str]) -> str:

@@ -6,12 +6,20 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from .grid import Grid, Row, grids
+from tabulate import tabulate
+
+from adaptive_bench.metric import metric_of
+
+from .grid import Grid, grids, marks, number, percent
+from .rows import Row
 
 WIDTH = 80
-_LEVELS = 3
+_LEVELS = 6
 _NARROWEST = 14  # characters a method's name needs to stay readable
 _GAP = 2  # between two columns
+_HEADER = 2  # tabulate makes a column so much wider than its header at least
+_BARS = "▁▂▃▄▅▆▇█"
+_NOWHERE = "·"  # of a curve that does not reach a level
 
 
 def render(rows: Sequence[Row], *, wide: bool = False) -> str:
@@ -19,13 +27,16 @@ def render(rows: Sequence[Row], *, wide: bool = False) -> str:
 
     Args:
         rows: The rows to show; the caller chooses axis and phase.
-        wide: All levels, and what was saved and spent there, however wide that is.
+        wide: Scores with their intervals, all levels, and what was saved and spent there, however wide that is.
     """
     headline: dict[str, str] = {}
     for row in rows:
         headline.setdefault(row["task"], row["metric"])
     chosen = grids(row for row in rows if row["metric"] == headline[row["task"]])
-    return "\n\n".join(part for grid in chosen for part in (_wide(grid) if wide else _narrow(grid)))
+    parts = [part for grid in chosen for part in (_wide(grid) if wide else _narrow(grid))]
+    if parts and not wide:
+        parts.append("Scores, their intervals and every level: --wide.")
+    return "\n\n".join(parts)
 
 
 def _wide(grid: Grid) -> list[str]:
@@ -36,22 +47,67 @@ def _wide(grid: Grid) -> list[str]:
 
 
 def _narrow(grid: Grid) -> list[str]:
-    levels, room = _chosen(grid)
-    notes = list(grid.notes)
-    if len(levels) < len(grid.levels):
-        notes.append(f"{len(levels)} of {len(grid.levels)} levels; --wide shows all, and what was saved there.")
-    table = grid.scores("simple", levels, shown=lambda method: _broken(method, room))
-    parts = [textwrap.fill(grid.title, WIDTH), table, "\n".join(textwrap.fill(note, WIDTH) for note in notes)]
+    """One line for each method: its curve, a bar for each level, and what it keeps of the dense score."""
+    dense = next((row for (name, _), row in grid.cells.items() if name == "dense" and row["score"] is not None), None)
+    known = dense is not None and metric_of(grid.metric).retention(dense["score"], dense["score"]) is not None
+    values = {place: _value(grid, row, dense if known else None) for place, row in grid.cells.items()}
+    texts = {place: _text(grid, row, values[place], kept=known) for place, row in grid.cells.items()}
+    levels, room = _chosen(grid, texts)
+    highest = max((value for value in values.values() if value is not None), default=0.0)
+    header = ["method", "curve", *(f"{100 * level:.4g} %" for level in levels)]
+    body = [
+        [
+            _broken(name, room),
+            "".join(_bar(values.get((name, level)), highest) for level in grid.levels),
+            *(texts.get((name, level), "") for level in levels),
+        ]
+        for name in grid.methods
+    ]
+    align = ("left", "left", *("right" for _ in levels))
+    table = tabulate(body, header, tablefmt="simple", colalign=align, disable_numparse=True)
+    said = f"% of the dense score, {grid.score('dense', dense['level'])}" if dense is not None and known else "score"
+    notes = [f"{said}; curve: the same, a bar for each of {len(grid.levels)} levels.", *grid.notes]
+    parts = [
+        textwrap.fill(grid.title, WIDTH),
+        table,
+        "\n".join(textwrap.fill(note, WIDTH) for note in notes),
+    ]
     return [part for part in parts if part]
 
 
-def _chosen(grid: Grid) -> tuple[list[float], int]:
+def _value(grid: Grid, row: Row, dense: Row | None) -> float | None:
+    """What a bar and a cell are of: the share of the dense score, or the score."""
+    if row["score"] is None:
+        return None
+    score = float(row["score"])
+    return score if dense is None else metric_of(grid.metric).retention(score, dense["score"])
+
+
+def _text(grid: Grid, row: Row, value: float | None, *, kept: bool) -> str:
+    if row["score"] is None:
+        return "n/a"
+    shown = number(grid.metric, row["score"]) if not kept else "n/a" if value is None else percent(value)
+    return shown + "".join(mark for mark, _ in marks(row))
+
+
+def _bar(value: float | None, highest: float) -> str:
+    if value is None:
+        return _NOWHERE
+    share = value / highest if highest > 0 else 0.0
+    return _BARS[round(min(max(share, 0.0), 1.0) * (len(_BARS) - 1))]
+
+
+def _chosen(grid: Grid, texts: dict[tuple[str, float], str]) -> tuple[list[float], int]:
     """The levels that fit, and the room they leave for the methods' names."""
     longest = max(map(len, ("method", *grid.methods)))
+    curve = _GAP + max(len("curve") + _HEADER, len(grid.levels))
     for count in range(_LEVELS, 0, -1):
         levels = _spread(grid.levels, count)
-        texts = [[f"{100 * level:.4g} %", *(grid.score(method, level) for method in grid.methods)] for level in levels]
-        room = WIDTH - sum(_GAP + max(map(len, column)) for column in texts)
+        columns = [
+            max(len(f"{100 * level:.4g} %") + _HEADER, *(len(texts.get((name, level), "")) for name in grid.methods))
+            for level in levels
+        ]
+        room = WIDTH - curve - sum(_GAP + column for column in columns)
         if room >= min(longest, _NARROWEST):
             break
     return levels, max(room, 1)

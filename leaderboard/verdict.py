@@ -1,4 +1,4 @@
-"""The conclusion in words, written from the rows: nothing in it that an interval does not carry."""
+"""The conclusion in words, written from the rows: nothing in it that a test or an interval does not carry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from adaptive_bench.metric import metric_of
 
-from .grid import AXES, Grid, Row, grids, label, marks, percent
+from .frame import Board
+from .grid import AXES, Grid, grids, label, marks, percent
+from .paired import Comparison
+from .rows import Row
 from .tables import FAMILY_OF_CONTROLS
 
 _PREFERRED = 0.15  # the saving of the paper's second table
@@ -14,22 +17,30 @@ _MOST_TASKS = 4
 _MOST_NAMES = 3
 
 
-def verdict(rows: Sequence[Row], axis: str, phase: str = "all") -> str:
+def verdict(board: Board, axis: str, phase: str = "all") -> str:
     """One sentence, a clause for each task: the best method at one saving, and whether random skipping is behind it.
 
-    Two methods are told apart only where their intervals do not overlap, which is stricter than a paired test.
+    Two methods are told apart by a paired test, corrected for all pairs of the column; where documents are not known,
+    only where their intervals do not overlap, which is stricter, and the sentence says so.
     """
     first: dict[str, str] = {}
-    for row in rows:
+    for row in board.rows:
         first.setdefault(row["task"], row["metric"])
     chosen = [
         grid
-        for grid in grids(row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase)
+        for grid in grids(row for row in board.rows if row["axis"] == axis and row.get("phase", "all") == phase)
         if first[grid.task] == grid.metric
     ]
-    clauses = [
-        (level, said) for grid in chosen[:_MOST_TASKS] if (level := _level(grid)) and (said := _clause(grid, level))
-    ]
+    clauses = []
+    tested = []
+    for grid in chosen[:_MOST_TASKS]:
+        level = _level(grid)
+        if not level:
+            continue
+        found = board.comparisons.get((grid.place, level))
+        if said := _clause(grid, level, found):
+            clauses.append((level, said))
+            tested.append(found is not None)
     if not clauses:
         return f"No method reached a level above 0 % on the axis {AXES[axis]}."
     one = len({level for level, _ in clauses}) == 1
@@ -38,28 +49,39 @@ def verdict(rows: Sequence[Row], axis: str, phase: str = "all") -> str:
         text = f"{at[0]}, " + "; ".join(said for _, said in clauses)
     else:
         text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
-    return text[0].upper() + text[1:] + "."
+    text = text[0].upper() + text[1:] + "."
+    return text if any(tested) else f"{text} Told apart by intervals that do not overlap, not by a paired test."
 
 
-def _clause(grid: Grid, level: float) -> str:
+def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     reached = [row for (_, at), row in grid.cells.items() if at == level and row["score"] is not None]
     sign = -1 if metric_of(grid.metric).better == "lower" else 1
     ranked = sorted((row for row in reached if not _control(row)), key=lambda row: -sign * row["score"])
-    where = f"on {grid.task}"
+    where = f"on {grid.name}"
     if not ranked:
         return ""
+
+    def apart(better: Row, worse: Row) -> bool:
+        ahead = sign * (better["score"] - worse["score"]) > 0
+        if tests is not None:
+            return ahead and tests.apart(label(better), label(worse))
+        return ahead and _separate(better, worse, sign)
+
     leader, others = ranked[0], ranked[1:]
-    random = next((row for row in reached if row["method"].partition("[")[0].partition(" ")[0] == "random_skip"), None)
     keeps = f"{label(leader)} {_keeps(leader, grid)}"
-    if random is None:
+    chance = [row for row in reached if _name(row) == "random_skip"]
+    if not chance:
         return f"{where} {keeps}, with no random skipping to compare with"
-    if not _apart(leader, random, sign):
+    if not all(apart(leader, row) for row in chance):
         return f"{where} no method is separated from random skipping (the highest score: {keeps})"
-    tied = [label(row) for row in others if not _apart(leader, row, sign)]
     told = f"{where} {keeps}, ahead of random skipping"
+    fixed = [label(row) for row in reached if _name(row) == "static_depth" and not apart(leader, row)]
+    if fixed:
+        told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
+    tied = [label(row) for row in others if not apart(leader, row)]
     if not others:
         return told
-    return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told} and of every other method"
+    return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told}, and ahead of every other method"
 
 
 def _level(grid: Grid) -> float | None:
@@ -77,10 +99,14 @@ def _level(grid: Grid) -> float | None:
 
 
 def _control(row: Row) -> bool:
-    return str(row["method"]).partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS
+    return _name(row) in FAMILY_OF_CONTROLS
 
 
-def _apart(better: Row, worse: Row, sign: int) -> bool:
+def _name(row: Row) -> str:
+    return str(row["method"]).partition("[")[0].partition(" ")[0]
+
+
+def _separate(better: Row, worse: Row, sign: int) -> bool:
     near, far = ("low", "high") if sign > 0 else ("high", "low")
     return better[near] is not None and worse[far] is not None and sign * (better[near] - worse[far]) > 0
 

@@ -16,6 +16,7 @@ from .dense import Dense
 class Base(Dense):
     """Executes everything; nothing is trained."""
 
+    spreads = True
     trains: ClassVar[bool] = False
 
     @classmethod

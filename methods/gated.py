@@ -32,6 +32,7 @@ class GatedConfig(MethodConfig):
 class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = GatedConfig
     paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 

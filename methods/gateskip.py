@@ -112,6 +112,7 @@ class GateSkipConfig(MethodConfig):
 class GateSkip(Method):
     """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
     paper_class: ClassVar[CausalityClass] = "C2"  # one quantile over the tokens of a call
     config: GateSkipConfig
@@ -193,7 +194,9 @@ class GateSkip(Method):
             return view.call.scratch.pop("attention_keep", None)
         if view.call.training:
             call = view.call
-            keep: Tensor | None = drop_lowest_by_phase(scores, call.valid, call.continuation, self.skip_share)
+            keep: Tensor | None = drop_lowest_by_phase(
+                scores, call.valid, call.continuation, self.skip_share, call.spread
+            )
         elif self.thresholds is not None:
             keep = self.thresholds.keep(view, scores, self.skip_share)
         elif self.config.threshold == "literal":
@@ -218,7 +221,7 @@ class GateSkip(Method):
         padded = len(tokens) < call.valid.numel()
         rows = (gate.flatten(0, 1) for gate in call.records["gate"])
         real = (gate.index_select(0, tokens) if padded else gate for gate in rows)
-        per_branch = [sparsity(gate, self.config.loss, budget) for gate in real]
+        per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
         weight = self.config.sparsity_weight
         weight = PAIRED_WEIGHT[self.config.loss] if weight is None else weight
         return {"sparsity": (weight, torch.stack(per_branch).mean())}

@@ -85,6 +85,7 @@ class MixtureOfDepthsConfig(MethodConfig):
 class MixtureOfDepths(Method):
     """Routes whole blocks; the dial is their capacity."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = MixtureOfDepthsConfig
     unit = "layer"
     paper_class = "C1"  # top-k over the prompt
@@ -163,7 +164,9 @@ class MixtureOfDepths(Method):
         if not self.predictors:
             return {}
         per_block = [
-            functional.binary_cross_entropy_with_logits(prediction[call.valid], member[call.valid].float())
+            functional.binary_cross_entropy_with_logits(
+                call.whole(prediction[call.valid]), call.whole(member[call.valid].float())
+            )
             for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
         ]
         return {"predictor": (self.config.predictor_weight, torch.stack(per_block).mean())}

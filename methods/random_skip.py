@@ -47,6 +47,7 @@ class RandomSkipConfig(MethodConfig):
 class RandomSkip(Method):
     """Skips with probability q, the dial."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig
 

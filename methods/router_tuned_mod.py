@@ -67,6 +67,7 @@ class RouterTunedConfig(MethodConfig):
 class RouterTunedMoD(Method):
     """Routes the attention of deep layers on a frozen backbone; the dial is the threshold on the router's sigmoid."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = RouterTunedConfig
     solves_dial = True
     paper_class = "C1"  # one decision per prompt
@@ -120,7 +121,7 @@ class RouterTunedMoD(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Executed share above the capacity, summed over routed layers."""
         capacity = self.config.capacity or max(_MIN_CAPACITY, 1.0 - self.target / self.max_saved_tokens)
-        excess = [(mask[call.valid].mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
+        excess = [(call.whole(mask[call.valid]).mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
         return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
 
     @classmethod

@@ -62,6 +62,7 @@ class SkipLayerConfig(MethodConfig):
 class SkipLayer(Method):
     """Routes whole layers; the dial is an offset on the execute logit."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = SkipLayerConfig
     unit = "layer"
     solves_dial = True
@@ -92,7 +93,7 @@ class SkipLayer(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared distance of each layer's executed share to the target density, summed over layers."""
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
-        shares = [executed[call.valid].mean() for executed in call.records["executed"]]
+        shares = [call.whole(executed[call.valid]).mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
     def _gumbel(self, view: SiteView) -> Tensor:

@@ -37,6 +37,7 @@ class StaticDepthConfig(MethodConfig):
 class StaticDepth(Method):
     """Leaves out a number of layers, the dial."""
 
+    spreads = True
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     unit = "layer"
     config: StaticDepthConfig

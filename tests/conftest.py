@@ -167,21 +167,6 @@ def training_batch() -> "tuple[Tensor, Tensor, Tensor]":
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
     """A tiny random Llama with a tokenizer of bytes."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from adaptive_bench.testing.model_folder import write_model_folder
 
-    folder = tmp_path_factory.mktemp("model")
-    vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", pad_token="<pad>").save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=512, bos_token_id=None, eos_token_id=1, pad_token_id=0,
-        tie_word_embeddings=True,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return write_model_folder(tmp_path_factory.mktemp("model"))

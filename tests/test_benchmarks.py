@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
-MODULES = ("measure", "page", "plot", "decode", "growth", "training_step", "prefill")
+MODULES = ("measure", "page", "plot", "decode", "growth", "training_step", "prefill", "progress_bar")
 
 
 @pytest.fixture
@@ -67,3 +67,18 @@ def test_every_file_that_runs_is_a_benchmark(benchmark, monkeypatch):
     assert not {"measure", "page", "plot"} & set(main.benchmarks())
     with pytest.raises(SystemExit, match="decode"):
         main.main(["dekode"])
+
+
+def test_a_bar_that_moves_with_the_clock_is_never_off_and_one_that_stands_still_is(benchmark):
+    bar = benchmark("progress_bar")
+
+    def events(weights):
+        found = [[0.0, 0.0, "task", "run", float(sum(weights))]]
+        found += [[20.0 + second, 0.0, "advance", "run", weight] for second, weight in enumerate(weights)]
+        return [*found, [19.0 + len(weights), 0.0, "end", "run", 0.0]]
+
+    def worst(weights):
+        return max(abs(said / truly - 1) for _, said, truly in bar.judged(events(weights), 0) if truly > 10)
+
+    assert worst([1.0] * 300) < 0.02
+    assert worst([1.0] * 150 + [0.1] * 150) > 0.3

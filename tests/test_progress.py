@@ -1,10 +1,13 @@
 import io
+import shlex
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
 
 from adaptive_bench import progress
-from adaptive_bench.progress import PlainReporter, RichReporter, SilentReporter, duration
+from adaptive_bench.progress import Pace, PlainReporter, RichReporter, SilentReporter, duration
 
 
 class Clock:
@@ -35,6 +38,17 @@ def test_plain_lines_are_few_and_say_how_long_it_still_takes(clock):
         "train: 30/40, loss 0.25, 0:10 left",
         "train: 40/40 in 0:40",
     ]
+
+
+def test_what_comes_before_the_first_unit_does_not_count_as_its_pace():
+    pace = Pace()
+    assert pace.left_s(20.0, 10) is None
+    pace.note(30.0, 1)
+    assert pace.left_s(30.0, 10) is None
+    pace.note(34.0, 3)
+    assert pace.left_s(34.0, 10) == 14.0
+    assert pace.left_s(35.0, 10) == 13.0  # it counts down while nothing is said
+    assert pace.left_s(99.0, 10) == 0.0
 
 
 def test_given_up_work_is_not_shown_as_done(clock):
@@ -76,3 +90,16 @@ def test_no_terminal_means_plain_lines(capsys):
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (75, "1:15"), (3700, "1:01:40")])
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+def test_nobody_reading_is_no_reason_to_stop():
+    """`adaptive-bench run 2>&1 | head -1`"""
+    script = (
+        "import sys, time; from adaptive_bench.progress import PlainReporter\n"
+        "reporter = PlainReporter()\n"
+        "for number in range(2000): reporter.line(f'line {number} ' + 'x' * 100)\n"
+        "print('worked on', flush=True)"
+    )
+    program = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} 2>&1 >&3 | head -1 >/dev/null"
+    done = subprocess.run(["bash", "-c", f"exec 3>&1; {program}; exit ${{PIPESTATUS[0]}}"], capture_output=True)
+    assert (done.returncode, done.stdout.decode()) == (0, "worked on\n")

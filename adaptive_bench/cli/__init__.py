@@ -13,6 +13,7 @@ from adaptive_bench.cli import (
     check,
     diff,
     doctor,
+    entries,
     export,
     export_model,
     generate,
@@ -63,11 +64,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
-boards = typer.Typer(cls=group_with_default("show"), help="Print the leaderboard of runs, or build a page from them.")
+boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")
 boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
 boards.command("build", cls=StrictCommand)(site.build)
+boards.command("findings", cls=StrictCommand)(site.findings)
+boards.command("submit", cls=StrictCommand)(entries.submit)
+boards.command("verify", cls=StrictCommand)(entries.verify)
+boards.command("publish", cls=StrictCommand)(entries.publish)
 app.add_typer(boards, name="leaderboard")
-app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
+app.command("lm-eval", cls=StrictCommand, context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.tables import in_parts, wrapped
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.capabilities import CAPABILITIES, Capability, Matrix, stored_matrix
 
@@ -30,11 +30,11 @@ def capability_table(methods: Sequence[str]) -> str:
             if capability not in differing
         ]
         parts.append("What each can do, as found by `adaptive-bench check`:")
-        parts.append(fitting(table))
+        parts.append(in_parts(table))
         if shared:
-            parts.append(f"The same for all: {'; '.join(shared)}.")
+            parts.append(wrapped(f"The same for all: {'; '.join(shared)}."))
     if missing := [name for name, matrix in probed.items() if not matrix]:
-        parts.append(f"Not probed yet: {', '.join(missing)}. `adaptive-bench check NAME` does it.")
+        parts.append(wrapped(f"Not probed yet: {', '.join(missing)}. `adaptive-bench check NAME` does it."))
     return "\n\n".join(parts)
 
 

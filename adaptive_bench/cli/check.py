@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
@@ -90,12 +90,10 @@ def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
 def _print(report: Report) -> None:
     typer.echo(report.table())
     for result in report.failures:
-        typer.echo(f"\n{result.spec} fails {result.check} on {result.family}: {result.message}")
+        typer.echo("\n" + paragraph(f"{result.spec} fails {result.check} on {result.family}: {result.message}"))
     for warning in report.warnings:
-        typer.echo(f"\nWarning: {warning}")
+        typer.echo("\n" + paragraph(f"Warning: {warning}"))
     specs = len(report.matrix)
     failing = len({result.spec for result in report.failures})
-    typer.echo(
-        f"\n{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s); "
-        "`.` passed, `-` does not apply, `F` failed"
-    )
+    passed = f"{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s)"
+    typer.echo("\n" + paragraph(f"{passed}; `.` passed, `-` does not apply, `F` failed"))

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 
 if TYPE_CHECKING:
     from adaptive_bench.runs.records import SweepRecord
 
-_IGNORED = {"out", "device", "preset", "finished", "took_s", "records", "warnings", "notes", "failures", "state"}
+_IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
+_IGNORED |= {"state", "began", "directory", "command"}
 _SHOWN = 8  # documents of one row
 
 
 def diff(
-    first: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
-    second: Annotated[Path, typer.Argument(help="Folder of another one.")],
+    first: Run,
+    second: Run,
     debug: Debug = False,
 ) -> None:
     """Compare two runs: their configurations, and where both measured a method at the same asked saving, its scores.

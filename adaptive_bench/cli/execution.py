@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
-from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.site import build
+from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
-from adaptive_bench.progress import open_reporter
+from adaptive_bench.progress import let_go, open_reporter, say
+from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
+    from adaptive_bench.runs import RunOutcome
     from adaptive_bench.runs.chains import Failure
 
 
@@ -42,16 +46,25 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
         raise
     for line in about(config, found, flops_per_s):
         typer.echo(line)
-    typer.echo("\n" + tabulate(describe(found.plan, found.estimator), headers="keys", tablefmt="simple"))
+    typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
 
-def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> None:
+def execute(
+    config: RunConfig,
+    how: Mapping[str, Any] | None = None,
+    *,
+    wide: bool = False,
+    open_page: bool = False,
+    debug: bool = False,
+) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
     Args:
-        wide: All levels, and what was saved and spent there.
+        how: Further arguments of `adaptive_bench.runs.run`.
+        wide: Scores with intervals at all levels, and what was saved and spent there.
+        open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
 
     Raises:
@@ -62,23 +75,43 @@ def execute(config: RunConfig, *, wide: bool = False, debug: bool = False) -> No
 
     try:
         with open_reporter() as reporter:
-            outcome = run(config, reporter)
+            outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
+    if not outcome.led:
+        return
+    try:
+        _print_outcome(outcome, config, wide=wide, open_page=open_page)
+    except BrokenPipeError:  # nobody reads any more; everything is on disk
+        let_go(sys.stdout)
+    if outcome.failures:
+        _tell(outcome.failures, debug)
+        raise typer.Exit(outcome.exit_code)
+
+
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
+    from adaptive_bench.runs.naming import run_command
+
+    if outcome.elsewhere:
+        typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    if rows:
-        typer.echo(f"\nEvery axis and phase: adaptive-bench leaderboard {outcome.folder} --full")
-    typer.echo(f"\nWritten to {outcome.folder}")
-    if outcome.failures:
-        _tell(outcome.failures, debug)
-        raise typer.Exit(outcome.exit_code)
+    name = run_name(outcome.folder)
+    commands = {"Every axis and phase": f"adaptive-bench leaderboard {name} --full"} if rows else {}
+    if rows and not open_page:
+        commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
+    commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
+    for what, command in commands.items():
+        typer.echo(f"\n{what}:\n  {command}")
+    typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
+    if rows and open_page:
+        build([outcome.folder], out=outcome.folder / "site", open_=True)
 
 
 def _unchecked(config: RunConfig) -> list[str]:
@@ -102,7 +135,7 @@ def _tell(failures: Sequence[Failure], debug: bool) -> None:
     for cause, failed in by_cause.items():
         log = next((failure.log for failure in failed if failure.log), None)
         works = ", ".join(failure.work for failure in failed)
-        typer.echo("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), err=True)
+        say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
         if debug:
-            typer.echo("\n".join(dict.fromkeys(failure.trace for failure in failed)), err=True)
-    typer.echo("\nThe same command tries again what failed and keeps the rest.", err=True)
+            say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
+    say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

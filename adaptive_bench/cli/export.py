@@ -10,6 +10,8 @@ import typer
 
 from adaptive_bench import atomic
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.results import find_run
 
 
 class Form(StrEnum):
@@ -22,7 +24,13 @@ class Form(StrEnum):
 
 def export(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, all finished runs.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            parser=find_run,
+            autocompletion=run_names,
+            help="Names of runs (see `list runs`), their beginnings, or folders; without any, all finished runs.",
+        ),
     ] = None,
     to: Annotated[Form, typer.Option(help="csv, parquet or json.")] = Form.csv,
     write: Annotated[Path | None, typer.Option(help="The file; by default results.FORMAT here.")] = None,

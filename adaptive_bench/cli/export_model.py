@@ -11,6 +11,7 @@ import typer
 
 from adaptive_bench import atomic, registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def export_model(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    run: Run,
     out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems, message_of
+from adaptive_bench.cli.tables import terminal_width, wrapped
+from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.progress import say
 
-_WIDTH = 100
+_WIDEST = 100  # lines that are longer are hard to read
 
 # `main` reads it from the arguments before Typer parses them; it is declared so that `--help` shows it.
 Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
@@ -37,14 +39,18 @@ def reported(debug: bool) -> Iterator[None]:
 
 
 def paragraph(text: str) -> str:
-    """Text as lines of a readable width. Paths and commands are meant for copying: they are never broken."""
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    """Text as lines of a readable width that fit the terminal. Paths and commands are meant for copying: they are never
+    broken.
+    """
+    return wrapped(text, min(_WIDEST, terminal_width()))
 
 
 def _end(error: BaseException, debug: bool) -> None:
+    if isinstance(error, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     if debug:
         traceback.print_exception(error)
     found: AdaptiveBenchError = explained(error)
     for one in found.errors if isinstance(found, SeveralProblems) else (found,):
-        print(paragraph(f"{one.kind}: {message_of(one)}"), file=sys.stderr)
+        say(paragraph(f"{one.kind}: {message_of(one)}"), sys.stderr)
     sys.exit(found.exit_code)

@@ -10,8 +10,10 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
+from adaptive_bench.results import find_run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -20,7 +22,15 @@ if TYPE_CHECKING:
 
 
 def generate(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder of a saved model, or of a run (then with --method).")],
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|FOLDER",
+            parser=find_run,
+            autocompletion=run_names,
+            help="Name or folder of a run (then with --method), or folder of a saved model.",
+        ),
+    ],
     prompts: Annotated[list[str], typer.Argument(help="Text to continue; several are written together.")],
     saving: Annotated[
         float | None, typer.Option(help="Share of token-branches to skip, for example 0.15; default: as saved.")

@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.tables import Row, joined, newest, phase_of, tables
 from adaptive_bench.results import read_json, read_table
@@ -20,9 +21,7 @@ PHASES = ("all", "prefill", "decode")
 
 
 def leaderboard(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs, see `list runs`; without any, the newest run.")
-    ] = None,
+    folders: Runs = None,
     style: Annotated[
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
@@ -36,7 +35,9 @@ def leaderboard(
     timing: Annotated[
         str | None, typer.Option(help="Of saved time only the settings whose name contains this, `batch 8` say.")
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="All levels, and what was saved and spent there.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Scores with intervals at all levels, and what was saved and spent there.")
+    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
     ] = False,

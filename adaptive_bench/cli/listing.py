@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -14,10 +15,11 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
+from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
-from adaptive_bench.results import read_run
+from adaptive_bench.results import run_folders
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 
@@ -35,31 +37,52 @@ class Listed(StrEnum):
 
 def list_names(
     what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs or runs.")],
-    model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="With methods: what each adds to this model, measured. With runs: those of this model."),
+    ] = None,
     methods: Annotated[
         str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Runs with this task.")] = None,
+    method: Annotated[str | None, typer.Option(help="Runs with this method.")] = None,
+    state: Annotated[str | None, typer.Option("--status", metavar="|".join(STATES), help="Runs of this state.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Runs since this day, for example 2026-11-20.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: Debug = False,
 ) -> None:
-    """List methods, tasks, models, families of models, configs or runs."""
+    """List methods, tasks, models, families of models, configs or runs.
+
+    Of runs, the newest first; options choose by a part of the name.
+    """
     if not debug:
         quiet()
     if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)
-    if model is not None or methods is not None:
+    if what is not Listed.runs and (only := {"--task": task, "--method": method, "--status": state, "--since": since}):
+        _refuse({name: value for name, value in only.items() if value is not None}, what)
+    if what is Listed.runs and methods is None:
+        rows = runs_in(out, Wanted(model, task, method, state, since))
+    elif model is not None or methods is not None:
         _check_overhead(what, model)
         rows = overhead_rows(str(model), methods)
     else:
-        rows = _runs(out) if what is Listed.runs else _registered(cast(registry.Group, what.value))
+        rows = _registered(cast(registry.Group, what.value))
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
         return
-    shown = [{key: _text(value) for key, value in row.items()} for row in rows]
-    typer.echo(fitting(shown) if rows else f"There are no {what} yet.")
+    if not rows:
+        typer.echo(f"There are no {what} yet." if what is not Listed.runs else _none(out))
+    elif what is Listed.runs:
+        typer.echo(shown(rows))
+    else:
+        texts = [{key: _text(value) for key, value in row.items()} for row in rows]
+        typer.echo(listed(texts) if model is None else fitting(texts))
     if what is Listed.methods and model is None:
         from adaptive_bench.cli.capability_table import capability_table
 
@@ -69,9 +92,18 @@ def list_names(
 def _check_overhead(what: Listed, model: str | None) -> None:
     if what is not Listed.methods or model is None:
         raise UsageError(
-            f"--model and --methods go with `list methods`, and --methods needs --model, got `list {what}` "
-            f"with --model {model}. Try `adaptive-bench list methods --model nano`."
+            f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
+            f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
         )
+
+
+def _refuse(given: Mapping[str, str], what: Listed) -> None:
+    if given:
+        raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
+
+
+def _none(out: Path) -> str:
+    return "There are no such runs." if any(run_folders(out)) else "There are no runs yet."
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:
@@ -107,29 +139,6 @@ def _first_sentence(thing: object) -> str:
         return thing.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
     description = getattr(thing, "description", None)
     return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
-
-
-def _runs(out: Path) -> list[dict[str, Any]]:
-    """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
-    configs = sorted(out.rglob("config.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
-    return [_run(config) for config in configs]
-
-
-def _run(config: Path) -> dict[str, Any]:
-    about = read_run(config)
-    measuring, training = about.get("evaluation", {}), about.get("train", {})
-    return {
-        "run": str(config.parent),
-        "state": about.get("state", "unfinished"),
-        "model": about.get("model", ""),
-        "methods": about.get("methods", []),
-        "tasks": about.get("tasks", []),
-        "seeds": about.get("seeds", []),
-        "steps": training.get("steps", ""),
-        "documents": measuring.get("limit") or "all",
-        "shots": "" if measuring.get("num_fewshot") is None else measuring["num_fewshot"],
-        "finished": about.get("finished", about.get("problem", "")),
-    }
 
 
 def _text(value: Any) -> str:

@@ -9,11 +9,12 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.waiting import load_libraries
 
 
 def retry(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    run: Run,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
     debug: Debug = False,
 ) -> None:

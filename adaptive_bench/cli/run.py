@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ _KEYS = [
     "data_dir",
     "out",
     "device",
+    "track",
 ]
 # What a config key is called on the command line.
 FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
@@ -37,6 +39,15 @@ FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
     "evaluation.num_fewshot": "--num-fewshot",
 }
 _WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
+
+
+class Overwriting(StrEnum):
+    """Names of `adaptive_bench.runs.overwrite`, which is too heavy to be imported for `--help`."""
+
+    only_missing = "only-missing"
+    always = "always"
+    never = "never"
+    only_cache = "only-cache"
 
 
 def run(
@@ -116,10 +127,45 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for records and tables.", rich_help_panel=_WHERE)] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda:0, ...", rich_help_panel=_WHERE)] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tensorboard|trackio|wandb", help="Also send training curves there.", rich_help_panel=_WHERE
+        ),
+    ] = None,
     plugin: Annotated[
         list[Path] | None,
         typer.Option(help="Python file that registers methods or tasks; may be repeated.", rich_help_panel=_WHERE),
     ] = None,
+    overwrite: Annotated[
+        Overwriting,
+        typer.Option(
+            help="Of results on disk: compute what is missing; compute all again; never touch a piece of work that "
+            "was begun; or compute nothing.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = Overwriting.only_missing,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes at once; otherwise as fits the machine.", rich_help_panel=_WHERE),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Do a part: `2/8` of eight commands, which may run anywhere.", rich_help_panel=_WHERE),
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="Do these cells alone, named like their records.", rich_help_panel=_WHERE)
+    ] = None,
+    launcher: Annotated[
+        str, typer.Option(metavar="local|slurm|kubernetes|...", help="Who does the work.", rich_help_panel=_WHERE)
+    ] = "local",
+    resources: Annotated[
+        Path | None,
+        typer.Option(help="YAML file: what a cell gets on a cluster (docs/cluster.md).", rich_help_panel=_WHERE),
+    ] = None,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Compute nothing: the table of what is there.", rich_help_panel=_WHERE)
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
@@ -129,7 +175,10 @@ def run(
             min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours it takes."
         ),
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="Print all levels, and what was saved and spent there.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
+    ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
@@ -164,6 +213,7 @@ def run(
             data_dir=data_dir,
             out=out,
             device=device,
+            track=track,
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
         )
@@ -181,7 +231,16 @@ def run(
     if dry_run:
         print_plan(run_config, flops)
     else:
-        execute(run_config, wide=wide, debug=debug)
+        from adaptive_bench.runs import Share
+
+        how = {
+            "jobs": jobs,
+            "launcher": launcher,
+            "resources": resources,
+            "table_only": table_only,
+            "overwrite": overwrite,
+        }
+        execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
 
 
 class RunCommand(StrictCommand):

@@ -13,6 +13,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
@@ -53,7 +54,7 @@ class Document:
 
 
 def samples(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, see `list runs`.")],
+    run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
     saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
     methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,

@@ -13,9 +13,11 @@ import typer
 import yaml
 
 from adaptive_bench.cli.failures import Debug, paragraph
+from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
+from adaptive_bench.results import find_run, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
@@ -24,7 +26,13 @@ _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_
 
 def show(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|CELL", help="Folder of a run, or of a record (as `status` lists them).")
+        Path,
+        typer.Argument(
+            metavar="RUN|CELL",
+            parser=find_run,
+            autocompletion=run_names,
+            help="Name or folder of a run, or folder of a record (as `status` lists them).",
+        ),
     ],
     debug: Debug = False,
 ) -> None:
@@ -64,19 +72,33 @@ def _run(folder: Path) -> str:
     settings = {key: about[key] for key in _SETTINGS if about.get(key) is not None}
     recipe = {key: about[key] for key in ("train", "evaluation") if key in about}
     parts = [
-        f"run {folder}: {about.get('state', 'unfinished')}" + (f", {about['problem']}" if "problem" in about else ""),
+        f"run {run_name(folder)}: {about.get('state', 'unfinished')}"
+        + (f", {about['problem']}" if "problem" in about else ""),
         f"finished {about.get('finished', 'never')}" + (f" after {about['took_s']:.0f} s" if "took_s" in about else ""),
-        "command: " + shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml")]),
+        *_repeating(folder, about),
         _yaml(settings | recipe),
     ]
     records = _records(folder, about)
     if records:
-        environments = {json.dumps(_environment(record), sort_keys=True) for record in records}
-        parts += ["environment: " + text for text in sorted(environments)]
+        environments = {", ".join(f"{key} {value}" for key, value in _environment(one).items()) for one in records}
+        parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         parts.append(fitting([_row(record) for record in records]))
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
     return "\n\n".join(parts)
+
+
+def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
+    """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
+    from adaptive_bench.runs.naming import run_command
+
+    plugins = [Path(path) for path in about.get("plugins", [])]
+    here, began_in = Path.cwd(), Path(about.get("directory", "."))
+    if began_in.resolve() == here:
+        said = [f"repeat it with: {run_command(folder, plugins)}"]
+    else:  # paths in its config may be relative
+        said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {run_command(folder.resolve(), plugins)}"]
+    return [*said, *(f"The plugin {path} is not there any more." for path in plugins if not path.is_file())]
 
 
 def _cell(folder: Path) -> str:
@@ -165,4 +187,4 @@ def _points(folder: Path) -> list[dict[str, str]]:
 
 
 def _yaml(values: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(values), sort_keys=False, width=100, default_flow_style=None).rstrip()
+    return yaml.safe_dump(dict(values), sort_keys=False, width=terminal_width(), default_flow_style=None).rstrip()

@@ -8,15 +8,14 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
+from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.evaluation.tables import newest, tables
 
 
 def build(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="RUNS", help="Folders of runs; without any, the newest run.")
-    ] = None,
+    folders: Runs = None,
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("site"),
     axis: Annotated[
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
@@ -33,8 +32,23 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     site = registry.get("sites", "board")
     for text in site(chosen, out, axis, phase):
-        typer.echo(text, err=True)
+        typer.echo(paragraph(text), err=True)
     page = out / "index.html"
     typer.echo(f"The page is {page}")
     if open_:
         typer.launch(str(page.resolve()))
+
+
+def findings(
+    folders: Runs = None,
+    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("findings.md"),
+    axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
+    level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
+    debug: Debug = False,
+) -> None:
+    """Write what a board found as sentences, each with its figures and intervals."""
+    check_value("--axis", axis, AXES)
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    for text in registry.get("sites", "findings")(chosen, out, axis, level):
+        typer.echo(text, err=True)
+    typer.echo(f"The findings are {out}")

@@ -16,9 +16,11 @@ class StrictCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; the first look only counts."""
         if not ctx.resilient_parsing:
-            values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(order)
             _refuse_empty(order, values)
+            if not all(part.strip() for part in rest):  # of a command that hands its arguments on
+                raise UsageError(f"{ctx.info_name} takes no empty values, got one. Give a value or leave it out.")
         return super().parse_args(ctx, args)
 
 

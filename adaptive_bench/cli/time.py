@@ -11,10 +11,12 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import counts_value, shares_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.results import find_run
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -26,7 +28,13 @@ def time(
     ] = None,
     model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Folder of a finished run: time its checkpoints on its calibration text.")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            parser=find_run,
+            autocompletion=run_names,
+            help="Name or folder of a finished run: time its checkpoints on its calibration text.",
+        ),
     ] = None,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8,32",
     prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 128,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from adaptive_bench.progress import say
+
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
@@ -17,7 +19,7 @@ def waiting(what: str) -> Iterator[None]:
         with console.status(f"{what} ..."):
             yield
     else:
-        print(f"{what} ...", file=sys.stderr, flush=True)
+        say(f"{what} ...", sys.stderr)
         yield
 
 

@@ -15,6 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
+from adaptive_bench.digest import folder_digest
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 
 Row = Mapping[str, Any]
@@ -172,8 +173,11 @@ def _named(source: Source) -> tuple[str, str | None]:
 
 def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
     """Rows of a copy of the hub's repository, which may hold any format of the hub's."""
+    # The cache of datasets knows a file by its name, size and time; ours is one folder for each content.
+    content = folder_digest(place.folder)
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / content
     try:
-        return datasets.load_dataset(str(place.folder), source.configuration, split=split)
+        return datasets.load_dataset(str(place.folder), source.configuration, split=split, cache_dir=str(cache))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The split {split!r} of {source} cannot be read: {str(place.folder)!r} has no {split}.jsonl and is no "

@@ -16,6 +16,7 @@ from accelerate.utils.memory import clear_device_cache
 from lm_eval import evaluator
 from lm_eval.api.task import Task as HarnessTask
 
+from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
@@ -57,6 +58,9 @@ def evaluate(
 
     The model's ledger is reset first. When memory runs out the batch is halved and the task starts again, so that all
     documents are evaluated at one batch size and nothing is counted twice.
+
+    Several processes share an evaluation (`processes.Processes.sharing`) if all of them call this with the same
+    arguments; they share the batches, and get the same result.
 
     Args:
         model: Evaluated with its current dial, in evaluation mode; its mode is put back afterwards.
@@ -128,6 +132,7 @@ def _evaluate_once(
             apply_chat_template=chat_template,
             fewshot_as_multiturn=chat_template,
         )
+    _pool_counts(model, lm)
     scores = {
         key: float(value)
         for key, value in results["results"][task.name].items()
@@ -158,6 +163,18 @@ def _evaluate_once(
         claimed=model.method.claimed_saving,
     )
     return evaluation, samples
+
+
+def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
+    """What several processes counted, each of its part, together; every process then has the whole."""
+    crew = processes.active()
+    if crew.alone:
+        return
+    parts = crew.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))
+    model.reset_ledger()
+    for counts, *_ in parts:
+        model.ledger.add(counts)
+    lm.time_s, lm.prompt_tokens, lm.generated_tokens = (sum(column) for column in list(zip(*parts, strict=True))[1:])
 
 
 def _data(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -19,6 +20,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import has_bos_prefix
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from adaptive_bench import processes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.batches import fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
@@ -88,6 +90,7 @@ class AdaptiveLM(TemplateLM):
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
+        self._processes = processes.active()
         self.time_s = 0.0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -155,13 +158,20 @@ class AdaptiveLM(TemplateLM):
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        scorer = Scorer(self.model, self.batch_size, self._timed)
+        crew = self._processes
+        scorer = Scorer(self.model, self.batch_size, self._timed, crew.rank, crew.count)
         with self.reporter.task(self.label, total=len(requests)) as meter:
-            for batch in scorer.score(scored):
-                check_scores((score for _, score, _ in batch), self.label)
-                for index, score, greedy in batch:
-                    answers[index] = score, greedy
-                meter.advance(len(batch))
+
+            def score_part() -> list[tuple[int, float, bool]]:
+                found = []
+                for batch in scorer.score(scored):
+                    check_scores((score for _, score, _ in batch), self.label)
+                    found += batch
+                    meter.advance(len(batch) * crew.count)
+                return found
+
+            for index, score, greedy in crew.pool(score_part):
+                answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
 
@@ -227,32 +237,49 @@ class AdaptiveLM(TemplateLM):
         self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
-        choose = Watched(likeliest)
-        write = partial(
-            generate_queue,
-            self.model,
-            [member.token_ids for member in members],
-            rows=self.batch_size,
-            max_new_tokens=settings.max_new_tokens,
-            eos_token_ids=self.end_tokens,
-            stop=stop_after(settings.until, self.tokenizer),
-            choose=choose,
-            ended=meter.advance,
-        )
-        written: list[list[int]] = self._timed(write)
-        choose.check(self.label)
-        self._count(members, written)
-        return written
+        crew = self._processes
+        mine = members[crew.rank :: crew.count]
+
+        def ended(texts: int) -> None:
+            meter.advance(texts * crew.count)
+
+        def write_part() -> list[tuple[int, list[int]]]:
+            choose = Watched(likeliest)
+            write = partial(
+                generate_queue,
+                self.model,
+                [member.token_ids for member in mine],
+                rows=self.batch_size,
+                max_new_tokens=settings.max_new_tokens,
+                eos_token_ids=self.end_tokens,
+                stop=stop_after(settings.until, self.tokenizer),
+                choose=choose,
+                ended=ended,
+            )
+            written: list[list[int]] = self._timed(write) if mine else []
+            choose.check(self.label)
+            self._count(mine, written)
+            return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
+
+        by_place = dict(crew.pool(write_part))
+        return [by_place[member.place] for member in members]
 
     def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
         """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
         decisions depend on who is in the batch.
         """
-        everything: list[list[int]] = []
-        for number, batch in enumerate(fixed_batches(members, self.batch_size)):
+        crew = self._processes
+
+        def write_part() -> list[tuple[int, list[int]]]:
+            numbered = enumerate(fixed_batches(members, self.batch_size))
+            return [
+                one for number, batch in islice(numbered, crew.rank, None, crew.count) for one in write(number, batch)
+            ]
+
+        def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
             draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
             choose = Watched(draw if settings.do_sample else likeliest)
-            write = partial(
+            call = partial(
                 generate_queue,
                 self.model,
                 [member.token_ids for member in batch],
@@ -262,12 +289,14 @@ class AdaptiveLM(TemplateLM):
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
             )
-            written = self._timed(write)
+            written = self._timed(call)
             choose.check(self.label)
             self._count(batch, written)
-            everything += written
-            meter.advance(len(batch))
-        return everything
+            meter.advance(len(batch) * crew.count)
+            return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
+
+        by_place = dict(crew.pool(write_part))
+        return [by_place[member.place] for member in members]
 
     def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:
         self.prompt_tokens += sum(len(member.token_ids) for member in members)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
@@ -39,11 +39,13 @@ class Point:
 
     Attributes:
         saved: Savings by name (see `saving_name`); `None`, or absent, where one is not known.
+        seconds: Spent inside model calls.
     """
 
     dial: float
     score: float
     saved: Mapping[str, float | None]
+    seconds: float = 0.0
 
     def on(self, name: str) -> bool:
         """Whether this saving is known."""
@@ -63,12 +65,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Matched:
-    """The score at a level, with all savings known there; nothing where the level was not reached."""
+    """The score at a level, with all savings known there, the dial value and the seconds; nothing where the level was
+    not reached.
+    """
 
     level: float
     score: float | None
     saved: Mapping[str, float]
     status: Status
+    dial: float = math.nan
+    seconds: float = math.nan
 
 
 def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[Matched]:
@@ -91,6 +97,15 @@ def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[M
     merged = _merge(points, name)
     reached: Status = "inert" if "inert" in flaws(points, name) else "ok"
     return [_at(merged, level, name, reached) for level in levels]
+
+
+def largest_saving(points: Iterable[Point], name: str) -> float:
+    """The largest level that `match` reaches; points whose saving is not known do not count.
+
+    Raises:
+        ValueError: No point counts.
+    """
+    return max(point.at(name) for point in _merge((point for point in points if point.on(name)), name))
 
 
 def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
@@ -127,7 +142,8 @@ def _mean(points: list[Point]) -> Point:
 
     common = [name for name in points[0].known if all(point.on(name) for point in points)]
     saved = {name: mean(point.at(name) for point in points) for name in common}
-    return Point(mean(point.dial for point in points), mean(point.score for point in points), saved)
+    of = {name: mean(getattr(point, name) for point in points) for name in ("dial", "score", "seconds")}
+    return Point(saved=saved, **of)
 
 
 def _at(points: list[Point], level: float, name: str, reached: Status) -> Matched:
@@ -143,7 +159,7 @@ def _at(points: list[Point], level: float, name: str, reached: Status) -> Matche
         if before.at(name) <= level <= after.at(name):
             share = (level - before.at(name)) / (after.at(name) - before.at(name))
             between = _matched(level, _between(before, after, share), reached)
-            return Matched(level, between.score, {**between.saved, name: level}, reached)
+            return replace(between, saved={**between.saved, name: level})
     return Matched(level, None, {}, "outside")
 
 
@@ -160,8 +176,10 @@ def _between(before: Point, after: Point, share: float) -> Point:
         return min(max(one * (1 - share) + other * share, low), high)  # rounding must not leave the interval
 
     saved = {name: mix(before.at(name), after.at(name)) for name in before.known if after.on(name)}
-    return Point(mix(before.dial, after.dial), mix(before.score, after.score), saved)
+    of = {name: mix(getattr(before, name), getattr(after, name)) for name in ("dial", "score", "seconds")}
+    return Point(saved=saved, **of)
 
 
 def _matched(level: float, point: Point, status: Status) -> Matched:
-    return Matched(level, point.score, {name: point.at(name) for name in point.known}, status)
+    saved = {name: point.at(name) for name in point.known}
+    return Matched(level, point.score, saved, status, point.dial, point.seconds)

@@ -79,7 +79,7 @@ class Evaluation:
         saved = {saving_name(axis, phase): self.saved(axis, phase) for phase in MATCH_PHASES for axis in _AXES}
         tokens = self.saved("tokens")
         saved["time"] = None if curve is None or tokens is None else curve.at(tokens)
-        return Point(self.dial, self.scores[metric], saved)
+        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from adaptive_bench.evaluation.comparable import Conditions
 from adaptive_bench.evaluation.crossed import Floats
 from adaptive_bench.evaluation.document_scores import answers_by_seed, matched_scores
 from adaptive_bench.evaluation.intervals import UNBOUNDED, Levels, interval
@@ -88,6 +89,10 @@ class Row:
         target: Of several savings the method was trained towards, the one that serves this level, by validation
             documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
+        dial: Dial value at the level, read off like the score.
+        seconds: Spent inside model calls there, on all documents.
+        model, backbone, recipe, task_version, shots, asked: With `documents`, what it is comparable under: see
+            `comparable.Conditions`.
     """
 
     method: str
@@ -125,6 +130,14 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    dial: float | None = None
+    seconds: float | None = None
+    model: str | None = None
+    backbone: str | None = None
+    recipe: str | None = None
+    task_version: str | None = None
+    shots: int | None = None
+    asked: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values, keys in the order of the fields."""
@@ -140,6 +153,7 @@ def table_rows(
     curves: Mapping[str, TimeCurve] | None = None,
     about: About | None = None,
     samples: Mapping[int, Sequence[Sequence[Sample]]] | None = None,
+    conditions: Conditions | None = None,
 ) -> list[Row]:
     """Rows of one method on one task, on every axis and phase, and on saved time for each setting it was timed in.
 
@@ -154,6 +168,7 @@ def table_rows(
         curves: Saved time of this method by setting.
         about: What is known of its training.
         samples: For each evaluation its documents; without them intervals know of seeds alone.
+        conditions: What the rows are comparable under.
     """
     everything = [one for done in evaluations.values() for one in done]
     about = about or {}
@@ -171,6 +186,8 @@ def table_rows(
         train_tokens=about.get("train_tokens"),
         train_flops=about.get("train_flops"),
     )
+    if conditions is not None:
+        same = replace(same, **asdict(conditions))
     tables: list[tuple[Axis, MatchPhase, str | None]] = [(axis, phase, None) for axis, phase in _axes(everything)]
     tables += [("time", "all", setting) for setting in curves or {}]
     rows = []
@@ -270,6 +287,8 @@ def _filled(row: Row, matched: list[Matched], answers: list[Floats]) -> Row:
         seed_error=spread.seed_error,
         document_error=spread.document_error,
         seeds=len(scores),
+        dial=fmean(seed.dial for seed in reached),
+        seconds=fmean(seed.seconds for seed in reached),
         claimed=claimed,
         claimed_minus_executed=None if claimed is None or executed is None else claimed - executed,
         projected_net=_mean(reached, saving_name("projected", row.phase)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,33 +42,41 @@ class Scorer:
         model: Evaluated as it stands.
         batch_size: Rows in one forward pass.
         clock: Runs a model call.
+        rank, count: Of several processes that share the batches this one's number, and how many there are. Batches are
+            those of one process, so that every answer is the same whoever computes it.
 
     Attributes:
         tokens: Tokens fed to the model so far, padding not counted.
     """
 
-    def __init__(self, model: AdaptiveModel, batch_size: int, clock: Clock) -> None:
+    def __init__(self, model: AdaptiveModel, batch_size: int, clock: Clock, rank: int = 0, count: int = 1) -> None:
         self.model = model
         self.batch_size = batch_size
         self.tokens = 0
         self._clock = clock
+        self._rank, self._count = rank, count
         self._device = next(model.parameters()).device
 
     def score(self, requests: Sequence[Scored]) -> Iterator[list[Answer]]:
         """For each request its place, its log-likelihood and whether it is what greedy decoding would write; in any
-        order, as batches are done.
+        order, as batches are done. Of several processes each has some of the batches.
         """
+        for batch in islice(self._batches(requests), self._rank, None, self._count):
+            yield batch()
+
+    def _batches(self, requests: Sequence[Scored]) -> Iterator[Callable[[], list[Answer]]]:
         limit = self.model.backbone.context_length
         if not causal(self.model):
             # One length of continuation in a batch: the head then works on the same positions at any batch size.
             for some in alike(wholes(requests, limit), lambda one: one.scored):
-                yield from map(self._score_wholes, fixed_batches(some, self.batch_size))
+                yield from (partial(self._score_wholes, one) for one in fixed_batches(some, self.batch_size))
             return
         contexts, others = shared(requests, limit)
         for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids)):
-            yield self._score_shared(batch)
+            yield partial(self._score_shared, batch)
         for some in alike(wholes(others, limit), lambda one: one.scored):
-            yield from map(self._score_wholes, batches(some, self.batch_size, length=lambda one: len(one.token_ids)))
+            similar = batches(some, self.batch_size, length=lambda one: len(one.token_ids))
+            yield from (partial(self._score_wholes, one) for one in similar)
 
     def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
         """Whole sequences. Where they do not depend on each other padding goes to the right: causality hides it, and

@@ -1,16 +1,20 @@
-"""Tables of finished runs: where they lie, and how several become one."""
+"""Tables of finished runs: where they lie, and how the rows of several come together."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.comparable import conditions_of
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+_DISPUTED = 3  # conditions, method and semantics: all rows of a method carry the name of its run, or none
+_TIMES = ("seconds",)  # they differ whenever something is measured again
 
 
 def tables(folder: Path) -> list[Path]:
@@ -39,20 +43,34 @@ def phase_of(row: Mapping[str, Any]) -> str:
 
 
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
-    """One list of rows. Where two runs disagree on a score, both stay and their methods carry the name of the run."""
+    """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
+    conditions, both stay and their methods carry the end of the run's name.
+    """
+    names = short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
-            answers[(*(row.get(key) for key in _MEANING), phase_of(row))][folder] = row
+            answers[(conditions_of(row), *(row.get(key) for key in _MEANING), phase_of(row))][folder] = row
     disputed = {
-        meaning[:2]
+        meaning[:_DISPUTED]
         for meaning, by_folder in answers.items()
-        if any(row != next(iter(by_folder.values())) for row in by_folder.values())
+        if len({_untimed(row) for row in by_folder.values()}) > 1
     }
     result: list[Row] = []
     for meaning, by_folder in answers.items():
-        if meaning[:2] in disputed:
-            result += [row | {"method": f"{row['method']} ({folder.name})"} for folder, row in by_folder.items()]
+        if meaning[:_DISPUTED] in disputed:
+            result += [row | {"method": f"{row['method']} ({names[folder]})"} for folder, row in by_folder.items()]
         else:
             result.append(next(iter(by_folder.values())))
     return result
+
+
+def short_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """Seeds and key, the end of a run's name; whole paths where two runs end alike."""
+    ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in folders}
+    alike = len(set(ends.values())) < len(ends)
+    return {folder: str(folder) if alike else end for folder, end in ends.items()}
+
+
+def _untimed(row: Row) -> str:
+    return json.dumps({key: value for key, value in row.items() if key not in _TIMES}, sort_keys=True, default=str)

@@ -54,6 +54,8 @@ class Method(nn.Module):
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
+        spreads: Whether it can be trained over several processes: its losses average `call.whole(...)`, and a ranking
+            of tokens of different rows is given `call.spread`. Every class says so for itself.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
@@ -70,6 +72,7 @@ class Method(nn.Module):
     paper_class: ClassVar[CausalityClass] = "C0"
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
+    spreads: ClassVar[bool] = False
     trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.session import Session
+from adaptive_bench.method.spread import Spread
 
 Phase = Literal["prefill", "decode"]
 PROMPT_LENGTH = "prompt_length"
@@ -36,6 +37,7 @@ class ForwardCall:
         records: What a method noted for its losses, by name.
         answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
         scratch: What a method carries from layer to layer within this call.
+        spread: Puts together what several processes have of a training batch; `None` where one process has it all.
         ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
     """
 
@@ -53,6 +55,7 @@ class ForwardCall:
     answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     scratch: dict[str, Tensor] = field(default_factory=dict)
     ahead: Sequence[Decision] | None = None
+    spread: Spread | None = None
 
     @property
     def all_valid(self) -> bool:
@@ -86,12 +89,21 @@ class ForwardCall:
         assert self.labels is not None
         return functional.pad(self.labels[:, 1:] != -100, (0, 1))
 
+    def whole(self, rows: Tensor) -> Tensor:
+        """Rows [N, ...] of tokens, with those of the other processes that train on the batch.
+
+        What a loss averages over tokens is taken of these: then it is the same for any number of processes.
+        """
+        return rows if self.spread is None else self.spread.rows(rows)
+
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
         assert self.labels is not None
         targets, chosen = self.labels[:, 1:], self.writes[:, :-1]
         logits = self.backbone.head(self.backbone.final_norm(hidden[:, :-1][chosen]))
-        return functional.cross_entropy(logits.float(), targets[chosen])
+        if self.spread is None:
+            return functional.cross_entropy(logits.float(), targets[chosen])
+        return self.whole(functional.cross_entropy(logits.float(), targets[chosen], reduction="none")).mean()
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
         """What the branch reads of the residual stream [..., H]."""

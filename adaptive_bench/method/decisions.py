@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.errors import PluginFault
+from adaptive_bench.method.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     return active & (scores.float().double() > threshold)
 
 
-def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
+def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None = None) -> Tensor:
     """Keep mask that drops exactly floor(q n) of the n active tokens of the call: lowest scores, earlier tokens
     first in ties.
 
@@ -103,7 +104,14 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
         scores: [B, S].
         active: Boolean [B, S]; inactive tokens are neither counted nor kept.
         q: Share to drop in [0, 1].
+        spread: Of a training batch that several processes share: all its tokens are ranked.
     """
+    if spread is not None:
+        own = scores.float()[active]
+        ranks = spread.rows(own).argsort(stable=True)
+        stays = torch.ones_like(ranks, dtype=torch.bool)
+        stays[ranks[: math.floor(q * len(ranks) + 1e-9)]] = False
+        return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
     drop = math.floor(q * int(flat_active.sum()) + 1e-9)
     ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
@@ -112,7 +120,9 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
     return keep.view_as(active)
 
 
-def drop_lowest_by_phase(scores: Tensor, active: Tensor, continuation: Tensor, q: float) -> Tensor:
+def drop_lowest_by_phase(
+    scores: Tensor, active: Tensor, continuation: Tensor, q: float, spread: Spread | None = None
+) -> Tensor:
     """`drop_lowest` of the prompts' tokens and of the continuations' apart, as their thresholds are apart.
 
     Args:
@@ -120,8 +130,10 @@ def drop_lowest_by_phase(scores: Tensor, active: Tensor, continuation: Tensor, q
         active: Boolean [B, S].
         continuation: Boolean [B, S], tokens after the prompt.
         q: Share to drop in [0, 1].
+        spread: See `drop_lowest`.
     """
-    return drop_lowest(scores, active & ~continuation, q) | drop_lowest(scores, active & continuation, q)
+    prompts, answers = active & ~continuation, active & continuation
+    return drop_lowest(scores, prompts, q, spread) | drop_lowest(scores, answers, q, spread)
 
 
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:

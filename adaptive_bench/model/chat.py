@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
@@ -67,7 +67,7 @@ def template_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], **ending: bool) -> str:
+def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], **ending: Any) -> str:
     try:
         return str(tokenizer.apply_chat_template(list(messages), tokenize=False, **ending))
     except (TemplateError, ValueError) as error:

@@ -20,6 +20,7 @@ from adaptive_bench.engine.loop import run_layers
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase, Session
+from adaptive_bench.method.spread import Spread
 from adaptive_bench.spec import MethodSpec
 
 
@@ -30,6 +31,7 @@ class ForwardModel(nn.Module):
         backbone: Adapter over the wrapped model.
         method: The method, with parameters of its own.
         ledger: Books every MAC of calls in `eval()` mode.
+        spread: Puts together what several processes have of a training batch, while they train it.
         loss_terms: Raw values of the last labelled call: `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
     """
@@ -46,6 +48,7 @@ class ForwardModel(nn.Module):
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
+        self.spread: Spread | None = None
         self._executor: Executor | None = None
 
     @property
@@ -199,6 +202,7 @@ class ForwardModel(nn.Module):
             phase=phase,
             tally=tally,
             meter=self._meter,
+            spread=self.spread if self.training else None,
         )
 
     def _rotary(self, positions: Tensor, session: Session) -> tuple[Tensor, Tensor]:

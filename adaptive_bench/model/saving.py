@@ -9,7 +9,6 @@ tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`st
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import changed, digests
+from adaptive_bench.digest import changed, digests, is_intact, is_sealed, sealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
@@ -67,12 +66,12 @@ class SavedModel:
             return self._from_pretrained(self.pretrained, kwargs)
         folder = self.folder / _BACKBONE
         try:
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
         try:
             return AutoModelForCausalLM.from_pretrained(
-                folder, config=config, local_files_only=True, use_safetensors=True, **kwargs
+                folder, config=config, local_files_only=True, use_safetensors=True, trust_remote_code=False, **kwargs
             )
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
@@ -110,16 +109,16 @@ def save(
         about["pretrained"] = pretrained.to_json()
     parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
     about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
-    (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+    (folder / _ABOUT).write_text(sealed(json.dumps(about, indent=2)), encoding="utf-8")
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
     if (folder / _TOKENIZER).is_file():
         return
-    with atomic.writable(folder), tempfile.TemporaryDirectory(prefix=".tokenizer.", dir=folder) as temporary:
+    with atomic.temporary_folder(folder / "tokenizer") as temporary:
         tokenizer.save_pretrained(temporary)
-        for file in sorted(Path(temporary).rglob("*"), key=lambda path: path.name == _TOKENIZER):
+        for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
             if file.is_file():
                 target = folder / file.relative_to(temporary)
                 target.parent.mkdir(exist_ok=True)
@@ -138,7 +137,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             "this version put it there; for an older one call model.save_pretrained(folder, tokenizer=...)."
         )
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _TOKENIZER, error) from error
 
@@ -152,7 +151,10 @@ def read(folder: Path) -> SavedModel:
     if not (folder / _ABOUT).is_file():
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. Check the path.")
     try:
-        about = json.loads((folder / _ABOUT).read_text())
+        content = (folder / _ABOUT).read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        about = json.loads(content)
         if about["schema"] != _SCHEMA:
             raise EnvironmentProblem(
                 f"This version reads saved models of schema {_SCHEMA}, got {about['schema']!r} in {folder / _ABOUT}. "

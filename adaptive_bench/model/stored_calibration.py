@@ -7,6 +7,7 @@ that uses the weights and each text it was calibrated on, so each is a file of i
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from adaptive_bench.method import Method
 from adaptive_bench.spec import MethodSpec
 
 POOLED: Final = "pooled"
-_FOLDER, _SUFFIX = "calibration", ".safetensors"
+_FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     tensors = {f"thresholds.{key}": value.contiguous() for key, value in calibration.thresholds.items()}
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
-    atomic.write_bytes(path, save(tensors, metadata=about))
+    # One key: safetensors writes several in another order each time.
+    atomic.write_bytes(path, save(tensors, metadata={_ABOUT: json.dumps(about)}))
 
 
 def copy(source: Path, target: Path, spec: MethodSpec) -> None:
@@ -109,9 +111,10 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
     try:
         with safe_open(path, "pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
-            text = (file.metadata() or {})["text"]
+            metadata = file.metadata() or {}
+        text = json.loads(metadata[_ABOUT])["text"] if _ABOUT in metadata else metadata["text"]
         table, dials = (dict(map(tuple, tensors.pop(key).tolist())) for key in ("table", "dials"))
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise EnvironmentProblem(
             f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. Delete the file "
             "and run the same command again."

@@ -5,5 +5,17 @@ from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.runner import RunOutcome, run
+from adaptive_bench.runs.share import Share
 
-__all__ = ["Plan", "Preflight", "RunOutcome", "about", "about_unreachable", "describe", "plan", "preflight", "run"]
+__all__ = [
+    "Plan",
+    "Preflight",
+    "RunOutcome",
+    "Share",
+    "about",
+    "about_unreachable",
+    "describe",
+    "plan",
+    "preflight",
+    "run",
+]

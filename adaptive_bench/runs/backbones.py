@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _DEVICES = ("cpu", "cuda")
+_MOST_LAYERS = 1000  # each is made before it is looked at
 # What decides how a model computes and reads text; a README beside it does not.
 _WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
 
@@ -81,7 +82,9 @@ class BackboneSource:
             EnvironmentProblem: They cannot be reached or are damaged; `part` says what was to be read.
         """
         try:
-            return loader.from_pretrained(self.location, revision=self.revision or "main", **options)
+            return loader.from_pretrained(
+                self.location, revision=self.revision or "main", trust_remote_code=False, **options
+            )
         except Exception as error:  # reading foreign files may raise anything
             if isinstance(error, MemoryError) or ran_out_of_memory(error):
                 raise
@@ -141,6 +144,8 @@ def _from_folder(name: str, folder: Path) -> BackboneSource:
             f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "
             f"weights with save_pretrained, or set --model to another folder."
         )
+    for file in sorted(folder.glob("*.index.json")):
+        _check_index(file)
     for file in sorted(folder.glob("*.safetensors")):
         _check_weights(file)
     files = [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern)]
@@ -148,15 +153,39 @@ def _from_folder(name: str, folder: Path) -> BackboneSource:
     return BackboneSource(name, str(folder), None, files_fingerprint(files), weight_bytes)
 
 
+def _check_index(file: Path) -> None:
+    """The list of a model's weight files names files beside it, and no others."""
+    try:
+        names = json.loads(file.read_text(encoding="utf-8"))["weight_map"].values()
+        strange = [name for name in names if not isinstance(name, str) or not (file.parent / name).is_file()]
+        strange += [name for name in names if name != Path(name).name]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must list the weight files of a model in JSON, but cannot be read: "
+            f"{type(error).__name__}: {message_of(error)}. Copy or save the model again."
+        ) from error
+    if strange:
+        raise EnvironmentProblem(
+            f"The weights of a model are files of its folder, but {str(file)!r} names {one_line(repr(strange[0]), 100)}"
+            f", which is none. Copy or save the model again."
+        )
+
+
 def _check_config(file: Path) -> None:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
         family = config.get("model_type")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise EnvironmentProblem(
             f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. Copy or "
             f"save the model again."
         ) from error
+    layers = config.get("num_hidden_layers", 0)
+    if isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= _MOST_LAYERS:
+        raise EnvironmentProblem(
+            f"A model has at most {_MOST_LAYERS} layers, got {one_line(repr(layers), 60)} in {str(file)!r}. Correct "
+            f"the file, or set --model to another folder."
+        )
     known = registry.names("families")
     if family not in known:
         raise EnvironmentProblem(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -67,13 +67,23 @@ class Calibrated:
             self._texts[key] = text
         return self._texts[key]
 
-    @property
-    def calibration(self) -> dict[str, Any]:
-        """What thresholds rest on: size of the text, and per saving the requested and the realised share."""
+    def calibration(self, savings: Iterable[float], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What thresholds rest on: size of the text, and for each saving the requested and the realised share.
+
+        Args:
+            savings: Those of one sweep; others may be calibrated for another one.
+            before: What an earlier process wrote of the same sweep; it keeps what this one had no need of.
+        """
         recipe = self.config.evaluation
         about = {"text": recipe.calibration_text, "per": recipe.calibration}
         size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
-        return about | size | {"dials": [dial for _, dials in sorted(self._dials.items()) for dial in dials]}
+        dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
+        earlier = [] if before is None else [entry for entry in before["dials"] if "saving" in entry]
+        entries = [
+            *({"saving": saving, **dial} for saving, found in dials.items() for dial in found),
+            *(entry for entry in earlier if entry["saving"] not in dials),
+        ]
+        return about | size | {"dials": sorted(entries, key=lambda entry: entry["saving"])}
 
     @property
     def has_text(self) -> bool:

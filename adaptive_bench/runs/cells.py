@@ -144,13 +144,20 @@ class Sweep:
         except _NotMeasured:
             return None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing left to measure. The disk is asked until it says so."""
+        if "_complete" not in self.__dict__ and self.finished() is not None:
+            self.__dict__["_complete"] = True
+        return "_complete" in self.__dict__
+
     def points_left(self, end: float = 1.0) -> int:
         """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.
 
         Args:
             end: Largest share of saved tokens, where the record does not know it yet.
         """
-        if self.finished() is not None:
+        if self.is_complete:
             return 0
         known = self.record.max_saved_tokens
         savings = self.first_savings(_DialEnd(end if known is None else known))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_bench import registry
+from adaptive_bench import registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.estimate import steps_left
-from adaptive_bench.runs.overall import Ration, RationedReporter
+from adaptive_bench.runs.forecast import Kind, Piece
+from adaptive_bench.runs.overall import Ration, RationedReporter, SweepsReporter, SweepTime
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.work import evaluate_sweeps, train_cell
 from adaptive_bench.spec import MethodSpec
@@ -59,6 +62,17 @@ class Training:
         return str(self.cell)
 
     @property
+    def key(self) -> str:
+        """What progress calls it."""
+        return str(self.cell.folder)
+
+    @property
+    def piece(self) -> Piece:
+        """What a forecast knows of it."""
+        base = self.cell.base
+        return Piece(self.key, self.seconds, "train", None if base is None else str(base.folder))
+
+    @property
     def spec(self) -> MethodSpec:
         """The method that is trained."""
         return self.cell.spec
@@ -70,10 +84,11 @@ class Training:
 
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Train."""
-        ration = Ration(overall, self.seconds)
+        ration = Ration(overall, self.seconds, self.key)
         done = self.cell.steps - steps_left(self.cell)
-        train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
-        ration.finish()
+        with _heard(overall, self.key):
+            train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
+            ration.finish()
 
 
 @dataclass(frozen=True)
@@ -81,17 +96,26 @@ class Measuring:
     """The unfinished sweeps of one method spec on one cell.
 
     Attributes:
-        seconds: What they are expected to take together.
-        point_s, calibration_s: The same for one point, and for making one dial value ready.
+        shares: What each of them is expected to take.
     """
 
     sweeps: tuple[Sweep, ...]
-    seconds: float
-    point_s: float
-    calibration_s: float
+    shares: tuple[SweepTime, ...]
 
     def __str__(self) -> str:
         return f"evaluate {self.spec}, seed {self.sweeps[0].cell.seed}"
+
+    @property
+    def key(self) -> str:
+        """What progress calls it."""
+        return str(self.sweeps[0].folder)
+
+    @property
+    def piece(self) -> Piece:
+        """What a forecast knows of it."""
+        kind: Kind = "calibrate" if any(share.calibration_s for share in self.shares) else "measure"
+        seconds = sum(share.seconds for share in self.shares)
+        return Piece(self.key, seconds, kind, str(self.sweeps[0].cell.folder))
 
     @property
     def spec(self) -> MethodSpec:
@@ -105,10 +129,20 @@ class Measuring:
 
     def do(self, reporter: Reporter, overall: Meter) -> None:
         """Measure."""
-        ration = Ration(overall, self.seconds)
-        counted = RationedReporter(reporter, ration, self.point_s, calibration_s=self.calibration_s)
-        evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
-        ration.finish()
+        counted = SweepsReporter(reporter, overall, self.shares, self.key)
+        with _heard(overall, self.key):
+            evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
+            counted.finish()
+
+
+@contextmanager
+def _heard(overall: Meter, key: str) -> Iterator[None]:
+    """Tell the bar of the run when a work begins and when it is over, done or failed."""
+    overall.advance(0, work=key)
+    try:
+        yield
+    finally:
+        overall.advance(0, work=key, over=1)
 
 
 Work = Training | Measuring
@@ -120,6 +154,11 @@ class Chain:
 
     training: Training | None
     measurings: tuple[Measuring, ...]
+
+    @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return self.training.cell if self.training else self.measurings[0].sweeps[0].cell
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -135,6 +174,7 @@ class Chain:
 
 def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
     """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
+    stopping.check()
     try:
         work.do(reporter, overall)
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others

@@ -6,7 +6,9 @@ import json
 import platform
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,8 +22,11 @@ from adaptive_bench.training.loop import RESUME_FOLDER
 
 # With neither: what the nano model takes on a CPU core. An order of magnitude, and said to be no more.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
-# A pass over held-out text to set thresholds and one to check them; each is a third of a training step.
-_CALIBRATION_PASSES = 2 / 3
+# A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
+_CALIBRATION_PASSES = 0.45
+# Evaluating with a method takes so much longer than with the plain model: the mean of three methods on nano, whose
+# points took from 0.8 to 1.5 times as long.
+_METHOD_OVERHEAD = 1.15
 # A sweep that is matched on another axis than tokens has to look further: points it adds, on average of many runs.
 _EXTRA_POINTS = 1
 
@@ -53,6 +58,30 @@ class Estimate:
         return duration(self.seconds) + (" (rough)" if self.rough else "")
 
 
+class _Known:
+    """Seconds that trainings and evaluations took."""
+
+    def __init__(self) -> None:
+        self.sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self.document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self.documents: dict[str, int] = {}
+
+    def learn(self, folder: Path) -> None:
+        """Look at one record."""
+        config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+        if timing.get("steps"):
+            sequences = timing["steps"] * config["recipe"]["batch_size"]
+            self.sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
+        for sweep in folder.glob("eval/*/config.json"):
+            method = _read(sweep).get("method", "")
+            for file in sweep.parent.glob("*.json"):
+                point = _read(file)
+                if point.get("docs"):
+                    key = config["backbone"], method, point["task"]
+                    self.document_s[key].append(point["wall_s"] / point["docs"])
+                    self.documents[point["task"]] = max(point["docs"], self.documents.get(point["task"], 0))
+
+
 class Estimator:
     """Knows how long trainings and evaluations took in the records of an output folder, on this machine.
 
@@ -63,40 +92,35 @@ class Estimator:
     """
 
     def __init__(self, out: Path, pace: Pace | None = None, traits: Mapping[str, Trait] | None = None) -> None:
-        self._pace, self._traits = pace, traits or {}
-        self._sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self._document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
-        self._documents: dict[str, int] = {}
-        for folder in (out / "records").glob("*"):
-            if _read(folder / "env.json").get("machine") == platform.node():
-                self._learn(folder, _read(folder / "config.json"))
+        self._out, self._pace, self._traits = out, pace, traits or {}
 
-    def _learn(self, folder: Path, config: dict[str, Any]) -> None:
-        timing = _read(folder / "timing.json")
-        if timing.get("steps"):
-            sequences = timing["steps"] * config["recipe"]["batch_size"]
-            self._sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
-        for sweep in folder.glob("eval/*/config.json"):
-            method = _read(sweep).get("method", "")
-            for file in sweep.parent.glob("*.json"):
-                point = _read(file)
-                if point.get("docs"):
-                    key = config["backbone"], method, point["task"]
-                    self._document_s[key].append(point["wall_s"] / point["docs"])
-                    self._documents[point["task"]] = max(point["docs"], self._documents.get(point["task"], 0))
+    @cached_property
+    def _known(self) -> _Known:
+        """What the records say; looked at when it is first asked for."""
+        known = _Known()
+        for folder in (self._out / "records").glob("*"):
+            with suppress(LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
+                if _read(folder / "env.json").get("machine") == platform.node():
+                    known.learn(folder)
+        return known
 
     def sequence_s(self, cell: Cell) -> tuple[float, bool]:
         """Seconds of training on one sequence, and whether that is a guess."""
         backbone = cell.content["backbone"]
-        if known := self._sequence_s[backbone, str(cell.spec)]:
+        if known := self._known.sequence_s[backbone, str(cell.spec)]:
             return median(known), False
         if self._pace is not None and cell.spec in self._pace.sequence_s:
             return self._pace.sequence_s[cell.spec], False
         if others := [
-            value for (model, _), values in self._sequence_s.items() if model == backbone for value in values
+            value for (model, _), values in self._known.sequence_s.items() if model == backbone for value in values
         ]:
             return median(others), False
         return _ROUGH_SEQUENCE_S, True
+
+    @property
+    def alone(self) -> float:
+        """Time that work takes while no other process works, as a share of its time while all do."""
+        return 1.0 if self._pace is None else 1.0 / self._pace.slower
 
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
@@ -106,17 +130,16 @@ class Estimator:
 
     def point(self, sweep: Sweep) -> Estimate:
         """Time of one dial value."""
-        known = self._document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
-        documents = sweep.config.evaluation.limit or self._documents.get(sweep.task, _ROUGH_DOCUMENTS)
+        known = self._known.document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
+        documents = sweep.config.evaluation.limit or self._known.documents.get(sweep.task, _ROUGH_DOCUMENTS)
         if known:
             return Estimate(documents * median(known))
         if self._pace is not None and sweep.task in self._pace.document_s:
-            slower = self._pace.overhead(sweep.cell.spec)
-            return Estimate(documents * self._pace.document_s[sweep.task] * slower)
+            return Estimate(documents * self._pace.document_s[sweep.task] * _METHOD_OVERHEAD)
         backbone = sweep.cell.content["backbone"]
         others = [
             value
-            for (model, _, task), values in self._document_s.items()
+            for (model, _, task), values in self._known.document_s.items()
             if (model, task) == (backbone, sweep.task)
             for value in values
         ]
@@ -127,7 +150,8 @@ class Estimator:
         if not self._traits.get(str(sweep.spec), Trait()).calibrates:
             return Estimate(0.0)
         one_s, rough = self.sequence_s(sweep.cell)
-        return Estimate(_CALIBRATION_PASSES * one_s * sweep.config.evaluation.calibration_examples, rough)
+        length = 1.0 if self._pace is None else self._pace.length(sweep.task)
+        return Estimate(_CALIBRATION_PASSES * one_s * length * sweep.config.evaluation.calibration_examples, rough)
 
     def points_left(self, sweep: Sweep) -> int:
         """Dial values that are left, as far as can be known beforehand."""

@@ -6,17 +6,22 @@ Work that fails is reported and does not stop the rest; only what builds on it i
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import fmean
+from pathlib import Path
 
 import torch
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.backbones import find_backbone, find_device
-from adaptive_bench.runs.cells import Sweep
+from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.forecast import Forecast
+from adaptive_bench.runs.overall import Clock, SweepTime
+from adaptive_bench.runs.overwrite import Overwrite, allowed
 from adaptive_bench.runs.plan import Plan
+from adaptive_bench.runs.records import Record
+from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.spec import MethodSpec
 
 # A larger backbone keeps all cores busy by itself.
@@ -25,35 +30,68 @@ _MOST_PROCESSES = 8
 
 
 def carry_out(
-    plan: Plan, reporter: Reporter, jobs: int | None = None, estimator: Estimator | None = None
+    plan: Plan,
+    reporter: Reporter,
+    jobs: int | None = None,
+    estimator: Estimator | None = None,
+    share: Share = WHOLE,
+    overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan that is not on disk yet.
+    """Do everything of a plan, or of a share of it, that is not on disk yet and that `overwrite` allows; gives back
+    what was not done.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
-    chains = chains_left(plan, estimator or Estimator(plan.config.out))
+    _settle(plan)
+    estimator = estimator or Estimator(plan.config.out)
+    chains, left_out = allowed(chains_left(plan, estimator, share), overwrite)
     works = [work for chain in chains for work in chain.works]
     if not works:
-        return []
+        return left_out
     jobs = min(jobs or useful_processes(plan.config), len(works))
-    with reporter.task("run", sum(work.seconds for work in works)) as overall:
+    forecast = Forecast([work.piece for work in works], jobs, estimator.alone)
+    with reporter.task("run", forecast.left_s(0.0)) as bar:
+        overall = Clock(bar, forecast)
         if jobs == 1:
-            return _one_after_the_other(chains, reporter, overall)
+            return left_out + _one_after_the_other(chains, reporter, overall)
         from adaptive_bench.runs.pool import in_parallel
 
-        return in_parallel(chains, reporter, overall, jobs)
+        return left_out + in_parallel(chains, reporter, overall, jobs)
 
 
-def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
-    """The work that is left, grouped by cell."""
-    chains = []
+def _settle(plan: Plan) -> None:
+    """Say of finished work that it is done where a killed process could not."""
     for cell in plan.cells:
+        if cell.finished:
+            cell.record.settle()
+    for sweep in plan.sweeps:
+        if sweep.is_complete:
+            sweep.record.settle()
+
+
+def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[Chain]:
+    """The work that is left, grouped by cell.
+
+    A share has the trainings its cells start from as well, unless they have failed where they belong.
+    """
+    chains = []
+    cells = share.of(plan)
+    mine = {cell.folder for cell in cells}
+    bases = {base.folder for cell in cells if not cell.finished for base in _bases(cell)} - mine
+    by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
+    for sweep in plan.sweeps:
+        if sweep.cell.folder in mine and sweep.points_left():
+            by_cell[sweep.cell.folder].append(sweep)
+    for cell in plan.cells:
+        if cell.folder in bases and not cell.finished and cell.record.state != "failed":
+            chains.append(Chain(Training(cell, plan.config, estimator.training(cell).seconds), ()))
+        if cell.folder not in mine:
+            continue
         by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
-        for sweep in plan.sweeps:
-            if sweep.cell.folder == cell.folder and sweep.points_left():
-                by_spec[sweep.spec].append(sweep)
+        for sweep in by_cell[cell.folder]:
+            by_spec[sweep.spec].append(sweep)
         measurings = tuple(_measuring(tuple(sweeps), estimator) for sweeps in by_spec.values())
         training = None if cell.finished else Training(cell, plan.config, estimator.training(cell).seconds)
         if training or measurings:
@@ -61,13 +99,42 @@ def chains_left(plan: Plan, estimator: Estimator) -> list[Chain]:
     return chains
 
 
+def left(plan: Plan) -> list[Failure]:
+    """What a plan still lacks, and why as far as the records know."""
+    failures = []
+    for cell in plan.cells:
+        if not cell.finished:
+            failures.append(_why(str(cell), cell.record))
+    for sweep in plan.sweeps:
+        if sweep.cell.finished and not sweep.is_complete:
+            failures.append(_why(str(sweep), sweep.record))
+    return failures
+
+
+def _why(work: str, record: Record) -> Failure:
+    state = record.state
+    if state == "failed":
+        return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
+    about = {"planned": "it was not begun", "running": f"{record.holder} is at it"}
+    reason = about.get(state, "its process has ended before it was done")
+    return Failure(work, f"{reason}. The run's command goes on with it.", "Not finished")
+
+
+def _bases(cell: Cell) -> list[Cell]:
+    return [] if cell.base is None else [cell.base, *_bases(cell.base)]
+
+
 def _measuring(sweeps: tuple[Sweep, ...], estimator: Estimator) -> Measuring:
-    return Measuring(
-        sweeps,
-        seconds=sum(estimator.sweep(sweep).seconds for sweep in sweeps),
-        point_s=fmean(estimator.point(sweep).seconds for sweep in sweeps),
-        calibration_s=fmean(estimator.calibration(sweep).seconds for sweep in sweeps),
-    )
+    shares = [
+        SweepTime(
+            sweep.task,
+            estimator.sweep(sweep).seconds,
+            point_s=estimator.point(sweep).seconds,
+            calibration_s=estimator.calibration(sweep).seconds,
+        )
+        for sweep in sweeps
+    ]
+    return Measuring(sweeps, tuple(shares))
 
 
 def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.runs import attempts
 from adaptive_bench.runs.records import Record, SweepRecord
 
 
@@ -48,11 +48,20 @@ def pieces(out: Path) -> Iterator[Piece]:
 
 
 def _piece(record: Record, training: Piece | None) -> Piece:
+    try:
+        return _described(record, training)
+    except EnvironmentProblem as error:  # of a newer version, or not to be read
+        work = "?" if training else "train"
+        seed = None if training is None else training.seed
+        return Piece(work, "?", seed, "damaged", "", "", message_of(error), record.folder)
+
+
+def _described(record: Record, training: Piece | None) -> Piece:
     about, status = record.read("config.json") or {}, record.read("status.json") or {}
     seed = about.get("seed") if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
-    if state == "running" and not _is_held(record.folder):
+    if state == "running" and not attempts.is_held(record.folder):
         # A process may be killed between its result and its last word.
         state = "done" if (record.folder / "checkpoint").is_dir() else "stopped"
     if damaged := record.damaged():
@@ -64,21 +73,8 @@ def _piece(record: Record, training: Piece | None) -> Piece:
 def _progress(record: Record, about: dict[str, Any]) -> str:
     if isinstance(record, SweepRecord):
         return f"{len(record.savings())} points"
-    steps = about.get("recipe", {}).get("steps", 0)
+    recipe = about.get("recipe")
+    steps = recipe.get("steps", 0) if isinstance(recipe, dict) else "?"
     log = record.folder / "train.jsonl"
     done = sum(1 for _ in log.open("rb")) if log.is_file() else 0
     return f"{done} of {steps} steps"
-
-
-def _is_held(folder: Path) -> bool:
-    """Whether a process is at it; the lock of a dead one is free."""
-    file = folder / ".lock"
-    if not file.is_file():
-        return False
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=0)
-    except (Timeout, OSError):
-        return True
-    lock.release()
-    return False

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,15 +46,20 @@ class Pace:
     Attributes:
         sequence_s: Training on one sequence, by what is trained.
         document_s: Evaluating one document with the model as it is, by task.
+        sequence_tokens: Mean length of a training sequence.
+        task_tokens: The same of each task that is trained on.
+        slower: How many times as long work takes while all processes work as in one alone.
     """
 
     sequence_s: Mapping[MethodSpec, float]
     document_s: Mapping[str, float]
+    sequence_tokens: float = 0.0
+    task_tokens: Mapping[str, float] = field(default_factory=dict)
+    slower: float = 1.0
 
-    def overhead(self, trained: MethodSpec) -> float:
-        """How much slower than the plain model a method is, judged by its training step."""
-        fastest = min(self.sequence_s.values(), default=0.0)
-        return self.sequence_s[trained] / fastest if fastest and trained in self.sequence_s else 1.0
+    def length(self, task: str) -> float:
+        """How long a task's sequences are, as a share of the mean."""
+        return self.task_tokens.get(task, self.sequence_tokens) / self.sequence_tokens if self.sequence_tokens else 1.0
 
 
 def measure_pace(
@@ -72,7 +78,8 @@ def measure_pace(
         slower = _slowdown(jobs) if jobs > 1 else 1.0
         backbone: Any = find_backbone(config.model).load_model()
         backbone = backbone.to(device)
-        examples = _examples(config, tokenizer, int(backbone.config.max_position_embeddings))
+        by_task = _examples(config, tokenizer, int(backbone.config.max_position_embeddings))
+        examples = [example for some in by_task.values() for example in some]
         sequences: dict[MethodSpec, float] = {}
         for spec in trained if examples and config.train.steps else ():
             with suppress(Exception):  # what fails here fails again in its own work, and is told there
@@ -87,17 +94,25 @@ def measure_pace(
             meter.advance(1, of=f"documents of {name}")
     finally:
         torch.set_num_threads(threads)
-    return Pace(sequences, documents)
+    tokens = {name: _mean_tokens(some) for name, some in by_task.items() if some}
+    return Pace(sequences, documents, _mean_tokens(examples) if examples else 0.0, tokens, slower)
 
 
-def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> list[EncodedExample]:
-    count = min(_SEQUENCES, config.train.batch_size)
-    text = []
+def _mean_tokens(examples: Sequence[EncodedExample]) -> float:
+    return fmean(len(example.token_ids) for example in examples)
+
+
+def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> dict[str, list[EncodedExample]]:
+    """Some training sequences of each task."""
+    count, longest = min(_SEQUENCES, config.train.batch_size), min(config.train.max_length, context)
+    found = {}
     for task in training_tasks(config):
         assert task.training is not None
-        text += task.training(ExampleRequest("train", count, config.seeds[0], config.data_dir))
-    length = min(config.train.max_length, context)
-    return encode_examples(text, tokenizer, length, SilentReporter(), chat_template=config.chat_template)
+        text = task.training(ExampleRequest("train", count, config.seeds[0], config.data_dir))
+        found[task.name] = encode_examples(
+            text, tokenizer, longest, SilentReporter(), chat_template=config.chat_template
+        )
+    return found
 
 
 def _training_s(model: AdaptiveModel, examples: Sequence[EncodedExample], pad_id: int) -> float:

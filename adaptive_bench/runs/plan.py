@@ -16,9 +16,10 @@ from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.aims import Aims
 from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.cells import Cell, Sweep
-from adaptive_bench.runs.keys import SCHEMA, code_digest, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.keys import code_digest, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
 
@@ -52,7 +53,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
     aims = Aims.of(config, tasks, pricing)
     questions = _Questions(config, tasks, _curves(config, backbone.fingerprint))
-    recipe = config.train.model_dump(mode="json", exclude={"checkpoint_every", "method_learning_rates", "target"})
+    not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
+    recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     cells: dict[Path, Cell] = {}
     sweeps: list[Sweep] = []
     for number, seed in enumerate(config.seeds):

@@ -62,11 +62,14 @@ class Preflight:
     jobs: int = 1
 
 
-def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None) -> Preflight:
+def preflight(
+    config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None, *, timed: bool = True
+) -> Preflight:
     """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
+        timed: Whether to measure how long the work will take where no record knows.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -114,7 +117,7 @@ def preflight(config: RunConfig, reporter: Reporter | None = None, jobs: int | N
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
-    pace = _pace(config, whole, facts, tokenizer, jobs, reporter)
+    pace = _pace(config, whole, facts, tokenizer, jobs, reporter) if timed else None
     return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)
 
 

@@ -1,8 +1,8 @@
 """The rate rule: parameters a method adds get their learning rate from one small grid, chosen on validation documents.
 
 The same grid, the same number of trials and the same objective for every method: the score at the saving it is trained
-towards, on validation documents, averaged over tasks and seeds. A trial is a cell like any other, so a run with the
-chosen rate finds its training done.
+towards (or as far as all its trials get), on validation documents, averaged over tasks and seeds. A trial is a cell
+like any other, so a run with the chosen rate finds its training done.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.matching import match, saving_name
+from adaptive_bench.evaluation.matching import Point, largest_saving, match, saving_name
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.chains import Failure
-from adaptive_bench.runs.keys import SCHEMA
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 
 GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone
@@ -34,9 +34,9 @@ class Trial:
     Attributes:
         method: As it is trained.
         rate: Peak rate of the parameters it adds.
-        scores: By task, the headline score on validation documents at `level`, a mean over seeds; a saving that is not
-            reached scores 0.
-        level: Saving it was trained towards.
+        scores: By task, the headline score on validation documents at `level`, a mean over seeds.
+        level: Saving it was trained towards; where a trial of its method does not reach that, the largest saving that
+            all of them reach.
         records: The trainings.
     """
 
@@ -112,12 +112,14 @@ def choose_rates(
         tuple(sweep for one in plans.values() for sweep in one.sweeps),
     )
     failures = carry_out(whole, reporter, jobs)
-    trials = [
-        _trial(spec, rate, [sweep for sweep in one.sweeps if sweep.spec == spec])
+    tried = {
+        (spec, rate): [sweep for sweep in one.sweeps if sweep.spec == spec]
         for rate, one in plans.items()
         for spec in specs
         if all(sweep.finished() for sweep in one.sweeps if sweep.spec == spec)
-    ]
+    }
+    levels = {spec: _common_level([sweeps for (of, _), sweeps in tried.items() if of == spec]) for spec in specs}
+    trials = [_trial(spec, rate, sweeps, levels[spec]) for (spec, rate), sweeps in tried.items()]
     return RateChoice(tuple(trials), tuple(failures))
 
 
@@ -127,12 +129,26 @@ def _plan(config: RunConfig, specs: Sequence[MethodSpec], rate: float) -> Plan:
     return plan(config.model_copy(update={"methods": methods, "train": recipe}), splits=("validation",))
 
 
-def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep]) -> Trial:
+def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep], level: float) -> Trial:
     scores: dict[str, list[float]] = {}
-    cells = {sweep.cell.folder.name: sweep.cell for sweep in sweeps}
-    (level,) = {cell.content["target"]["saving"] for cell in cells.values()}
     for sweep in sweeps:
-        points = [one.point(sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
-        (matched,) = match(points, [level], saving_name(sweep.config.match_on, sweep.config.match_phase))
+        (matched,) = match(_points(sweep), [level], _axis(sweep))
         scores.setdefault(sweep.task, []).append(matched.score or 0.0)
-    return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, tuple(cells))
+    records = tuple({sweep.cell.folder.name: None for sweep in sweeps})
+    return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, records)
+
+
+def _common_level(trials: Sequence[Sequence[Sweep]]) -> float:
+    """The target of the trials of one method, or the largest saving that all of them reach on every task."""
+    sweeps = [sweep for trial in trials for sweep in trial]
+    targets = [sweep.cell.content["target"]["saving"] for sweep in sweeps]
+    reached = [largest_saving(_points(sweep), _axis(sweep)) for sweep in sweeps]
+    return float(min([*targets, *reached], default=0.0))
+
+
+def _points(sweep: Sweep) -> list[Point]:
+    return [one.point(sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+
+
+def _axis(sweep: Sweep) -> str:
+    return saving_name(sweep.config.match_on, sweep.config.match_phase)

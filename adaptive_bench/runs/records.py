@@ -1,7 +1,7 @@
 """Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
 
 <out>/records/<cell key>/
-    config.json env.json status.json log.txt
+    config.json env.json status.json log.txt .attempts/
     data.json train.jsonl timing.json checkpoint/     written by the training
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import traceback
@@ -19,15 +20,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import atomic
+from adaptive_bench import atomic, stopping
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
-from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.keys import SCHEMA
+from adaptive_bench.progress import Info, Meter, Reporter
+from adaptive_bench.runs import attempts
+from adaptive_bench.runs.holder import Holder
+from adaptive_bench.runs.record_files import is_damaged, read_file
+from adaptive_bench.schema import SCHEMA
 
 State = Literal["planned", "running", "done", "failed", "partial"]
-# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is no more than that.
+# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
     "planned": {"running"},
     "running": {"running", "done", "failed", "partial"},
@@ -43,72 +47,104 @@ class Record:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun = False
 
     @property
     def state(self) -> State:
-        """Where the work stands; `planned` before anything is written."""
-        return self._status()["state"]
+        """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
+        written: State = self._status()["state"]
+        if written != "running" or attempts.is_held(self.folder):
+            return written
+        return "done" if self.has_result else "partial"
+
+    @property
+    def has_result(self) -> bool:
+        """Whether what the work is for is there, as far as the folder alone tells."""
+        return (self.folder / "checkpoint").is_dir()
 
     @property
     def reason(self) -> str:
         """Why it failed, or an empty text."""
         return self._status()["reason"]
 
+    @property
+    def holder(self) -> Holder | None:
+        """Who is at it or was last, if anybody."""
+        found = attempts.newest(self.folder)
+        return None if found is None else found.holder
+
     def move(self, state: State, reason: str = "") -> None:
         """Go to another state.
 
         Raises:
             ValueError: The work cannot get there from where it is: a defect of the caller.
+            EnvironmentProblem: The record is gone.
         """
-        if state not in _NEXT[self.state]:
-            raise ValueError(f"A record cannot go from {self.state} to {state} ({self.folder}).")
+        before = self._status()["state"]
+        if self._begun and not (self.folder / "config.json").is_file():
+            raise EnvironmentProblem(
+                f"The folder of a record must stay while work goes on, but {str(self.folder)!r} was removed or "
+                "emptied. What was done there is lost; give the same command again."
+            )
+        if state not in _NEXT[before]:
+            raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
+        self._write(state, reason)
+
+    def settle(self) -> None:
+        """The work is finished, whatever the last process that was at it had time to write and to remove."""
+        if self._status()["state"] != "done" and not attempts.is_held(self.folder):
+            attempts.tidy(self.folder)
+            atomic.remove(self.folder / "resume")
+            self._write("done")
+
+    def _write(self, state: State, reason: str = "") -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        status = {"schema": SCHEMA, "state": state, "since": now, "reason": reason}
-        atomic.write_json(self.folder / "status.json", status)
+        status = {"state": state, "since": now, "reason": reason}
+        self.write("status.json", status)
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what the work is and mark it running. What is damaged is put aside, to be made again."""
         for name in self.damaged():
-            (self.folder / name).replace(self.folder / f"{name}.damaged")
+            atomic.move(self.folder / name, self.folder / f"{name}.damaged")
             self.log(f"{name} could not be read and is now {name}.damaged; it is made again.")
-        atomic.write_json(self.folder / "config.json", {"schema": SCHEMA, **config})
+        self.write("config.json", config)
         self.move("running")
+        self._begun = True
 
     def fail(self, error: BaseException) -> None:
-        """Keep the traceback in the log and the message in the status."""
+        """Keep the traceback in the log and the message in the status; of a record that is gone nothing."""
+        if self._begun and not (self.folder / "config.json").is_file():
+            return
         self.log("".join(traceback.format_exception(error)))
         self.move("failed", f"{type(error).__name__}: {message_of(error)}")
 
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
         path = self.folder / "log.txt"
+        atomic.check_stage()
         with atomic.writable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.make_folder(path.parent)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 
-    def read(self, name: str) -> Any:
-        """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done."""
-        path = self.folder / name
-        try:
-            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-        except ValueError:
-            return None
+    def write(self, name: str, values: Mapping[str, Any]) -> None:
+        """A JSON file of the record, with the version of its form and a digest of what it says."""
+        atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **values})
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done.
+
+        Raises:
+            EnvironmentProblem: A newer version wrote it, or it may not be read.
+        """
+        return read_file(self.folder / name)
 
     def damaged(self) -> list[str]:
-        """Names of the JSON files that cannot be read as such."""
-        return [path.name for path in sorted(self.folder.glob("*.json")) if not _is_json(path)]
+        """Names of the JSON files that cannot be read, or say something else than was written."""
+        return [path.name for path in sorted(self.folder.glob("*.json")) if is_damaged(path)]
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return True
 
 
 class SweepRecord(Record):
@@ -144,9 +180,13 @@ class SweepRecord(Record):
             return []
         try:
             # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
-            lines = path.read_text(encoding="utf-8").split("\n")
+            content = path.read_bytes()
+            known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
+            if known is not None and known != hashlib.sha256(content).hexdigest():
+                raise ValueError("its content changed since it was written")
+            lines = content.decode("utf-8").split("\n")
             return [Sample.from_json(json.loads(line)) for line in lines if line]
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EnvironmentProblem(
                 f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
                 f"Delete {path.name} and its {saving:g}.json and give the run's command again."
@@ -155,11 +195,10 @@ class SweepRecord(Record):
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its samples come first: where there is a point, it is complete."""
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
-        lines = (json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
-        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", "".join(lines))
-        atomic.write_json(
-            self.folder / f"{saving:g}.json", {"schema": SCHEMA, "wall_s": wall_s, **evaluation.to_json()}
-        )
+        lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
+        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
+        about = {"samples_sha256": hashlib.sha256(lines.encode("utf-8")).hexdigest(), "wall_s": wall_s}
+        self.write(f"{saving:g}.json", about | evaluation.to_json())
 
 
 class RecordedReporter:
@@ -170,7 +209,7 @@ class RecordedReporter:
 
     def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
-        return self.reporter.task(f"{self.about}: {name}", total)
+        return _Stoppable(self.reporter.task(f"{self.about}: {name}", total))
 
     def line(self, text: str) -> None:
         """See `Reporter`."""
@@ -178,11 +217,24 @@ class RecordedReporter:
         self.reporter.line(f"{self.about}: {text}")
 
 
+class _Stoppable(Meter):
+    """A meter at which work ends that was asked to stop: what is counted is kept."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def advance(self, units: float = 1, **info: Info) -> None:
+        self.meter.advance(units, **info)
+        stopping.check()
+
+    def end(self) -> None:
+        self.meter.end()
+
+
 def environment(device: str, threads: int) -> dict[str, Any]:
     """Versions and hardware a record was made with."""
     libraries = {library: version(library) for library in _LIBRARIES}
     return {
-        "schema": SCHEMA,
         "machine": platform.node(),
         "system": platform.platform(),
         "python": platform.python_version(),

@@ -1,11 +1,15 @@
-"""Progress across processes: workers put what they have to say on a queue, one thread of the parent says it."""
+"""Progress across processes: each worker has a pipe for what it has to say, and the parent a thread that says it.
+
+A pipe each: a worker that is killed in the middle of a word, or with a lock in its hand, silences nobody else.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.queues import Queue
+from contextlib import AbstractContextManager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
+from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -14,65 +18,88 @@ from adaptive_bench.progress import Info, Meter, Reporter
 _OVERALL = "overall"
 
 
-class QueueReporter:
+class RemoteReporter:
     """The reporter of a worker process."""
 
-    def __init__(self, queue: Queue[Any]) -> None:
-        self.queue = queue
-        self.overall = QueueMeter(queue, _OVERALL)
+    def __init__(self, speaker: Connection) -> None:
+        self._speaker = speaker
+        self._lock = threading.Lock()
+        self.overall = RemoteMeter(self, _OVERALL)
 
     def task(self, name: str, total: float) -> Meter:
         """See `Reporter`."""
-        meter = QueueMeter(self.queue, uuid4().hex)
-        self.queue.put(("task", meter.id, name, total))
+        meter = RemoteMeter(self, uuid4().hex)
+        self.say("task", meter.id, name, total)
         return meter
 
     def line(self, text: str) -> None:
         """See `Reporter`."""
-        self.queue.put(("line", text))
+        self.say("line", text)
+
+    def say(self, *words: Any) -> None:
+        """Send some words, if somebody listens."""
+        with self._lock, suppress(OSError):
+            self._speaker.send(words)
 
 
-class QueueMeter(Meter):
+class RemoteMeter(Meter):
     """A meter whose display is in the parent process."""
 
-    def __init__(self, queue: Queue[Any], identity: str) -> None:
-        self.queue, self.id = queue, identity
+    def __init__(self, reporter: RemoteReporter, identity: str) -> None:
+        self.reporter, self.id = reporter, identity
 
     def advance(self, units: float = 1, **info: Info) -> None:
         """See `Meter`."""
-        self.queue.put(("advance", self.id, units, info))
+        self.reporter.say("advance", self.id, units, info)
 
     def end(self) -> None:
         """See `Meter`."""
-        self.queue.put(("end", self.id))
+        self.reporter.say("end", self.id)
 
 
-@contextmanager
-def relayed(queue: Queue[Any], reporter: Reporter, overall: Meter) -> Iterator[None]:
-    """Say in this process what workers put on the queue; what is left at the end is said as well."""
-    thread = threading.Thread(target=_say, args=(queue, reporter, overall), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        queue.put(("stop",))
-        thread.join()
+class Relay(AbstractContextManager["Relay"]):
+    """Says in this process what workers have to say; at its end all of it is said.
 
+    Args:
+        overall: Moved by the workers' `RemoteReporter.overall`.
+    """
 
-def _say(queue: Queue[Any], reporter: Reporter, overall: Meter) -> None:
-    meters = {_OVERALL: overall}
-    while True:
-        match queue.get():
+    def __init__(self, reporter: Reporter, overall: Meter) -> None:
+        self.reporter, self.overall = reporter, overall
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def speaker(self, context: SpawnContext) -> Connection:
+        """The end of a new pipe for a worker. Close it here when the worker is gone."""
+        listener, speaker = context.Pipe(duplex=False)
+        thread = threading.Thread(target=self._listen, args=(listener,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return speaker
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self, listener: Connection) -> None:
+        meters: dict[str, Meter] = {}
+        with suppress(EOFError, OSError):  # it is gone, perhaps in the middle of a word
+            while True:
+                words = listener.recv()
+                with self._lock:
+                    self._say(words, meters)
+        for meter in meters.values():
+            meter.end()
+
+    def _say(self, words: tuple[Any, ...], meters: dict[str, Meter]) -> None:
+        match words:
             case ("line", text):
-                reporter.line(text)
+                self.reporter.line(text)
             case ("task", identity, name, total):
-                meters[identity] = reporter.task(name, total)
+                meters[identity] = self.reporter.task(name, total)
             case ("advance", identity, units, info):
-                meters[identity].advance(units, **info)
+                (self.overall if identity == _OVERALL else meters[identity]).advance(units, **info)
             case ("end", identity):
                 meters.pop(identity).end()
-            case ("stop",):
-                break
-    for identity, meter in meters.items():
-        if identity != _OVERALL:
-            meter.end()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,19 +12,31 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import atomic, processes, registry, stopping
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import Interrupted
+from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.unparsable import unparsable_notes
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.answers import answers_of
 from adaptive_bench.runs.chains import Failure
 from adaptive_bench.runs.data_card import data_card
-from adaptive_bench.runs.keys import SCHEMA, key_of
-from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.preflight import preflight
+from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.keys import canonical
+from adaptive_bench.runs.launch import left
+from adaptive_bench.runs.launchers import Launched, Order
+from adaptive_bench.runs.method_facts import method_facts
+from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
+from adaptive_bench.runs.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.plan import plan
+from adaptive_bench.runs.preflight import Preflight, preflight
+from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
+from adaptive_bench.runs.work import follow
+from adaptive_bench.schema import SCHEMA
+
+Launcher = Callable[[Order], Launched]
 
 
 @dataclass(frozen=True)
@@ -36,12 +48,16 @@ class RunOutcome:
         folder: Where the table is.
         warnings: What a reader of the table should know.
         failures: Work that could not be done; empty if the run is complete.
+        led: Whether this is the process that leads; only that one has a table.
+        elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
     """
 
     rows: list[dict[str, Any]]
     folder: Path
     warnings: list[str]
     failures: list[Failure]
+    elsewhere: str = ""
+    led: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -49,34 +65,88 @@ class RunOutcome:
         return 1 if self.failures else 0
 
 
-def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None) -> RunOutcome:
+def run(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    jobs: int | None = None,
+    *,
+    share: Share = WHOLE,
+    launcher: str = "local",
+    resources: Path | None = None,
+    table_only: bool = False,
+    overwrite: Overwrite | str = Overwrite.only_missing,
+) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
+        share: The part to do; whoever finishes the last part writes the table.
+        launcher: Where the work is done, see `adaptive_bench.runs.launchers`.
+        resources: YAML file for the launcher.
+        table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
+            same as to overwrite `only-cache`.
+        overwrite: What becomes of results that are on disk (see `runs.overwrite`).
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
-        Interrupted: Ctrl-C; finished work is kept and the same command continues.
+        Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
+    if not processes.here().leads:
+        follow()
+        return RunOutcome([], run_folder(config), [], [], led=False)
+    try:
+        return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))
+    finally:
+        processes.here().dismiss()
+
+
+def _run(
+    config: RunConfig,
+    reporter: Reporter | None,
+    jobs: int | None,
+    share: Share,
+    launcher: str,
+    resources: Path | None,
+    table_only: bool,
+    overwrite: Overwrite,
+) -> RunOutcome:
+    launch: Launcher = registry.get("launchers", launcher)
+    jobs = jobs if processes.here().alone else 1
     reporter = reporter or SilentReporter()
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = preflight(config, reporter, jobs)
+    table_only = table_only or overwrite is Overwrite.only_cache
+    if overwrite is Overwrite.always:
+        remove_results(plan(config), share)
+    known = Preflight(plan(config)) if table_only else preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
-    folder = config.out / "runs" / _run_key(config)
-    atomic.write_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
-    try:
-        failures = carry_out(whole, reporter, jobs, known.estimator)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and so "
-            f"does: {_command(folder)}"
-        ) from None
+    folder = run_folder(config)
+    atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    write_beginning(folder)
+    if table_only:
+        failures = left(whole)
+    else:
+        estimator = known.estimator or Estimator(config.out)
+        order = Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite)
+        try:
+            with stopping.listening():
+                launched = launch(order)
+        except (KeyboardInterrupt, stopping.Stopped) as error:
+            kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
+            raise kind(
+                f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and "
+                f"so does: {run_command(folder, registry.plugin_files())}"
+            ) from None
+        failures = list(launched.failures)
+        if launched.submitted:
+            return RunOutcome([], folder, known.notes, failures, launched.submitted)
+        if not share.is_whole and (others := left(whole)):
+            text = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
+            return RunOutcome([], folder, known.notes, failures, text)
     rows, warnings = make_table(whole)
     plain = [row.to_json() for row in rows]
     notes = known.notes if known.facts is not None else _notes_before(folder)
@@ -99,15 +169,28 @@ def run(config: RunConfig, reporter: Reporter | None = None, jobs: int | None = 
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    atomic.write_json(folder / "table.json", plain)
-    atomic.write_json(folder / "run.json", about)
-    atomic.write_text(folder / "data_card.md", data_card(whole))
+    if _is_new(folder, about):
+        atomic.write_json(folder / "run.json", about)
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
+    atomic.update_text(folder / "data_card.md", data_card(whole))
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
-        atomic.write_text(
+        atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
     return RunOutcome(plain, folder, warnings, failures)
+
+
+def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether a run ended otherwise than before; if not, it finished when it did, and nothing needs to be written."""
+    try:
+        before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    times = {"finished": "", "took_s": 0.0}
+    return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 
 def _notes_before(folder: Path) -> list[str]:
@@ -116,17 +199,6 @@ def _notes_before(folder: Path) -> list[str]:
         return list(json.loads((folder / "run.json").read_text(encoding="utf-8"))["notes"])
     except (OSError, ValueError, KeyError, TypeError):  # none, or of an older version: nothing was noted
         return []
-
-
-def _run_key(config: RunConfig) -> str:
-    """One folder for one table: where it is written and on what it is computed make no difference."""
-    return key_of(config.model_dump(mode="json", exclude={"out", "device", "preset", "for_models"}))
-
-
-def _command(folder: Path) -> str:
-    """The command that repeats a run, plugins included."""
-    plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
-    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *plugins])
 
 
 def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -12,6 +13,7 @@ from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.runs.cells import Cell, Sweep
+from adaptive_bench.runs.conditions import conditions
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.spec import MethodSpec
@@ -23,10 +25,12 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     """Rows of everything that is measured, and what is wrong with them."""
     rows: list[Row] = []
     warnings: list[str] = []
+    grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
+    for sweep in whole.sweeps:
+        grouped[str(sweep.spec), sweep.task].append(sweep)
     for text in whole.config.methods:
-        spec = MethodSpec.parse(text)
         for name in whole.config.tasks:
-            sweeps = [sweep for sweep in whole.sweeps if sweep.spec == spec and sweep.task == find_task(name).name]
+            sweeps = grouped[str(MethodSpec.parse(text)), find_task(name).name]
             by_target = {
                 target: [sweep for sweep in sweeps if sweep.cell.target == target]
                 for target in dict.fromkeys(sweep.cell.target for sweep in sweeps)
@@ -34,10 +38,11 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
             tables = {}
             for target, of_target in by_target.items():
                 tests = [sweep for sweep in of_target if sweep.split == "test"]
-                measured = _finished(tests)
+                points = _finished(tests)
+                measured = {seed: list(found.values()) for seed, found in points.items()}
                 if not any(measured.values()):
                     continue
-                tables[target], unprojected = _rows(tests, measured)
+                tables[target], unprojected = _rows(tests, points)
                 warnings += [*unprojected, *_warnings(tests, measured, tables[target])]
             if len(tables) == 1:
                 rows += next(iter(tables.values()))
@@ -84,19 +89,24 @@ def _cost(cell: Cell) -> dict[str, float] | None:
     return None if base is None else cost | {key: cost[key] + base[key] for key in ("tokens", "flops")}
 
 
-def _finished(sweeps: Sequence[Sweep]) -> dict[int, list[Evaluation]]:
-    return {sweep.cell.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
+def _finished(sweeps: Sequence[Sweep]) -> dict[int, dict[float, Evaluation]]:
+    """By seed the measured points, by the saving each was asked for."""
+    return {sweep.cell.seed: sweep.finished() or {} for sweep in sweeps}
 
 
-def _rows(sweeps: Sequence[Sweep], measured: Evaluations) -> tuple[list[Row], list[str]]:
+def _rows(sweeps: Sequence[Sweep], points: Mapping[int, Mapping[float, Evaluation]]) -> tuple[list[Row], list[str]]:
     """Rows of one spec, trained towards one target, on one task, and why they have no projection if they have none."""
     first = sweeps[0]
+    measured = {seed: list(found.values()) for seed, found in points.items()}
     some = next(one for done in measured.values() for one in done)
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
     priced, unprojected = projected(first.spec, measured, first.config.project_onto)
     about = about_training([sweep.cell for sweep in sweeps])
-    samples = {sweep.cell.seed: [sweep.record.samples(saving) for saving in sweep.finished() or ()] for sweep in sweeps}
-    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples)
+    samples = {
+        sweep.cell.seed: [sweep.record.samples(saving) for saving in points[sweep.cell.seed]] for sweep in sweeps
+    }
+    same = conditions(first, some)
+    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples, same)
     if not all(measured.values()):
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]
@@ -110,8 +120,8 @@ def _best_on_validation(
     validated: dict[float | None, dict[_Place, float]] = {}
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
-        measured = _finished(sweeps)
-        rows = _rows(sweeps, measured)[0] if any(measured.values()) else []
+        points = _finished(sweeps)
+        rows = _rows(sweeps, points)[0] if any(points.values()) else []
         validated[target] = {_place(row): row.score for row in rows if row.score is not None}
     tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
     chosen = []

@@ -27,10 +27,11 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs import timing_records
 from adaptive_bench.runs.backbones import find_backbone, find_device
 from adaptive_bench.runs.cells import Cell
-from adaptive_bench.runs.keys import SCHEMA, code_digest
+from adaptive_bench.runs.keys import code_digest
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.runs.records import environment
 from adaptive_bench.runs.training_text import draw_calibration
+from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id

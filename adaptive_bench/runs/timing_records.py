@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import atomic
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.digest import is_intact, is_sealed
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.evaluation.time_axis import TimeCurve, TimeCurves
 from adaptive_bench.runs.keys import key_of
+from adaptive_bench.schema import check_schema
 
 FOLDER = "time"
 
@@ -37,7 +39,7 @@ def path_of(out: Path, content: Mapping[str, Any]) -> Path:
 def write(out: Path, content: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Write a record: what it depends on, and what was measured."""
     record = {**content, **result}
-    atomic.write_json(path_of(out, content), record)
+    atomic.write_sealed(path_of(out, content), record)
     return record
 
 
@@ -45,18 +47,23 @@ def read(path: Path) -> dict[str, Any] | None:
     """A record, or `None` if it is not there.
 
     Raises:
-        EnvironmentProblem: The file is damaged.
+        EnvironmentProblem: The file is damaged, or of a newer version.
     """
     if not path.is_file():
         return None
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        record = json.loads(content)
+        _curve(record), label(record["setting"])  # it is one
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise EnvironmentProblem(
-            f"A timing record is a JSON file, but {str(path)!r} cannot be read: {error}. Remove it and give "
-            f"`adaptive-bench time` again."
+            f"A timing record is a JSON file, but {str(path)!r} cannot be read: {type(error).__name__}: "
+            f"{message_of(error)}. Remove it and give `adaptive-bench time` again."
         ) from error
-    return record
+    check_schema(record, path)
+    return {key: value for key, value in record.items() if key != "content_sha256"}
 
 
 def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:
@@ -71,10 +78,18 @@ def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:
     records = [read(path) for path in sorted((out / FOLDER).glob("*.json"))]
     ours = [record for record in records if record is not None and record["model_fingerprint"] == fingerprint]
     curves: dict[str, dict[str, TimeCurve]] = {}
-    for record in sorted(ours, key=lambda record: record["date"]):
-        pairs = ((point["saved"]["tokens"], point["saved_time"]["total"]) for point in record["points"])
-        curves.setdefault(label(record["setting"]), {})[record["method"]] = TimeCurve.of(pairs)
+    for record in sorted(ours, key=lambda record: str(record["date"])):
+        curves.setdefault(label(record["setting"]), {})[record["method"]] = _curve(record)
     return dict(sorted(curves.items()))
+
+
+def _curve(record: Mapping[str, Any]) -> TimeCurve:
+    missing = [key for key in ("model_fingerprint", "date", "setting", "method") if key not in record]
+    if missing:
+        raise ValueError(f"it has no {missing[0]}")
+    return TimeCurve.of(
+        (float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]
+    )
 
 
 def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:

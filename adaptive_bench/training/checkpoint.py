@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from adaptive_bench.atomic import new_folder, write_json
-from adaptive_bench.digest import changed, digests
+from adaptive_bench.atomic import new_folder, remove, write_sealed
+from adaptive_bench.digest import changed, digests, is_intact, is_sealed
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.training.spread import like, whole
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
 
@@ -32,21 +32,30 @@ class Progress:
     accumulation: int
 
 
-def save(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write a checkpoint and remove the older ones."""
+def save(
+    folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer, *, writes: bool = True
+) -> None:
+    """Write a checkpoint and remove the older ones.
+
+    Args:
+        writes: Not for the followers of several processes, who only put their shards together with the others'.
+    """
+    weights = _detached(trainable_state(model))
+    states = optimizer.state_dict()["state"]
+    moments = _detached({f"{index}.{name}": value for index, state in states.items() for name, value in state.items()})
+    if not writes:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"step-{progress.step:08d}"
     with new_folder(target) as temporary:
-        save_file(_detached(trainable_state(model)), temporary / _WEIGHTS)
-        states = optimizer.state_dict()["state"]
-        flat = {f"{index}.{name}": value for index, state in states.items() for name, value in state.items()}
-        save_file(_detached({**flat, **_torch_random_state()}), temporary / _OPTIMIZER)
+        save_file(weights, temporary / _WEIGHTS)
+        save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
         numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
         numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
-        write_json(temporary / _PROGRESS, numbers)
-    for other in folder.iterdir():
+        write_sealed(temporary / _PROGRESS, numbers)
+    for other in list(folder.iterdir()):
         if other != target:
-            shutil.rmtree(other)
+            remove(other)
 
 
 def newest(folder: Path) -> Path | None:
@@ -65,7 +74,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     Raises:
         EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
     """
-    numbers = json.loads((checkpoint / _PROGRESS).read_text(encoding="utf-8"))
+    numbers = _progress(checkpoint)
     if different := changed(checkpoint, numbers.get("sha256", {})):  # those of earlier versions have none
         raise EnvironmentProblem(
             f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
@@ -80,7 +89,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
         )
     with torch.no_grad():
         for name, tensor in current.items():
-            tensor.copy_(saved[name])
+            tensor.copy_(like(saved[name], tensor))
     flat = load_file(checkpoint / _OPTIMIZER)
     _set_random_state(flat, numbers["random"])
     states: dict[int, dict[str, Tensor]] = {}
@@ -88,8 +97,26 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
         index, _, name = key.partition(".")
         if index.isdigit():
             states.setdefault(int(index), {})[name] = value
+    _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     return Progress(numbers["step"], numbers["accumulation"])
+
+
+def _progress(checkpoint: Path) -> dict[str, Any]:
+    """What `save` wrote beside the tensors."""
+    try:
+        content = (checkpoint / _PROGRESS).read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        numbers = json.loads(content)
+        if not isinstance(numbers, dict) or not {"step", "accumulation", "random"} <= numbers.keys():
+            raise ValueError("it is not one")
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"A checkpoint must have a readable {_PROGRESS}, got {type(error).__name__} in {checkpoint}: {error}. "
+            "Delete that folder to train from the start."
+        ) from error
+    return numbers
 
 
 def trainable_state(model: nn.Module) -> dict[str, Tensor]:
@@ -101,7 +128,16 @@ def trainable_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    return {name: whole(tensor.detach()).contiguous() for name, tensor in tensors.items()}
+
+
+def _shard_states(states: dict[int, dict[str, Tensor]], optimizer: torch.optim.Optimizer) -> None:
+    """Shard each moment like its parameter."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, state in states.items():
+        for name, value in state.items():
+            if value.shape == parameters[index].shape:
+                state[name] = like(value, parameters[index])
 
 
 def _torch_random_state() -> dict[str, Tensor]:

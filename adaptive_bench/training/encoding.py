@@ -98,9 +98,9 @@ def _encode_chat(example: Example, tokenizer: PreTrainedTokenizerBase, max_lengt
 def _encode(
     example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int, add_special_tokens: bool = True
 ) -> EncodedExample:
-    encode = partial(tokenizer, add_special_tokens=add_special_tokens)
-    prompt = _special_start(encode(example.prompt).input_ids, tokenizer)
-    whole = _special_start(encode(example.prompt + example.completion).input_ids, tokenizer)
+    texts = [example.prompt, example.prompt + example.completion]
+    encoded = tokenizer(texts, add_special_tokens=add_special_tokens).input_ids
+    prompt, whole = (_special_start(ids, tokenizer) for ids in encoded)
     if whole[: len(prompt)] == prompt:
         completion = whole[len(prompt) :]
     else:

@@ -7,16 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.training.encoding import EncodedExample, training_batch
 from adaptive_bench.training.memory import ran_out_of_memory
-
-if TYPE_CHECKING:
-    from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.training.spread import SpreadTraining
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,11 @@ class StepLoss:
 
 
 def accumulate(
-    model: AdaptiveModel, batch: Sequence[EncodedExample], pad_id: int, micro_batches: int, accelerator: Accelerator
+    training: SpreadTraining,
+    batch: Sequence[EncodedExample],
+    pad_id: int,
+    micro_batches: int,
+    accelerator: Accelerator,
 ) -> StepLoss | None:
     """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
 
@@ -39,18 +40,21 @@ def accumulate(
     ranks those of a micro-batch: there the loss moves a little, by up to 3e-3 with the methods of this repository.
     A loss that is not finite is returned at once, without its gradient.
     """
+    model = training.model
     total = sum(example.loss_tokens for example in batch)
     sums: defaultdict[str, float] = defaultdict(float)
     try:
-        for micro_batch in split(batch, micro_batches):
+        for number, micro_batch in enumerate(split(batch, micro_batches), 1):
             share = sum(example.loss_tokens for example in micro_batch) / total
-            with accelerator.autocast():
-                tensors = training_batch(micro_batch, pad_id, accelerator.device)
-                loss = model(**tensors, return_logits=False).loss
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                return StepLoss(value, dict(model.loss_terms), total)
-            accelerator.backward(loss * share)
+            last = number == micro_batches
+            with training.syncing(last):
+                with accelerator.autocast():
+                    tensors = training_batch(training.part(micro_batch), pad_id, accelerator.device)
+                    loss = training.loss(tensors)
+                value = float(loss.detach())
+                if not math.isfinite(value):
+                    return StepLoss(value, dict(model.loss_terms), total)
+                training.backward(loss * share, last=last)
             for name, term in {"": value, **model.loss_terms}.items():
                 sums[name] += term * share
     except (RuntimeError, MemoryError) as error:

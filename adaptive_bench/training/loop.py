@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
-from adaptive_bench import atomic
+from adaptive_bench import atomic, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
@@ -30,6 +30,8 @@ from adaptive_bench.training.encoding import EncodedExample, encode_examples, pa
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
+from adaptive_bench.training.spread import SpreadTraining, whole
+from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,6 +51,7 @@ def train(
     seed: int,
     folder: Path,
     reporter: Reporter | None = None,
+    curves: Tracking | None = None,
     pretrained: Pretrained | None = None,
     chat_template: bool = False,
 ) -> None:
@@ -59,8 +62,12 @@ def train(
     at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
     same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
 
+    Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments;
+    each computes its rows of every batch, and the leader alone writes.
+
     Args:
         method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
+        curves: Where else the training curves go.
         pretrained: Where the backbone's weights are from. With adapters the checkpoint then holds these and that name;
             without it the merged weights.
         chat_template: See `encode_examples`.
@@ -77,12 +84,13 @@ def train(
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
         reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
-    with atomic.writable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(folder / "data.json", _describe(encoded, order))
+    if processes.active().leads:
+        with atomic.writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        atomic.write_sealed(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
-    training = _Training(model, encoded, order, padding_id(tokenizer), recipe, method_learning_rate, folder, reporter)
-    training.run(pretrained)
+    training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
+    training.run(curves or Tracking(), pretrained)
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -114,18 +122,22 @@ class _Training:
         model: AdaptiveModel,
         encoded: Sequence[EncodedExample],
         order: DataOrder,
-        pad_id: int,
+        tokenizer: PreTrainedTokenizerBase,
         recipe: TrainRecipe,
         method_learning_rate: float | None,
         folder: Path,
         reporter: Reporter,
     ) -> None:
-        self.model, self.encoded, self.order, self.pad_id = model, encoded, order, pad_id
+        self.model, self.encoded, self.order = model, encoded, order
+        self.tokenizer, self.pad_id = tokenizer, padding_id(tokenizer)
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
+        self.processes = processes.active()
         self.adapters = _adapters(model, recipe)
         model.gradient_checkpointing = recipe.gradient_checkpointing
-        self.accelerator = _accelerator(self.device, recipe.precision)
+        fully_sharded = recipe.parallel == "fsdp" and not self.processes.alone
+        self.training = SpreadTraining(model, self.processes, fully_sharded=fully_sharded)
+        self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
@@ -135,27 +147,41 @@ class _Training:
         self.accumulation = recipe.accumulation
         self.log_path = folder / "train.jsonl"
 
-    def run(self, pretrained: Pretrained | None) -> None:
+    def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
-        done, total = self._resume(), len(self.order)
+        (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         if not total:
             self._write_cost(0)
         start_s = time.perf_counter()
         with (
-            self.log_path.open("a", encoding="utf-8") as log,
+            self._log(lines) as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
+            curves.begun(done) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
                 entry = self._step(step)
-                with atomic.writable(self.log_path):
-                    log.write(json.dumps(entry) + "\n")
-                    log.flush()
-                if (step + 1) % self.recipe.checkpoint_every == 0 and step + 1 < total:
+                if log is not None:
+                    atomic.check_stage()
+                    with atomic.writable(self.log_path):
+                        log.write(json.dumps(entry) + "\n")
+                        log.flush()
+                for tracker in trackers:
+                    tracker.log(values_of(entry), step=step + 1)
+                due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
+                if due and step + 1 < total:
                     self._save(step + 1, log)
                 meter.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
+
+    def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
+        """The log, which the leader writes."""
+        return atomic.growing(self.log_path, lines) if self.processes.leads else nullcontext()
+
+    def _asked_to_stop(self) -> bool:
+        """Whether to keep where this stands; what the leader was asked counts for all."""
+        return bool(self.processes.gather(stopping.requested())[0])
 
     def _step(self, step: int) -> dict[str, Any]:
         """One optimizer step and its line of the log."""
@@ -168,9 +194,9 @@ class _Training:
         with counted_flops(step == 0) as flops:
             loss = self._loss([self.encoded[index] for index in self.order[step]], step)
         if step == 0:
-            self._write_cost(flops())
+            self._write_cost(sum(self.processes.gather(flops())))
         self._check_finite("loss", loss.loss, step, rate)
-        norm = float(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm))
+        norm = float(whole(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm)))
         self._check_finite("gradient norm", norm, step, rate)
         self.optimizer.step()
         entry = {"step": step + 1, "lr": rate, "loss": loss.loss, "terms": loss.terms, "tokens": loss.tokens}
@@ -179,10 +205,10 @@ class _Training:
     def _loss(self, batch: Sequence[EncodedExample], step: int) -> StepLoss:
         """Loss and gradient of a step; when memory runs out, the same step again with micro-batches half as large."""
         while True:
-            loss = accumulate(self.model, batch, self.pad_id, self.accumulation, self.accelerator)
+            loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
             if loss is not None:
                 return loss
-            if self.accumulation >= len(batch):
+            if self.accumulation >= len(batch) or not self.processes.alone:
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} needs memory for at least one sequence of {self.recipe.max_length} "
                     f"tokens, but {self.device} ran out at step {step + 1}. Lower train.max_length, set "
@@ -204,31 +230,38 @@ class _Training:
             )
 
     def _write_cost(self, first_step_flops: int) -> None:
+        if not self.processes.leads:
+            return
         tokens = [
             sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
         ]
-        atomic.write_json(self.folder / "cost.json", asdict(training_cost(self.model.method, tokens, first_step_flops)))
+        cost = asdict(training_cost(self.model.method, tokens, first_step_flops))
+        atomic.write_sealed(self.folder / "cost.json", cost)
 
-    def _resume(self) -> int:
-        """Steps already done according to the newest checkpoint; the log is cut back to them."""
+    def _resume(self) -> tuple[int, str]:
+        """Steps already done according to the newest checkpoint, and their lines of the log."""
         newest = checkpoint.newest(self.folder / RESUME_FOLDER)
         if newest is None:
-            self.log_path.unlink(missing_ok=True)
-            return 0
+            return 0, ""
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
-        lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        atomic.write_text(self.log_path, "".join(lines[: progress.step]))
+        lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True) if self.processes.leads else []
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
-        return progress.step
+        return progress.step, "".join(lines[: progress.step])
 
-    def _save(self, steps_done: int, log: IO[str]) -> None:
-        # The log reaches the disk first: a checkpoint never knows of more steps than the log.
-        os.fsync(log.fileno())
+    def _save(self, steps_done: int, log: TextIO | None) -> None:
+        if log is not None:
+            # The log reaches the disk first: a checkpoint never knows of more steps than the log.
+            os.fsync(log.fileno())
         progress = checkpoint.Progress(steps_done, self.accumulation)
-        checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer)
+        writes = self.processes.leads
+        checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
+        self.training.gather_weights()
+        self.model.spread = None
+        if not self.processes.leads:
+            return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)
         self.model.eval()
@@ -236,10 +269,10 @@ class _Training:
         if self.adapters is not None and named is None:
             self.adapters.merge()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
-            self.model.save_pretrained(temporary, pretrained=named, adapters=self.adapters)
+            self.model.save_pretrained(temporary, tokenizer=self.tokenizer, pretrained=named, adapters=self.adapters)
         if self.adapters is not None and named is not None:
             self.adapters.merge()
-        shutil.rmtree(self.folder / RESUME_FOLDER, ignore_errors=True)
+        atomic.remove(self.folder / RESUME_FOLDER)
 
 
 def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
@@ -249,14 +282,14 @@ def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
     return Adapters(model.backbone_model, recipe.lora)
 
 
-def _accelerator(device: torch.device, precision: str) -> Accelerator:
+def _accelerator(device: torch.device, precision: str, processes: int) -> Accelerator:
     # accelerate keeps one state per process and refuses a second one that differs; a process trains many models.
     AcceleratorState._reset_state(reset_partial_state=True)
     mixed_precision = "bf16" if precision == "bf16" else "no"
     accelerator = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu", device_placement=False)
-    if accelerator.num_processes > 1:
+    if accelerator.num_processes != processes:
         raise EnvironmentProblem(
-            f"Training runs in one process, but accelerate started {accelerator.num_processes}. "
-            f"Run adaptive-bench directly, not through `accelerate launch`."
+            f"accelerate must see the {processes} processes of a training, but sees {accelerator.num_processes}. Start "
+            "them with torchrun, not through `accelerate launch`."
         )
     return accelerator

@@ -15,13 +15,15 @@ from markupsafe import Markup
 
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES
+from ..layout import layouts
 from ..paper import paper_tables
-from ..provenance import runs_of
+from ..provenance import fitting, method_facts_of, runs_of
 from ..samples import samples_of
-from ..tables import NONE, SAVED, VALUES, methods_of, tables_of
+from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
+MOST_ROWS = 100  # of one table, unless a reader asks for all
 _SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
 
 
@@ -34,17 +36,20 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
     """
     tables = tables_of(board.rows)
     runs = runs_of(board.folders)
+    methods = methods_of(board.rows, method_facts_of(board.folders))
     data = {
         "none": NONE,
+        "most_rows": MOST_ROWS,
         "axis": axis,
         "phase": phase,
         "axes": AXES,
         "values": VALUES,
         "saved": list(SAVED),
         "pooled": POOLED,
-        "methods": methods_of(board.rows),
+        "methods": methods,
+        "facts": FACTS,
         "tables": tables,
-        "runs": runs,
+        "runs": fitting(runs),
         "samples": samples_of(board.folders),
     }
     style, script = _source("board.css"), "\n".join(_source(name) for name in _SCRIPTS)
@@ -54,13 +59,17 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         script=Markup(script),
         style_sha256=_digest(style),
         script_sha256=_digest(script),
-        verdict=verdict(board.rows, axis, phase),
+        verdict=verdict(board, axis, phase),
         meta=_meta(board, runs),
         failures=[text for run in runs for text in run["failures"]],
         problems=board.problems,
         tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
         missing=NONE,
+        most_rows=MOST_ROWS,
+        batched={one["label"] for one in methods if one["causality"] == "C2"},
+        tests=TESTS,
         marks=ALL_MARKS,
+        layouts=layouts(board.rows),
         paper=paper_tables(),
         figures=figures,
         version=version("adaptive-bench"),

@@ -15,7 +15,7 @@ function element(name, properties = {}, ...children) {
 }
 
 const LOOKS = new Map();
-NAMES.filter((name) => !data.methods.find((one) => one.label === name).control).forEach((name, at) => LOOKS.set(name, { colour: `c${at % 8}`, kind: at % 6 }));
+NAMES.filter((name) => !METHODS.get(name).control).forEach((name, at) => LOOKS.set(name, { colour: `c${at % 8}`, kind: at % 6 }));
 NAMES.filter((name) => !LOOKS.has(name)).forEach((name, at) => LOOKS.set(name, { colour: "cc", kind: at % 6 }));
 
 function controls() {
@@ -25,7 +25,7 @@ function controls() {
   byId("controls").append(
     select("axis", "saved compute", data.axes), select("phase", "phase", { all: "all tokens", prefill: "prefill", decode: "decode" }),
     ...(OPTIONS.setting.length ? [select("setting", "setting or shape", {})] : []),
-    select("value", "value", data.values), select("metric", "metric", { headline: "each task's first" }), select("task", "task", {}),
+    select("value", "value", data.values), select("metric", "metric", { headline: "each task's first" }), select("task", "task", {}), select("columns", "columns", { levels: "levels", facts: "what each method is and cost", both: "both" }),
     element("label", {}, "methods with", element("input", { id: "choose-filter", type: "search", oninput: (event) => change({ filter: event.target.value }) })),
     select("theme", "theme", {}),
     element("button", { type: "button", id: "copy", onclick: copyLink }, "copy link"));
@@ -61,15 +61,36 @@ const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase()
 
 function section(table) {
   const rows = sorted(table, table.rows.filter((row) => visible(row[0])));
-  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, rows),
+  const shown = state.rows === "all" ? rows : rows.slice(0, MOST_ROWS);
+  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, shown, rows.length),
+    shown.length < rows.length ? element("p", { class: "note" }, `The first ${shown.length} of ${rows.length} methods in this order. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : null,
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
+}
+
+function meanOf(row, value) {
+  const found = row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null);
+  return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
+}
+
+const means = new Map(Object.keys(data.values).map((value) => [value, new WeakMap()]));
+/** Rows of a chart: all of them, or the pinned, the controls and the best where there are too many to read. */
+function drawable(rows, value, lower) {
+  if (rows.length <= MOST_CURVES) return rows;
+  const known = means.get(value);
+  const mean = (row) => { if (!known.has(row)) known.set(row, meanOf(row, value)); return known.get(row); };
+  const first = (row) => (state.pins.includes(row[0]) ? 0 : METHODS.get(row[0]).control ? 1 : 2);
+  const sign = value === "score" && lower ? 1 : -1;
+  const keyed = rows.map((row) => [first(row), sign * mean(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  return keyed.slice(0, MOST_CURVES).map(([, , row]) => row);
 }
 
 /** One key for all charts, then the charts. */
 function pictures(tables) {
   const found = tables.map((table) => [table, picture(table)]).filter(([, drawn]) => drawn);
   if (!found.length) return [];
-  const there = (name) => visible(name) && tables.some((table) => table.rows.some((row) => row[0] === name));
+  const value = state.value === "reach" ? "kept" : state.value;
+  const used = new Set(tables.flatMap((table) => drawable(table.rows.filter((row) => visible(row[0])), value, table.lower_is_better).map((row) => row[0])));
+  const there = (name) => used.has(name);
   const icon = (...shapes) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, ...shapes);
   const rule = (name) => [icon(shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": DASHES[name] })), name];
   const region = [icon(shape("rect", { class: "noskill", width: 26, height: 14 })), "no skill: what random skipping reaches"];
@@ -85,7 +106,7 @@ function picture(table) {
   const texts = (name) => { const row = rows.find((one) => one[0] === name); return row ? row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
   const rule = (name) => texts(name).find((one) => one !== null) ?? null;
   const point = (cell) => { const [y, low, high] = (shown(cell, value) || [NONE]).map(numeric); return y === null ? null : { y, low, high }; };
-  const curves = rows.filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
+  const curves = drawable(rows, value, table.lower_is_better).filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
     faded: state.pins.length > 0 && !state.pins.includes(row[0]), points: row[1].map(point) }));
   return chart({ x: table.levels.map(Number), curves, dense: rule("dense"), base: rule("base"), random: texts("random_skip"), xTitle: `${table.axis_title} (%)`,
     yTitle: value === "score" ? table.metric.split(",")[0] : "%", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
@@ -94,18 +115,18 @@ function picture(table) {
 function sorted(table, rows) {
   const [by, way] = state.sort.split("-");
   const column = table.levels.indexOf(by);
-  const key = (row) => (by === "method" ? row[0] : by === "reach" ? numeric(row[2]) : column >= 0 && row[1][column] ? numeric(shown(row[1][column])[0]) : null);
+  const key = (row) => (by === "method" ? row[0] : by === "reach" ? numeric(row[2]) : by.startsWith("fact") ? fact(row[0], Number(by.slice(4))) : column >= 0 && row[1][column] ? numeric(shown(row[1][column])[0]) : null);
   const order = [...rows];
   if (by) order.sort((one, other) => {
     const a = key(one), b = key(other);
     if (a === null || b === null) return (a === null) - (b === null); // n/a last, either way
-    return (way === "up" ? 1 : -1) * (typeof a === "string" ? a.localeCompare(b) : a - b);
+    return (way === "up" ? 1 : -1) * (typeof a === "string" ? a.localeCompare(String(b)) : a - b);
   });
   const pinned = (row) => (state.pins.includes(row[0]) ? 0 : 1);
   return order.sort((one, other) => pinned(one) - pinned(other));
 }
 
-function grid(table, rows) {
+function grid(table, rows, matching) {
   const reach = state.value === "reach";
   const header = (by, text, first) => {
     const on = state.sort.startsWith(`${by}-`), up = state.sort === `${by}-up`;
@@ -114,10 +135,14 @@ function grid(table, rows) {
       element("button", { type: "button", "data-key": `${table.title} sort ${by}`, title: "Sort by this column", onclick: () => change({ sort: next }) }, text + (on ? (up ? " ▲" : " ▼") : "")));
   };
   const first = table.lower_is_better && state.value === "score" ? "up" : "down";
-  const columns = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
-  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...(reach ? [farthest(row)] : row[1].map(score))));
+  const levels = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
+  const about = state.columns === "levels" ? [] : data.facts.map((title, at) => header(`fact${at}`, title, "up"));
+  const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
+  const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map((text) => element("td", {}, text)));
+  const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])));
+  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...facts(row[0]), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
-    element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${rows.length} of ${table.rows.length} methods`),
+    element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${matching} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
 }
 
@@ -126,16 +151,27 @@ function name(table, label) {
   return element("th", { scope: "row" },
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
-    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label));
+    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label),
+    METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null);
 }
 
-function score(cell) {
+/** What a paired test says of a cell, in words. */
+function tested(cell, best) {
+  if (cell[COLUMN.group] === undefined) return "";
+  const n = `n = ${cell[COLUMN.n]} seeds × documents`;
+  if (cell[COLUMN.behind] === NONE) return `leads the column; ${n}`;
+  return `${best} is better by ${cell[COLUMN.behind]} [${cell[COLUMN.behindLow]}, ${cell[COLUMN.behindHigh]}], p ${cell[COLUMN.p]} (Holm), ${n}: ${cell[COLUMN.group] === "1" ? "not told apart" : `group ${cell[COLUMN.group]}`}`;
+}
+
+function score(cell, best) {
   if (!cell) return element("td");
   const [text, low, high] = shown(cell);
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
-  const saved = data.saved.map((one, at) => `${one} ${cell[COLUMN.saved + at]}`).filter((one) => !one.endsWith(NONE)).join(", ");
-  return element("td", { title: `${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
-    cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`));
+  const saved = data.saved.map((one, at) => `${one} ${saving(cell, at)}`).filter((one) => !one.endsWith(NONE)).join(", ");
+  const said = tested(cell, best);
+  return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
+    cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`),
+    said && (state.value === "score" || state.value === "kept") ? " " : null, said && (state.value === "score" || state.value === "kept") ? element("i", { class: "tie" }, cell[COLUMN.group]) : null);
 }
 
 function farthest(row) {

@@ -9,7 +9,7 @@ function drawer() {
   const method = data.methods.find((one) => one.label === state.open);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
+    facts(data.facts.map((title, at) => [title, method.facts[at]])), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
   if (!dialog.open) dialog.showModal();
 }
 
@@ -17,14 +17,22 @@ function facts(pairs) {
   return element("dl", { class: "facts" }, ...pairs.filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
 }
 
+/** What the paired tests say of a cell, in columns. */
+function test(cell) {
+  if (cell[COLUMN.group] === undefined) return [NONE, NONE, NONE, NONE, NONE];
+  const behind = cell[COLUMN.behind] === NONE ? NONE : `${cell[COLUMN.behind]} [${cell[COLUMN.behindLow]}, ${cell[COLUMN.behindHigh]}]`;
+  return [cell[COLUMN.group], behind, cell[COLUMN.p], cell[COLUMN.n], cell[COLUMN.chance]];
+}
+
 /** Score, interval, seeds and every saving at each level. */
 function details(table, label) {
   const row = table.rows.find((one) => one[0] === label);
   if (!row) return "";
   const cells = row[1].map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell[0] !== NONE);
-  const used = data.saved.map((one, at) => [one, COLUMN.saved + at]).filter(([, at]) => cells.some(([, cell]) => cell[at] !== NONE));
-  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...used.map(([one]) => one)];
-  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...used.map(([, at]) => cell[at])]);
+  const used = data.saved.map((one, at) => [one, at]).filter(([, at]) => cells.some(([, cell]) => saving(cell, at) !== NONE));
+  const paired = cells.some(([, cell]) => cell[COLUMN.group] !== undefined);
+  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["group", "best is better by", "p (Holm)", "n", "over random skipping"] : []), ...used.map(([one]) => one)];
+  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...(paired ? test(cell) : []), ...used.map(([, at]) => saving(cell, at))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
     element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),
     element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),
@@ -58,10 +66,11 @@ function samples() {
 
 function provenance(label) {
   const method = label.replace(/ \(.*\)$/, "");
+  if (!data.runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
   return data.runs.flatMap((run) => {
     const records = run.records.filter((one) => one.methods.includes(method));
     return [element("h3", {}, `Run ${run.name}`), facts(run.facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
-      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || EMPTY)),
+      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
       ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),
       ...records.map((one) => element("details", {}, element("summary", {}, `record ${one.record}`), facts(one.facts), lossChart(one.losses)))];
   });

@@ -2,6 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLUMN = { score: 0, low: 1, high: 2, kept: 3, keptLow: 4, keptHigh: 5, own: 6, area: 7, marks: 8, seeds: 9, saved: 10 };
+["group", "behind", "behindLow", "behindHigh", "p", "n", "chance"].forEach((key, at) => { COLUMN[key] = COLUMN.saved + data.saved.length + at; });
 const NONE = data.none;
 const unique = (list) => [...new Set(list)];
 const OPTIONS = {
@@ -11,10 +12,14 @@ const OPTIONS = {
   value: Object.keys(data.values),
   metric: ["headline", ...unique(data.tables.map((one) => one.metric))],
   task: ["all", ...unique(data.tables.map((one) => one.task))],
+  columns: ["levels", "facts", "both"],
+  rows: ["first", "all"],
   theme: ["auto", "light", "dark"],
 };
-const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", theme: "auto",
+const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto",
   filter: "", sort: "", pins: [], open: "" };
+const METHODS = new Map(data.methods.map((one) => [one.label, one]));
+const MOST_ROWS = data.most_rows, MOST_CURVES = 24; // of one table and of one chart, unless all are asked for
 const NAMES = data.methods.map((one) => one.label);
 let state = fromFragment();
 
@@ -24,7 +29,7 @@ function fromFragment() {
   const found = { ...DEFAULTS };
   for (const [key, known] of Object.entries(OPTIONS)) if (known.includes(said.get(key))) found[key] = said.get(key);
   found.filter = (said.get("filter") || "").slice(0, 80);
-  if (/^(method|reach|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
+  if (/^(method|reach|fact\d|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
   found.pins = said.getAll("pin").filter((name) => NAMES.includes(name));
   if (NAMES.includes(said.get("open"))) found.open = said.get("open");
   return found;
@@ -64,6 +69,16 @@ function shown(cell, value = state.value) {
   if (value === "own") return [cell[COLUMN.own], NONE, NONE];
   if (value === "area") return [cell[COLUMN.area], NONE, NONE];
   return [cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high]];
+}
+
+/** What was saved at a cell by the place of its name among all savings. */
+const saving = (cell, at) => cell[COLUMN.saved + at] ?? NONE;
+
+/** A fact of a method as a number where it is one, for sorting. */
+function fact(label, at) {
+  const text = METHODS.get(label).facts[at];
+  const number = Number(text.replaceAll(",", ""));
+  return text === NONE ? null : Number.isFinite(number) ? number : text;
 }
 
 const numeric = (text) => (text === NONE || text === undefined ? null : Number(text));

@@ -9,6 +9,6 @@ def test_what_is_missing_is_named_with_the_next_step(command, tmp_path):
     (tmp_path / "file").touch()
     result = command("doctor", "--data-dir", str(tmp_path / "absent"), "--out", str(tmp_path / "file" / "below"))
     assert result.exit_code == 1
-    assert "data, output" in result.stderr
+    assert "data, output" in " ".join(result.stderr.split())
     assert "--data-dir" in result.stdout
     assert "--out" in result.stdout

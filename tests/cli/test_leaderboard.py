@@ -41,9 +41,9 @@ def test_the_terminal_is_the_default_and_fits_it(command, tmp_path):
     _write(tmp_path / "runs", *(ROW | {"level": level} for level in (0.0, 0.05, 0.1, 0.15)))
     text = command("leaderboard").stdout
     assert max(map(len, text.splitlines())) <= 80
-    assert "3 of 4 levels" in text
+    assert "a bar for each of 4 levels" in text
     wide = command("leaderboard", "--wide").stdout
-    assert "saved there" in wide and "3 of 4" not in wide
+    assert "saved there" in wide and "a bar for each" not in wide
 
 
 def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):
@@ -120,10 +120,42 @@ def test_runs_are_joined_and_only_a_disagreement_shows_where_a_score_comes_from(
     assert methods == ["method", "mod (a)", "mod (b)", "dense", "gateskip"]
 
 
+def test_runs_of_one_name_are_told_apart_by_their_folders(command, tmp_path):
+    for out, score in (("here", 0.9), ("there", 0.5)):
+        _write(tmp_path / out / "nano-mod-seed1-3f9a2c1b", ROW | {"score": score})
+    text = command("leaderboard", "here", "there", "--format", "markdown").stdout
+    assert "mod (here/nano-mod-seed1-3f9a2c1b)" in text and "mod (there/" in text
+    text = command("leaderboard", "here", "--format", "markdown").stdout
+    assert "| mod " in text and "mod (" not in text
+
+
+def test_rows_of_other_conditions_have_a_table_of_their_own_that_says_what_differs(command, tmp_path):
+    nano = {"model": "nano", "backbone": "a" * 16, "recipe": "steps 320, batch_size 32", "documents": 8, "shots": 0}
+    other = {"model": "tiny", "backbone": "b" * 16, "documents": 4}
+    rows = [ROW | {"method": "dense", "level": 0.0, "score": 1.0}, ROW, ROW | {"task": "csqa"}]
+    _write(tmp_path / "a", *(row | nano for row in rows))
+    _write(tmp_path / "b", *(row | nano | other | {"score": 0.5} for row in rows[:2]))
+    _write(tmp_path / "c", ROW | nano | {"method": "calm"})
+    titles = ["gsm8k (model nano, 8 documents)", "gsm8k (model tiny, 4 documents)", "csqa"]
+    printed = command("leaderboard", "a", "b", "c").stdout
+    assert [line.partition(":")[0] for line in printed.splitlines() if " by " in line] == titles
+    markdown = command("leaderboard", "a", "b", "c", "--format", "markdown").stdout
+    assert [line[3:].partition(":")[0] for line in markdown.splitlines() if line.startswith("## ")] == titles
+    assert "mod (" not in printed and "calm" in printed.partition(titles[1])[0]
+    assert command("leaderboard", "build", "a", "b", "c", "--out", "site").exit_code == 0
+    assert (
+        titles[:2] == [table["task"] for table in _tables_of_page((tmp_path / "site" / "index.html").read_text())][:2]
+    )
+
+
+def _tables_of_page(page):
+    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])["tables"]
+
+
 def test_no_table_says_what_to_do(command):
     result = command("leaderboard", "nowhere")
-    assert result.exit_code == 1
-    assert "adaptive-bench run" in result.stderr
+    assert result.exit_code == 2
+    assert "adaptive-bench run" in " ".join(result.stderr.split())
 
 
 def test_damaged_table_is_named(command, tmp_path):

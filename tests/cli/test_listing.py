@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections import defaultdict
 
 import pytest
 
@@ -28,24 +29,41 @@ def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
         "def mine():\n"
         "    '''A model of mine.'''\n"
     )
-    line = next(
-        line for line in command("list", "models", "--plugin", "mine.py").stdout.splitlines() if "mine " in line
-    )
-    assert "A model of mine." in line
-    assert "mine.py" in line
+    about = command("list", "models", "--plugin", "mine.py").stdout.partition("mine\n")[2]
+    assert "A model of mine." in about
+    assert "mine.py" in about
 
 
-def test_runs_are_listed_with_their_state(command, tmp_path):
+@pytest.mark.parametrize("width", [80, 140])
+def test_runs_are_listed_with_their_state(command, tmp_path, monkeypatch, width):
     assert "no runs yet" in command("list", "runs").stdout
     about = {"methods": ["mod"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1, 2]}
     for name in ("begun", "ended"):
         (tmp_path / "runs" / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / "runs" / name / "config.yaml").write_text(json.dumps(about))
     (tmp_path / "runs" / "runs" / "ended" / "run.json").write_text(json.dumps(about | {"state": "done"}))
-    lines = {line.split()[0]: line for line in command("list", "runs").stdout.splitlines()}
-    assert "unfinished" in lines["runs/runs/begun"]
-    assert "done" in lines["runs/runs/ended"]
-    assert all(part in lines["runs/runs/ended"] for part in ("mod", "gsm8k", "nano", "1, 2"))
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = command("list", "runs").stdout
+    assert max(map(len, text.splitlines())) <= width
+    assert {"begun", "ended", "unfinished", "done", "nano", "mod", "gsm8k"} <= set(text.replace(",", " ").split())
+    listed = json.loads(command("list", "runs", "--json").stdout)
+    assert {run["run"].rpartition("/")[2]: run["state"] for run in listed} == {"begun": "unfinished", "ended": "done"}
+
+
+def test_runs_are_filtered(command, tmp_path):
+    about = {"methods": ["mod", "calm"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1], "began": "2026-11-20T10:00"}
+    for name, changes in (("one", {}), ("two", {"model": "tiny", "tasks": ["csqa"], "finished": "2026-11-22T09:00"})):
+        (tmp_path / "runs" / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / "runs" / name / "config.yaml").write_text(json.dumps(about | changes))
+
+    def listed(*options):
+        return sorted(run["run"] for run in json.loads(command("list", "runs", "--json", *options).stdout))
+
+    assert listed() == listed("--method", "mod") == listed("--status", "unfinished") == ["one", "two"]
+    assert listed("--model", "nano") == listed("--task", "gsm8k") == ["one"]
+    assert listed("--since", "2026-11-21") == listed("--model", "tin", "--method", "calm") == ["two"]
+    assert listed("--status", "done") == []
+    assert "no such runs" in command("list", "runs", "--status", "done").stdout
 
 
 def test_something_else_cannot_be_listed(command):
@@ -97,10 +115,13 @@ def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
 def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
     monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
     _, _, after = command("list", "methods").stdout.partition("What each can do")
-    rows = {line.split()[0]: line.split() for line in after.splitlines() if line}
+    rows = defaultdict(list)
+    for line in filter(None, after.splitlines()):  # a row goes on in the next table where one would be too wide
+        rows[line.split()[0]] += line.split()
+        assert len(line) <= 80
     assert "C0" in rows["gateskip"] and "C2" in rows["gateskip@paper"] and "C1" in rows["mod@paper"]
     assert "calm@paper" not in rows  # does what calm does
     assert "scaled" in rows["mod"] and "exact" in rows["dense"]
-    assert "The same for all: families llama, qwen3, gemma2" in after
-    (missing,) = [line for line in after.splitlines() if line.startswith("Not probed yet: ")]
+    assert "The same for all: families llama, qwen3, gemma2" in " ".join(after.split())
+    missing = " ".join(after.partition("Not probed yet: ")[2].split())
     assert "unprobed" in missing and "`adaptive-bench check NAME` does it." in missing

@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +42,7 @@ class Runs:
     def describe(self, plan, estimator):
         return [{"cell": "gateskip", "seed": 1, "cached": "no"}]
 
-    def run(self, config, reporter):
+    def run(self, config, reporter, **_):
         self.config = config
         reporter.line("training gateskip")
         if self.error:
@@ -99,6 +100,18 @@ def test_the_end_shows_the_matched_axis_the_warnings_and_the_place(command, runs
     assert "Note: the dial of mod moves nothing" in result.stdout
     assert result.stdout.rstrip().endswith("Written to there/first")
     assert "training gateskip" in result.stderr
+
+
+def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr("typer.launch", shown.append)
+    folder = tmp_path / "there" / "first"
+    folder.mkdir(parents=True)
+    (folder / "table.json").write_text(json.dumps([ROW | {"axis": "net"}]))
+    told = command("run", "--out", "there").stdout
+    assert "The page: adaptive-bench leaderboard build there/first --open" in told and not shown
+    assert "The page is there/first/site/index.html" in command("run", "--out", "there", "--open").stdout
+    assert shown == [str(folder / "site" / "index.html")] and (folder / "site" / "index.html").is_file()
 
 
 def test_wide_shows_what_was_saved(command, runs):

@@ -66,7 +66,7 @@ def test_records_of_earlier_versions_have_no_prompt(command, finished):
 )
 def test_mistakes(command, finished, arguments, said):
     result = command("samples", str(finished), *arguments)
-    assert result.exit_code == 2 and said in result.stderr
+    assert result.exit_code == 2 and said in " ".join(result.stderr.split())
 
 
 def test_a_folder_that_is_no_run(command, tmp_path):

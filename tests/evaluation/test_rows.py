@@ -22,7 +22,8 @@ KEYS = "method semantics task metric axis phase level score low high interval se
 KEYS += "seeds documents saved_tokens saved_core saved_net "
 KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
-KEYS += "parameters_added train_tokens train_flops target beyond_target"
+KEYS += "parameters_added train_tokens train_flops target beyond_target dial seconds model backbone recipe "
+KEYS += "task_version shots asked"
 
 
 def _savings(tokens: float | None) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def test_seeds_are_matched_first_and_then_averaged_with_their_spread() -> None:
     (row,) = _rows(evaluations, (0.1,))
     assert row.score == pytest.approx((0.6 + 0.5) / 2)
     assert row.saved_tokens == pytest.approx(0.1)
+    assert (row.dial, row.seconds) == (pytest.approx((0.1 + 0.2) / 2), 2.0)
     assert (row.seeds, row.status) == (2, "ok")
     assert row.low is not None and row.low < 0.5 < 0.6 < row.high  # type: ignore[operator]
 

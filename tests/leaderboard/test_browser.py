@@ -50,6 +50,17 @@ def site(tmp_path_factory) -> Path:
     (sweep / "0.1.json").write_text(json.dumps({"savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}))
     sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
     (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
+    metric, sweeps = "exact_match,strict-match", []
+    for place, method in enumerate(("random_skip", "gateskip", "mod")):
+        for seed in (1, 2):
+            right = "1" * (10 + 25 * place) + "0" * (90 - 25 * place)
+            points = [{"saved": {"net": saved}, "times": {}, "scores": {metric: right}} for saved in (0.0, 0.3)]
+            about = {"method": method, "semantics": "bench", "task": "nano_math", "seed": seed, "target": None}
+            about |= {"documents": list(range(100)), "documents_sha256": None, "points": points}
+            sweeps.append(about)
+    (run / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
+    facts = {"gateskip": {"causality": "C0", "kv_policy": "recompute"}, "mod": {"causality": "C2"}}
+    (run / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
     build([run / "table.json"], root / "site")
     return root / "site" / "index.html"
 
@@ -128,6 +139,42 @@ def test_the_drawer_shows_what_is_behind_a_row_and_gives_the_focus_back(opened):
     assert not page.locator("dialog").is_visible()
     assert page.evaluate("document.activeElement.innerText") == "gateskip"
     assert opened("#open=gateskip").locator("dialog").is_visible()
+
+
+def test_a_cell_says_what_the_paired_test_found(opened):
+    page = opened()
+    tips = page.locator("section[data-task=nano_math] td:has(.tie)").evaluate_all(
+        "(all) => all.map((one) => one.title)"
+    )
+    assert len(tips) == 9 and sum("leads the column" in tip for tip in tips) == 3
+    assert any("mod is better by +50.0 [" in tip and "(Holm), n = 2 × 100" in tip for tip in tips)
+    assert "best is better by" in opened("#open=gateskip").locator("dialog").inner_text()
+
+
+def test_columns_show_what_each_method_is_and_sort_by_it(opened):
+    page = opened()
+    page.select_option("#choose-columns", "facts")
+    headers = page.locator("section[data-task=nano_math] thead th").all_inner_texts()
+    assert headers[:4] == ["method", "semantics", "causality class", "KV policy"] and "15 %" not in headers
+    page.click("section[data-task=nano_math] thead th:nth-child(3) button")
+    assert _first_column(page)[:2] == ["gateskip", "mod"]
+    assert page.locator("section[data-task=nano_math] .batched").all_inner_texts() == ["C2"]
+    assert "columns=facts" in page.url and "sort=fact1-up" in page.url
+
+
+def test_a_large_board_shows_its_first_methods_until_all_are_asked_for(browser, tmp_path, make_row):
+    rows = [make_row(method=f"method_{number}", level=level) for number in range(230) for level in (0.0, 0.1)]
+    (tmp_path / "table.json").write_text(json.dumps(rows))
+    build([tmp_path / "table.json"], tmp_path / "site")
+    page = browser.new_page()
+    page.goto((tmp_path / "site" / "index.html").as_uri())
+    assert page.locator("#board tbody tr").count() == 100
+    assert page.locator(".charts .series").count() == 24
+    page.click("text=show all")
+    assert page.locator("#board tbody tr").count() == 230 and "rows=all" in page.url
+    page.fill("#choose-filter", "method_22")
+    assert page.locator("#board tbody tr").count() == 11
+    page.close()
 
 
 def test_a_failure_is_said_and_marks_are_there(opened):

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.leaderboard.entries import checked
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.grid import number
 from adaptive_bench.leaderboard.page import render
+from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
 
 METHODS = ("dense", "base", "random_skip", "gateskip", "gateskip@paper", "mod[capacity=0.5]")

@@ -14,6 +14,7 @@ def test_only_the_headline_metric_of_each_task_is_shown(make_row):
 def test_partial_score_is_explained(make_row):
     assert "* not every seed" in render([make_row(status="partial")])
     assert "89.8*" in render([make_row(status="partial")])
+    assert "100.0*" in render([make_row(method="dense", status="partial", level=0.0)])
     assert "*" not in render([make_row()])
 
 
@@ -49,17 +50,32 @@ def test_it_fits_80_columns_whatever_the_rows(make_row, changes):
     assert "router_tuned_mod" in shown or "router_tuned_m" in shown
 
 
-def test_three_levels_are_shown_and_the_flag_for_the_others(make_row):
-    text = render(rows_of(make_row, ("dense", "mod")))
+def test_a_line_has_the_curve_and_what_is_kept_at_every_level(make_row):
+    dense = [make_row(method="dense", level=level, score=None if level else 0.8, low=None, high=None)
+             for level in LEVELS]  # fmt: skip
+    scores = (0.8, 0.8, 0.6, 0.4, 0.2, None)
+    mod = [make_row(method="mod", level=level, score=score, low=None, high=None)
+           for level, score in zip(LEVELS, scores, strict=True)]  # fmt: skip
+    text = render(dense + mod)
+    line = next(line for line in text.splitlines() if line.startswith("mod"))
+    assert line.split() == ["mod", "██▆▅▃·", "100.0", "100.0", "75.0", "50.0", "25.0", "n/a"]
+    assert "% of the dense score, 80.0" in text and "--wide" in text
+
+
+def test_where_lower_is_better_a_higher_bar_is_better_still(make_row):
+    facts = {"metric": "bits_per_byte,none", "low": None, "high": None}
+    rows = [make_row(method="dense", level=0.0, score=1.0, **facts)]
+    rows += [make_row(level=level, score=score, **facts) for level, score in ((0.0, 1.0), (0.1, 2.0))]
+    line = next(line for line in render(rows).splitlines() if line.startswith("gateskip"))
+    assert line.split() == ["gateskip", "█▅", "100.0", "50.0"]
+
+
+def test_levels_are_left_out_before_names_become_unreadable(make_row):
+    many = tuple(place / 40 for place in range(12))
+    text = render(rows_of(make_row, ("dense", "mod"), many, status="partial"))
     header = next(line for line in text.splitlines() if line.startswith("method"))
-    assert header.split() == ["method", "0", "%", "15", "%", "25", "%"]
-    assert "3 of 6 levels" in text and "--wide" in text
-    assert "kept" not in text
-
-
-def test_few_levels_are_all_shown_without_a_word(make_row):
-    text = render(rows_of(make_row, ("dense", "mod"), (0.0, 0.1)))
-    assert "10 %" in text and "--wide" not in text
+    assert header.split()[2:4] == ["0", "%"] and header.split()[-2:] == ["27.5", "%"]
+    assert "each of 12" in text
 
 
 def test_wide_shows_everything(make_row):

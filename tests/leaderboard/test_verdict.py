@@ -1,6 +1,7 @@
 import pytest
 
-from adaptive_bench.leaderboard.curves import with_curves
+from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.verdict import verdict
 
 
@@ -9,9 +10,13 @@ def said(make_row):
     def make(**scores):
         rows = [make_row(method="dense", level=0.0, score=1.0, low=0.95, high=1.0, phase="all")]
         for method, score in scores.items():
-            ends = {"low": None, "high": None} if score is None else {"low": score - 0.05, "high": score + 0.05}
+            ends = (
+                {"low": None, "high": None, "status": "outside"}
+                if score is None
+                else {"low": score - 0.05, "high": score + 0.05}
+            )
             rows.append(make_row(method=method, level=0.15, score=score, phase="all", **ends))
-        return verdict(with_curves(rows), "net")
+        return verdict(board_of(map(checked, rows)), "net")
 
     return make
 
@@ -19,7 +24,7 @@ def said(make_row):
 def test_the_best_method_is_named_with_its_interval(said):
     text = said(random_skip=0.2, mod=0.8, calm=0.5)
     assert text.startswith("At 15 % saved net FLOPs, on nano_math mod keeps 80.0 % [75.0, 85.0] of the dense score")
-    assert "ahead of random skipping and of every other method" in text
+    assert "ahead of random skipping, and ahead of every other method" in text
 
 
 def test_a_method_whose_interval_overlaps_the_leader_s_is_not_ranked_behind_it(said):
@@ -44,4 +49,4 @@ def test_where_lower_is_better_the_lowest_leads(make_row):
     rows = [make_row(method="dense", level=0.0, score=1.0, low=1.0, high=1.0, **facts)]
     for method, score in (("random_skip", 3.0), ("mod", 1.25), ("calm", 2.0)):
         rows.append(make_row(method=method, level=0.15, score=score, low=score - 0.1, high=score + 0.1, **facts))
-    assert "mod keeps 80.0 %" in verdict(with_curves(rows), "net")
+    assert "mod keeps 80.0 %" in verdict(board_of(map(checked, rows)), "net")

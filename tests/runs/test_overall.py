@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.progress import Meter, SilentReporter
-from adaptive_bench.runs.overall import Ration, RationedReporter
+from adaptive_bench.runs.overall import Ration, RationedReporter, SweepsReporter, SweepTime
 
 
 class Bar(Meter):
@@ -43,6 +43,30 @@ def test_a_calibration_has_a_weight_of_its_own():
     reporter.task("seed 1: calibrate mod", 2).advance(1)
     reporter.task("nano_math, mod, capacity 0.5", 4).advance(2)
     assert bar.moves == pytest.approx([3.0, 4.0])
+
+
+def test_what_a_sweep_leaves_is_spent_when_the_next_begins():
+    bar = Bar()
+    shares = [SweepTime("nano_math", 30.0, 8.0, 2.0), SweepTime("nano_qa", 20.0, 4.0, 1.0)]
+    reporter = SweepsReporter(SilentReporter(), bar, shares)
+    reporter.task("seed 1: calibrate mod", 2).advance(2)
+    reporter.task("seed 1: nano_math, mod, capacity 0.5", 4).advance(4)
+    assert bar.moves == [4.0, 8.0]
+    reporter.task("seed 1: calibrate mod", 1).advance(1)  # a point that was added
+    assert bar.moves == [4.0, 8.0, 2.0]
+    reporter.task("seed 1: calibrate mod", 2).advance(1)
+    assert bar.moves == [4.0, 8.0, 2.0, 16.0, 1.0]
+    reporter.task("seed 1: nano_qa, mod, capacity 0.5", 2).advance(1)
+    reporter.finish()
+    assert bar.moves == [4.0, 8.0, 2.0, 16.0, 1.0, 2.0, 17.0]
+
+
+def test_a_sweep_without_calibration_begins_with_its_task():
+    bar = Bar()
+    reporter = SweepsReporter(SilentReporter(), bar, [SweepTime("a", 3.0, 1.0, 0.0), SweepTime("b", 5.0, 1.0, 0.0)])
+    for task in ("a", "a", "b"):
+        reporter.task(f"{task}, dense, level 0", 1).advance(1)
+    assert bar.moves == [1.0, 1.0, 1.0, 1.0]
 
 
 @given(st.lists(st.floats(0, 50), max_size=30), st.floats(0, 100))

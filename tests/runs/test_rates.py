@@ -1,12 +1,16 @@
 """The rate rule: equal trials on one grid, judged on validation documents, found again by a run with the choice."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.rates import RateChoice, Trial, choose_rates
+
+ROOT = Path(__file__).parents[2]
 
 
 def _trial(method, rate, *scores):
@@ -40,6 +44,14 @@ def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_th
     assert written["chosen"] == choice.chosen and written["documents"] == "validation"
 
 
+def test_a_target_out_of_reach_gives_way_to_what_all_trials_reach(config_of):
+    config = config_of("static_depth[trained=true]", train={"target": (0.9,)})
+    choice = choose_rates(config, [0.001, 0.1], jobs=1)
+    assert not choice.failures
+    (level,) = {trial.level for trial in choice.trials}
+    assert 0.1 < level < 0.9
+
+
 def test_rates_are_compared_at_one_target(config_of):
     with pytest.raises(UsageError, match="one target"):
         choose_rates(config_of("gateskip", train={"target": (0.05, 0.1)}), [0.1])
@@ -48,3 +60,15 @@ def test_rates_are_compared_at_one_target(config_of):
 def test_a_method_without_a_target_has_no_rate_to_choose(config_of):
     with pytest.raises(UsageError, match="dense"):
         choose_rates(config_of(("dense", "gateskip")), [0.1])
+
+
+def test_the_preset_has_the_rates_its_record_chose():
+    record = json.loads((ROOT / "docs/records/nano_rates.json").read_text(encoding="utf-8"))
+    preset = load_config("nano").train.method_learning_rates
+    chosen = record["chosen"]
+    assert chosen.pop("gateskip[shape=scalar]") == preset["gateskip"]  # one rate for both shapes
+    assert chosen == {name: rate for name, rate in preset.items() if name != "gated"}
+    best = {}
+    for trial in record["trials"]:
+        best.setdefault(trial["method"], []).append((trial["score"], trial["rate"]))
+    assert all(max(best[method])[1] == rate for method, rate in chosen.items())

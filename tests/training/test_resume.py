@@ -68,7 +68,7 @@ def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_
 def test_a_torn_write_is_never_taken_for_a_checkpoint(model, recipe, tmp_path, monkeypatch):
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
-    monkeypatch.setattr(checkpoint, "write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(checkpoint, "write_sealed", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         checkpoint.save(tmp_path, checkpoint.Progress(2, 1), model, optimizer)
     assert checkpoint.newest(tmp_path).name == "step-00000001"

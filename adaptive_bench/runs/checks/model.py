@@ -12,7 +12,7 @@ from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
-from adaptive_bench.faults import explained
+from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed
@@ -20,6 +20,7 @@ from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.estimate import Trait
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.tracking import check_trackers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -85,16 +86,24 @@ def model_facts(name: str) -> ModelFacts:
             "--model to another one."
         ) from error
     Backbone(empty)
-    return ModelFacts(source, empty)
+    facts = ModelFacts(source, empty)
+    if source.weight_bytes is not None and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+        raise EnvironmentProblem(
+            f"The weights of a model have every parameter of its config.json, but that of {name!r} describes "
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
+            f"the model again, or set --model to another one."
+        )
+    return facts
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
     """Whether the recipe is one for this model.
 
     Raises:
-        UsageError: It is meant for others.
+        UsageError: It is meant for others, or a tracker is not installed.
         EnvironmentProblem: It needs a package that is not installed.
     """
+    check_trackers(config.track)
     train = config.train
     if not train.steps:
         return
@@ -209,7 +218,9 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
             model.dial = model.method.dial_for(saving)
             with torch.no_grad():
                 model(**batch, continuation_mask=later)
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        if isinstance(error, SystemExit) and not is_exit_of_plugin(error):
+            raise
         return explained(error, f"the method {spec.name!r} of {registry.origin('methods', spec.name)}")
     return None
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from adaptive_bench.leaderboard.entries import Rejected, checked
+from adaptive_bench.leaderboard.rows import Rejected, checked
 from adaptive_bench.leaderboard.site import build
 
 GOOD = {

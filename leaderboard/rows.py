@@ -22,6 +22,9 @@ _PHASES = ("all", "prefill", "decode")
 _METHOD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\[[A-Za-z0-9_.,= +\-]*\])?(@\w+)?", re.ASCII)
 _TASK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*", re.ASCII)
 _METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_,@\-]*", re.ASCII)
+_MODEL = re.compile(r"(?!www\.)[A-Za-z0-9_][A-Za-z0-9_./@\-]*", re.ASCII)
+_RECIPE = re.compile(r"(?!.*www\.)[A-Za-z0-9_][A-Za-z0-9_ .,+/\-]*", re.ASCII)
+_KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .,+@()\-]*", re.ASCII)
 
 SAVINGS = tuple(f"saved_{phase}{axis}" for phase in ("", "prefill_", "decode_") for axis in ("tokens", "core", "net"))
@@ -94,8 +97,8 @@ def _no_constant(name: str) -> None:
 _MISSING = object()
 
 
-def _text(form: re.Pattern[str]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME and form.fullmatch(value) is not None
+def _text(form: re.Pattern[str], longest: int = _LONGEST_NAME) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= longest and form.fullmatch(value) is not None
 
 
 def _one_of(known: tuple[str, ...]) -> Callable[[object], bool]:
@@ -132,6 +135,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "low": (_SCORE, None),
     "high": (_SCORE, None),
     "seeds": (_whole(10**6), 0),
+    "documents": (_whole(10**12), 0),
     **dict.fromkeys(SAVINGS, (_SHARE, None)),
     "claimed": (_SHARE, None),
     "claimed_minus_executed": (_maybe(_number(-1e6, 1e6)), None),
@@ -144,4 +148,12 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "train_flops": (_maybe(_number(0.0, 1e40)), None),
     "target": (_maybe(_number(0.0, 1.0)), None),
     "beyond_target": (_maybe(lambda value: isinstance(value, bool)), None),
+    "dial": (_maybe(_number(-1e12, 1e12)), None),
+    "seconds": (_maybe(_number(0.0, 1e12)), None),
+    "shots": (_maybe(_whole(10**6)), None),
+    "model": (_maybe(_text(_MODEL)), None),
+    "backbone": (_maybe(_text(_MODEL)), None),
+    "recipe": (_maybe(_text(_RECIPE, 1000)), None),
+    "task_version": (_maybe(_text(_SETTING)), None),
+    "asked": (_maybe(_text(_KEY)), None),
 }

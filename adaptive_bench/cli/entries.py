@@ -1,0 +1,112 @@
+"""`adaptive-bench leaderboard submit`, `verify` and `publish`: what others see of a board, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_bench import registry
+from adaptive_bench.cli.failures import Debug
+from adaptive_bench.cli.named_run import Run
+from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import UsageError
+
+ENTRIES = Path("leaderboard/entries")
+
+
+def submit(
+    run: Run,
+    to: Annotated[Path, typer.Option(help="Folder of entries.")] = ENTRIES,
+    debug: Debug = False,
+) -> None:
+    """Write a run as an entry of a board: table, answers by document, configuration, versions and digests, checked.
+
+    Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
+    """
+    typer.echo(f"The entry is {registry.get('sites', 'submit')(run, to)}")
+
+
+def verify(
+    entry: Annotated[Path, typer.Argument(help="Folder of an entry, or of a run.")],
+    out: Annotated[Path, typer.Option(help="Where trainings are looked for, and made if there are none.")] = Path(
+        "runs"
+    ),
+    documents: Annotated[int, typer.Option(min=1, help="How many documents are asked again.")] = 32,
+    saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of documents whose score may differ, for rounding.")
+    ] = 0.02,
+    model: Annotated[str | None, typer.Option(help="The model, where the entry names a folder of its author.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with local data files.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Train what an entry says, unless it is there, ask some of its documents again, and compare them one by one.
+
+    Exit code 1 if a point differs.
+    """
+    if not debug:
+        quiet()
+    values, answers = registry.get("sites", "entry")(entry)
+    load_libraries()
+    registry.load_plugins(plugin)
+    from pydantic import ValidationError
+
+    from adaptive_bench.config import RunConfig
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.runs.verification import verify as measured_again
+
+    given = {"out": out, "device": device, "data_dir": data_dir} | ({"model": model} if model else {})
+    try:
+        config = RunConfig.model_validate(values | given)
+    except ValidationError as error:
+        raise UsageError(
+            f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
+            f"{error.errors()[0]['msg']}. It cannot be verified."
+        ) from error
+    with open_reporter() as reporter:
+        found = measured_again(
+            config, answers, saving=saving, documents=documents, tolerance=tolerance, reporter=reporter
+        )
+    if as_json:
+        typer.echo(json.dumps([one.to_json() for one in found], indent=2))
+    else:
+        rows = [
+            {
+                "method": one.method + ("" if one.semantics == "bench" else f"@{one.semantics}"),
+                "task": one.task,
+                "asked": f"{one.asked:.0%}",
+                "equal": f"{one.equal} of {one.documents}",
+                "entry": "" if one.claimed is None else f"{one.claimed:.4f}",
+                "now": f"{one.found:.4f}",
+                "verdict": one.verdict,
+            }
+            for one in found
+        ]
+        typer.echo(fitting(rows) if rows else "The entry has no answers of its first seed.")
+    wrong = sum(one.verdict == "differs" for one in found)
+    known = sum(one.verdict != "unknown" for one in found)
+    typer.echo(
+        f"{'Differs' if wrong else 'Holds'}: {known - wrong} of {known} points agree in at least "
+        f"{1 - tolerance:.0%} of the documents asked again.",
+        err=as_json,
+    )
+    if wrong or not known:
+        raise typer.Exit(1)
+
+
+def publish(
+    site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
+    to: Annotated[str, typer.Option(help="Name or address of a git remote; or a folder to copy to.")] = "origin",
+    branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
+    debug: Debug = False,
+) -> None:
+    """Commit a site to a branch of a git remote, or copy it to a folder. The work tree here is not touched."""
+    typer.echo(registry.get("sites", "publish")(site, to, branch))

@@ -1,0 +1,77 @@
+"""Which rows may stand in one table: those that were asked the same of the same model, trained by the same recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+_UNKNOWN = "of an earlier version"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What rows of one task have in common where they are comparable; `None` where a row does not say.
+
+    Attributes:
+        model: Name of the model, for the reader; it may be called differently elsewhere.
+        backbone: Fingerprint of its files.
+        recipe: How every method of the run was trained and calibrated: `steps 320, batch_size 32, ...`.
+        task_version: Version of the task.
+        documents: Number of documents asked.
+        shots: Worked examples before each question.
+        asked: Digest of the prompts.
+    """
+
+    model: str | None = field(default=None, compare=False)
+    backbone: str | None = None
+    recipe: str | None = None
+    task_version: str | None = None
+    documents: int | None = None
+    shots: int | None = None
+    asked: str | None = None
+
+    def facts(self) -> dict[str, str]:
+        """What can be said of it, by what it is about; digests last."""
+        found = {
+            "model": f"model {self.model}",
+            "documents": f"{self.documents} document{'' if self.documents == 1 else 's'}",
+            "shots": f"{self.shots} shot{'' if self.shots == 1 else 's'}",
+            "task_version": f"task version {self.task_version}",
+        }
+        said = {name: text for name, text in found.items() if getattr(self, name) is not None}
+        settings = self.recipe.split(", ") if self.recipe else []
+        said |= {setting.partition(" ")[0]: setting.replace("_", " ") for setting in settings}
+        said |= {} if self.backbone is None else {"backbone": f"weights {self.backbone[-8:]}"}
+        return said | ({} if self.asked is None else {"asked": f"prompts {self.asked[:8]}"})
+
+
+_NUMBERS = ("documents", "shots")
+_TEXTS = tuple(one.name for one in fields(Conditions) if one.name not in _NUMBERS)
+_DIGESTS = ("backbone", "asked")
+
+
+def conditions_of(row: Mapping[str, Any]) -> Conditions:
+    """The conditions of a table's row. Rows of earlier versions know little of them, and foreign ones say anything."""
+    texts = {name: None if (value := row.get(name)) is None else str(value) for name in _TEXTS}
+    numbers = {name: value if isinstance(value := row.get(name), int) else None for name in _NUMBERS}
+    if texts["backbone"] is None:
+        texts["backbone"] = texts["model"]
+    return Conditions(**texts, **numbers)  # type: ignore[arg-type]
+
+
+def differences(conditions: Iterable[Conditions]) -> dict[Conditions, str]:
+    """For each what tells it from the others, and nothing else: an empty text where there is only one."""
+    every = {one: one.facts() for one in dict.fromkeys(conditions)}
+    names = list(dict.fromkeys(name for facts in every.values() for name in facts))
+    differing = [name for name in names if len({facts.get(name) for facts in every.values()}) > 1]
+    spoken = [name for name in differing if name not in _DIGESTS]
+    texts = {one: _text(facts, spoken) for one, facts in every.items()}
+    if len(set(texts.values())) == len(texts):
+        return texts
+    return {one: _text(facts, differing) for one, facts in every.items()}
+
+
+def _text(facts: Mapping[str, str], names: Iterable[str]) -> str:
+    wanted = list(names)
+    return ", ".join(facts[name] for name in wanted if name in facts) or (_UNKNOWN if wanted else "")

@@ -1,0 +1,196 @@
+"""The launcher `slurm`: a job array whose elements call this command with one cell each.
+
+The records say what is done; Slurm is asked only what waits or runs already, so that the same command given twice
+submits nothing twice. An element that is asked to stop (SIGUSR1 some time before its limit or on preemption) keeps
+where it stands and is queued again. The last job of a run only writes the table.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.recipe import Positive, Strict
+from adaptive_bench.runs.holder import JOB_VARIABLE, RESTART_VARIABLE
+from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order, depth
+
+_ANSWER_S = 60
+
+
+class Resources(Strict):
+    """What one cell gets; a YAML file for `--resources`.
+
+    Attributes:
+        partition, account, qos, time, memory: As `sbatch` takes them; `None` leaves the cluster's default.
+        cpus: CPU cores.
+        gpus: GPUs, as `sbatch --gpus-per-node` takes them: `1`, `a100:2`.
+        processes: That do one cell together, one for each GPU (`torchrun`).
+        at_once: Elements that run at the same time, at most.
+        warn_s: How long before its time limit an element is asked to stop.
+        setup: Lines of shell before the command, for example `module load cuda`.
+        options: Further options of `sbatch`, for example `--constraint=a100`.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str | None = None
+    memory: str | None = None
+    cpus: Positive = 1
+    gpus: str | int | None = None
+    processes: Positive = 1
+    at_once: Positive | None = None
+    warn_s: Positive = 120
+    setup: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+def launch(order: Order) -> Launched:
+    """Submit what is left and neither waits nor runs.
+
+    Raises:
+        EnvironmentProblem: Slurm is not installed, does not answer, or refuses.
+    """
+    resources = order.settings(Resources)
+    home = order.folder / "slurm"
+    known = _submitted(home)
+    queued = _queued() if known else set()
+    under_way = {cell for job, cells in known.items() for index, cell in enumerate(cells) if (job, index) in queued}
+    left = [cell for cell in order.cells_left() if cell.folder.name not in under_way]
+    if not left:
+        waits = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted." if under_way else ""
+        return Launched(submitted=waits)
+    jobs: list[str] = []
+    for stage, cells in groupby(left, key=depth):
+        names = [cell.folder.name for cell in cells]
+        script = array_script(order, resources, names, home)
+        file = home / f"array-{stage}.sh"
+        atomic.write_text(file, script)
+        jobs.append(_submit(file, [f"--dependency=afterany:{jobs[-1]}"] if jobs else []))
+        known[jobs[-1]] = names
+        atomic.write_json(home / "jobs.json", known)
+    atomic.write_text(home / "table.sh", table_script(order, resources, home))
+    last = _submit(home / "table.sh", [f"--dependency=afterany:{':'.join(jobs)}"])
+    return Launched(
+        submitted=f"Submitted {len(left)} cells to Slurm: {', '.join(f'array {job}' for job in jobs)}; job {last} "
+        f"writes the table after them. `squeue` and `adaptive-bench status` show how it goes, logs are in {home}. The "
+        "same command submits what failed or was lost."
+    )
+
+
+def array_script(order: Order, resources: Resources, names: Sequence[str], home: Path) -> str:
+    """The batch script of an array; element i does the cell `names[i]`."""
+    limit = f"%{resources.at_once}" if resources.at_once else ""
+    command = order.command("--jobs", "1", "--cell", processes=resources.processes)
+    return f"""#!/bin/bash
+{_options(order, resources, home)}
+#SBATCH --array=0-{len(names) - 1}{limit}
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@{resources.warn_s}
+cells=({" ".join(names)})
+element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+export {JOB_VARIABLE}="slurm $element"
+export {RESTART_VARIABLE}="${{SLURM_RESTART_COUNT:-0}}"
+{_setup(resources)}
+warned= ended= child=
+# Slurm warns with USR1: the element is to come back. TERM comes before KILL, on preemption or because somebody
+# cancelled it: then Slurm knows whether it comes back. Either way the command is asked to keep where it stands.
+trap 'interrupted=1 warned=1; kill -TERM "$child" 2>/dev/null' USR1
+trap 'interrupted=1 ended=1; kill -TERM "$child" 2>/dev/null' TERM
+{command} "${{cells[$SLURM_ARRAY_TASK_ID]}}" &
+child=$!
+code=
+until [ -n "$code" ]; do
+    interrupted=
+    wait "$child"; code=$?
+    [ -z "$interrupted" ] || code=
+done
+[ "$code" != 127 ] || code={STOPPED}
+if [ -n "$ended" ]; then  # leave the word to Slurm
+    for ((second = 0; second < 300; second++)); do sleep 1; done
+fi
+# Not only {STOPPED}: one that was warned before it could listen ends by the signal, and torchrun has codes of its own.
+if [ -n "$warned" ] && [ "$code" != 0 ]; then
+    scontrol requeue "$element"  # by its own name: SLURM_JOB_ID of the last element stands for the whole array
+    sleep 60
+fi
+exit "$code"
+"""
+
+
+def table_script(order: Order, resources: Resources, home: Path) -> str:
+    """The batch script of the job that only writes the table."""
+    return f"""#!/bin/bash
+{_options(order, resources.model_copy(update={"gpus": None}), home)}
+#SBATCH --requeue
+{_setup(resources)}
+exec {order.command("--table-only")}
+"""
+
+
+def _options(order: Order, resources: Resources, home: Path) -> str:
+    named = {
+        "job-name": f"ab-{order.folder.name}",
+        "chdir": shlex.quote(str(Path.cwd())),
+        "output": shlex.quote(str(home.resolve() / "%A_%a.log")),
+        "open-mode": "append",
+        "partition": resources.partition,
+        "account": resources.account,
+        "qos": resources.qos,
+        "time": resources.time,
+        "mem": resources.memory,
+        "cpus-per-task": resources.cpus,
+        "gpus-per-node": resources.gpus,
+    }
+    lines = [f"--{name}={value}" for name, value in named.items() if value is not None]
+    return "\n".join(f"#SBATCH {line}" for line in ("--ntasks=1", *lines, *resources.options))
+
+
+def _setup(resources: Resources) -> str:
+    return "\n".join((f"export OMP_NUM_THREADS={max(1, resources.cpus // resources.processes)}", *resources.setup))
+
+
+def _submitted(home: Path) -> dict[str, list[str]]:
+    """Names of the cells by job, for each array that was submitted before."""
+    try:
+        return dict(json.loads((home / "jobs.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _queued() -> set[tuple[str, int]]:
+    """Job and index of every array element of this user that waits, runs or ends."""
+    lines = _call("squeue", "--noheader", "--array", "--me", "--format=%F %K").split("\n")
+    pairs = (line.split() for line in lines)
+    return {(pair[0], int(pair[1])) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _submit(script: Path, options: Sequence[str]) -> str:
+    return _call("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
+
+
+def _call(*words: str) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except FileNotFoundError as error:
+        raise EnvironmentProblem(
+            f"The launcher slurm needs Slurm's commands, but there is no {words[0]!r}. Give the command on a machine "
+            "of the cluster, or choose --launcher local."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentProblem(
+            f"Slurm must answer within {_ANSWER_S} s, but {words[0]} did not. Try again once `sinfo` answers; nothing "
+            "is submitted twice."
+        ) from error
+    if done.returncode:
+        raise EnvironmentProblem(
+            f"Slurm refused `{shlex.join(words)}`: {done.stderr.strip()}. Correct --resources, or try again once "
+            "`sinfo` answers; nothing is submitted twice."
+        )
+    return done.stdout

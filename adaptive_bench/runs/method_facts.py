@@ -1,0 +1,78 @@
+"""What a reader should know of each method beside its scores: causality, KV policy, executor, settings tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.method import method_class
+from adaptive_bench.runs.cells import Cell
+from adaptive_bench.runs.keys import canonical
+from adaptive_bench.runs.plan import Plan
+from adaptive_bench.runs.records import Record
+from adaptive_bench.runs.shapes import find_shape
+from adaptive_bench.schema import SCHEMA
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.capabilities import stored_matrix
+
+_LAYERS = 8  # of the model without memory that a method is asked about
+
+
+def method_facts(whole: Plan) -> dict[str, Any]:
+    """Plain values for `methods.json`: by spec,
+
+    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` where this spec was never checked.
+    kv_policy: What becomes of keys and values of skipped tokens; `None` where the method cannot be asked.
+    executor: What measured it.
+    settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
+        of the run, of `rates` and of `tune` counted once each, whatever the seed.
+    """
+    tried = _settings(whole.cells)
+    backbone = _empty_backbone(find_shape(whole.config.project_onto))
+    found = {}
+    for text in whole.config.methods:
+        spec = MethodSpec.parse(text)
+        found[str(spec)] = {
+            "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
+            "kv_policy": _kv_policy(spec, backbone),
+            "executor": "packed",
+            "settings_tried": len(tried.get(spec.name, ())),
+        }
+    return {"schema": SCHEMA, "methods": found}
+
+
+def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:
+    """Different settings by name of the method among all trainings beside those of a run."""
+    found: dict[str, set[str]] = {}
+    backbones = {cell.content.get("backbone") for cell in cells}
+    for folder in sorted({path for cell in cells for path in _beside(cell.folder)}):
+        config = Record(folder).read("config.json")
+        if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
+            name = config["method"].partition("[")[0].partition("@")[0]
+            same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
+            found.setdefault(name, set()).add(canonical(same))
+    return found
+
+
+def _beside(folder: Path) -> list[Path]:
+    return [path for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+
+
+def _empty_backbone(shape: PretrainedConfig) -> Backbone:
+    values = shape.to_dict() | {"num_hidden_layers": _LAYERS, "layer_types": None}
+    with torch.device("meta"):
+        return Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
+
+
+def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
+    found = method_class(spec)
+    try:
+        with torch.device("meta"):
+            return str(found(found.parse_config(spec), backbone, spec.semantics, 0).kv_policy)
+    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; its table stays
+        return None

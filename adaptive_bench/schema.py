@@ -1,0 +1,24 @@
+"""The version of what runs write: in every JSON file of a record, of a run and of a timing, under `schema`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.errors import EnvironmentProblem
+
+SCHEMA = 1
+
+
+def check_schema(values: Any, path: Path) -> None:
+    """Refuse what a newer version wrote. Files without a version are as old as the first one.
+
+    Raises:
+        EnvironmentProblem: It did.
+    """
+    found = values.get("schema", SCHEMA) if isinstance(values, dict) else SCHEMA
+    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= SCHEMA:
+        raise EnvironmentProblem(
+            f"This version of adaptive-bench reads what is written in schema {SCHEMA} or before, got schema {found!r} "
+            f"in {str(path)!r}. Install the version that wrote it, or choose another --out."
+        )

@@ -1,0 +1,111 @@
+"""A board of 2,000 entries: how long it takes to build, to show from disk, and to filter (in headless Chromium)."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+from shutil import which
+from statistics import median
+
+from adaptive_bench.leaderboard.site import build
+
+ENTRIES = 2000
+LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+REPEATS = 5
+
+
+def write_entries(folder: Path, count: int = ENTRIES) -> list[Path]:
+    """Folders of runs of one method each on one task, and one with the controls; tables only."""
+    generator = random.Random(0)
+    tables = []
+    for number in range(count):
+        method = ("dense", "random_skip")[number] if number < 2 else f"method_{number:04d}"
+        start = generator.uniform(0.5, 0.9)
+        rows = []
+        for level in LEVELS:
+            score = None if method == "dense" and level else max(0.0, start - level * generator.uniform(0.5, 3))
+            row = {"method": method, "semantics": "bench", "task": "nano_math", "metric": "exact_match,strict-match"}
+            row |= {"axis": "net", "phase": "all", "level": level, "score": score, "seeds": 3, "saved_net": level}
+            row |= {"low": None, "high": None, "status": "outside"} if score is None else {
+                "low": max(0.0, score - 0.05), "high": min(1.0, score + 0.05), "status": "ok"}  # fmt: skip
+            rows.append(row)
+        path = folder / f"{number:016x}" / "table.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(rows))
+        tables.append(path)
+    return tables
+
+
+def page_times(page: Path) -> dict[str, float]:
+    """Medians: seconds to the first paint from disk, and of a filter from the key press to the next frame; of both also
+    the processor time of the page's main thread, which a busy machine does not stretch.
+    """
+    from playwright.sync_api import sync_playwright
+
+    chromium = which("chromium") or which("chromium-browser") or which("google-chrome")
+    if chromium is None:
+        raise SystemExit("The page is shown in Chromium, which is not installed (Debian: apt install chromium).")
+    paints, filters, broad, work = [], [], [], {"load_cpu_s": [], "filter_cpu_s": [], "broad_filter_cpu_s": []}
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for _ in range(REPEATS):
+            shown = browser.new_page(viewport={"width": 1280, "height": 900})
+            meter = shown.context.new_cdp_session(shown)
+            meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+            shown.goto(page.as_uri())
+            shown.wait_for_function("performance.getEntriesByType('paint').length > 0")
+            paint = "performance.getEntriesByType('paint').find(one => one.name === 'first-contentful-paint').startTime"
+            paints.append(shown.evaluate(paint) / 1000)
+            work["load_cpu_s"].append(_busy(meter))
+            for text in ("method_01", "17"):
+                before = _busy(meter)
+                filters.append(_filter(shown, text))
+                work["filter_cpu_s"].append(_busy(meter) - before)
+            before = _busy(meter)
+            broad.append(_filter(shown, "m"))
+            work["broad_filter_cpu_s"].append(_busy(meter) - before)
+            shown.close()
+        browser.close()
+    found = {"first_paint_s": paints, "filter_s": filters, "broad_filter_s": broad, **work}
+    return {name: median(seconds) for name, seconds in found.items()}
+
+
+def _busy(meter: object) -> float:
+    """Processor seconds that the page's main thread has worked."""
+    found = meter.send("Performance.getMetrics")["metrics"]  # type: ignore[attr-defined]
+    return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
+
+
+def _filter(page: object, text: str) -> float:
+    script = """(text) => new Promise((done) => {
+      const box = document.getElementById("choose-filter"), start = performance.now();
+      box.value = text;
+      box.dispatchEvent(new Event("input"));
+      requestAnimationFrame(() => setTimeout(() => done((performance.now() - start) / 1000)));
+    })"""
+    return float(page.evaluate(script, text))  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Measure and print; the results are no speed of the engine and stay out of its page."""
+    with tempfile.TemporaryDirectory() as name:
+        tables = write_entries(Path(name) / "entries")
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        build(tables, Path(name) / "site")
+        build_s, build_cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+        page = Path(name) / "site" / "index.html"
+        found = {
+            "entries": ENTRIES,
+            "build_s": build_s,
+            "build_cpu_s": build_cpu_s,
+            "page_mib": page.stat().st_size / 2**20,
+            **page_times(page),
+        }
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""How far the bar of a whole run is off: what it said was left, against what was left in truth.
+
+    python benchmarks/progress_bar.py                       # the default run, into a fresh folder
+    python benchmarks/progress_bar.py --events events.jsonl  # judge a run that was recorded before
+    python benchmarks/progress_bar.py --config smoke --record events.jsonl
+
+Every task's advances are recorded with their time, and with the processor time of the run's processes: on a machine
+that does other things as well, an error counted in processor time is what it would have been on a free one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from adaptive_bench.config import load_config
+from adaptive_bench.progress import Info, Meter, Pace
+
+_FIRST_S, _EVERY_S = 60.0, 10.0
+_ALLOWED = 0.3
+_OVERALL = "run"
+
+
+class Recorder:
+    """A reporter that keeps `[seconds, processor seconds, what, task, total or units]` of everything that happens.
+
+    Args:
+        file: One line of JSON each, written at once: a run that is stopped can be looked at as well.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.start_s = time.perf_counter()
+
+    def task(self, name: str, total: float) -> Meter:
+        self.note("task", name, total)
+        return _Recorded(self, name)
+
+    def line(self, text: str) -> None:
+        self.note("line", text, 0.0)
+
+    def note(self, what: str, name: str, units: float) -> None:
+        event = (time.perf_counter() - self.start_s, processor_s(), what, name, units)
+        self.file.write(json.dumps(event) + "\n")
+        self.file.flush()
+
+
+class _Recorded(Meter):
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        self.recorder, self.name = recorder, name
+
+    def advance(self, units: float = 1, **info: Info) -> None:
+        self.recorder.note("advance", self.name, units)
+
+    def expect(self, left_s: float) -> None:
+        self.recorder.note("expect", self.name, left_s)
+
+    def end(self) -> None:
+        self.recorder.note("end", self.name, 0.0)
+
+
+def processor_s() -> float:
+    """Processor time of this process and of those it started, by what Linux says of them."""
+    total, tick = time.process_time(), os.sysconf("SC_CLK_TCK")
+    for task in Path("/proc/self/task").glob("*/children"):
+        for child in task.read_text().split():
+            try:
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            total += (int(fields[11]) + int(fields[12])) / tick
+    return total
+
+
+def read(file: Path) -> list[list[Any]]:
+    """What a recorder has written."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def judged(events: list[list[Any]], clock: int) -> list[tuple[float, float, float]]:
+    """Of the whole run, every ten seconds after the first minute: when, what was said to be left, what was left.
+
+    Args:
+        clock: 0 counts in seconds, 1 in processor time.
+    """
+    mine = [event for event in events if event[3] == _OVERALL]
+    total, begun, ended = mine[0][4], mine[0][clock], mine[-1][clock]
+    done, pace, found, due = 0.0, Pace(), [], begun + _FIRST_S
+    for event in mine:
+        now = event[clock]
+        if event[2] == "advance":
+            done += event[4]
+            pace.note(now, done)
+        if event[2] == "expect":
+            pace.expect(now, event[4])
+        if now >= due and now < ended and (said := pace.left_s(now, total)) is not None:
+            due = now + _EVERY_S
+            found.append((now - begun, said, ended - now))
+    return found
+
+
+def by_kind(events: list[list[Any]]) -> dict[str, float]:
+    """Seconds between the advances of a task and what came before them, by the task's name without its seed."""
+    last: dict[str, float] = {}
+    spent: defaultdict[str, float] = defaultdict(float)
+    for seconds, _, what, name, _ in events:
+        if what in ("advance", "end") and name in last and name != _OVERALL:
+            spent[name.partition(": ")[2] or name] += seconds - last[name]
+        last[name] = seconds
+    return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--config", default="nano")
+    parser.add_argument("--events", type=Path)
+    parser.add_argument("--record", type=Path)
+    asked = parser.parse_args()
+    if asked.events:
+        events = read(asked.events)
+    else:
+        from adaptive_bench.runs import run
+
+        with tempfile.TemporaryDirectory() as out:
+            file = asked.record or Path(out) / "events.jsonl"
+            with file.open("w", encoding="utf-8") as stream:
+                run(load_config(asked.config, {"out": out}), Recorder(stream))
+            events = read(file)
+    for clock, name in ((0, "seconds"), (1, "processor time")):
+        found = judged(events, clock)
+        print(f"counted in {name}:   at   said  truly   off")
+        for at, said, truly in found:
+            print(f"{at:20.0f} {said:6.0f} {truly:6.0f} {said / truly - 1:+6.0%}" if truly else "")
+        worst = max((abs(said / truly - 1) for _, said, truly in found if truly >= _EVERY_S), default=0.0)
+        print(f"never off by more than {worst:.0%} of what was left; {_ALLOWED:.0%} is allowed\n")
+    for name, seconds in by_kind(events).items():
+        print(f"{seconds:8.1f} s {name}")
+
+
+if __name__ == "__main__":
+    main()

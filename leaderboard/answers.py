@@ -1,0 +1,134 @@
+"""Scores of single documents as runs leave them in `answers.json`: untrusted like every table, checked before use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_bench.evaluation.document_scores import DocumentScores, matched_scores
+from adaptive_bench.evaluation.matching import Point, saving_name
+
+from .rows import Rejected, Row, read_json
+
+FILE_NAME = "answers.json"
+_Place = tuple[str, str, str, Any]  # method, semantics, task, target
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric."""
+
+    seed: int
+    documents: tuple[int, ...]
+    points: tuple[tuple[Mapping[str, float], Mapping[str, float], Mapping[str, np.ndarray]], ...]
+
+
+@dataclass
+class Answers:
+    """The answers of one run.
+
+    Attributes:
+        sweeps: By method, semantics, task and target.
+        digests: Of the documents, by task; methods are compared on the same documents only.
+    """
+
+    sweeps: dict[_Place, list[Sweep]] = field(default_factory=dict)
+    digests: dict[str, str | None] = field(default_factory=dict)
+
+    def at_levels(self, row: Row, method: str, levels: Sequence[float]) -> list[DocumentScores | None]:
+        """Scores of documents at the levels of a row's table, `None` where no seed reached one.
+
+        Args:
+            method: The row's method without the name of a run.
+        """
+        found: list[dict[int, dict[int, float]]] = [{} for _ in levels]
+        target = row.get("target")
+        for sweep in self.sweeps.get((method, row["semantics"], row["task"], target), []):
+            for place, scores in enumerate(_matched(sweep, row, levels)):
+                if scores is not None:
+                    found[place][sweep.seed] = dict(zip(sweep.documents, scores.tolist(), strict=True))
+        return [
+            DocumentScores.of(by_seed) if by_seed and set.intersection(*map(set, by_seed.values())) else None
+            for by_seed in found
+        ]
+
+
+def read_answers(folder: Path) -> Answers:
+    """The answers beside a table; empty where there are none.
+
+    Raises:
+        Rejected: The file is damaged or breaks a rule.
+    """
+    path = folder / FILE_NAME
+    if not path.is_file() or path.is_symlink():
+        return Answers()
+    try:
+        value = read_json(path)
+        answers = Answers()
+        for entry in value["sweeps"]:
+            place = (_text(entry["method"]), _text(entry["semantics"]), _text(entry["task"]), entry["target"])
+            answers.sweeps.setdefault(place, []).append(_sweep(entry))
+            digest = entry["documents_sha256"]
+            answers.digests.setdefault(place[2], None if digest is None else _text(digest))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, Rejected):
+            raise
+        raise Rejected(f"{path.name} does not hold what a run writes ({type(error).__name__})") from error
+    return answers
+
+
+def _sweep(entry: Mapping[str, Any]) -> Sweep:
+    documents = tuple(int(one) for one in entry["documents"])
+    if len(set(documents)) != len(documents):
+        raise Rejected("a document has one score")
+    points = []
+    for point in entry["points"]:
+        scores = {_text(metric): _scores(values) for metric, values in point["scores"].items()}
+        if any(len(values) != len(documents) for values in scores.values()):
+            raise Rejected("every document of a point has a score")
+        points.append((_numbers(point["saved"]), _numbers(point["times"]), scores))
+    seed = entry["seed"]
+    if not isinstance(seed, int):
+        raise Rejected("a seed is a whole number")
+    return Sweep(seed, documents, tuple(points))
+
+
+def _matched(sweep: Sweep, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:
+    metric, timed = row["metric"], row["axis"] == "time"
+    name = "time" if timed else saving_name(row["axis"], row.get("phase", "all"))
+    if not sweep.points or any(metric not in scores for _, _, scores in sweep.points):
+        return []
+    points = []
+    for saved, times, scores in sweep.points:
+        there = {"time": times[row["timing"]]} if timed and row["timing"] in times else dict(saved)
+        points.append(Point(0.0, float(scores[metric].mean()), there))
+    return matched_scores(points, np.array([scores[metric] for _, _, scores in sweep.points]), levels, name)
+
+
+def _scores(value: Any) -> np.ndarray:
+    if isinstance(value, str):
+        if set(value) - {"0", "1"}:
+            raise Rejected("scores are numbers, or a text of 0 and 1")
+        return np.array([float(letter) for letter in value])
+    found = np.array(value, dtype=float)
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise Rejected("scores are finite numbers")
+    return found
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    found = {_text(name): float(value) for name, value in values.items()}
+    if not all(map(math.isfinite, found.values())):
+        raise Rejected("savings are finite numbers")
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Rejected(f"a name is a text, got {type(value).__name__}")
+    return value

@@ -1,0 +1,81 @@
+"""Entries: runs that are passed on without their records. A folder with the table, the answers, the configuration, what
+it was measured with, and digests of all of it. Old versions stay readable: each is brought to the next by a migration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .rows import Rejected, read_json
+
+SCHEMA = 2
+FILE_NAME = "entry.json"
+FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
+LARGEST_BYTES = 8_000_000  # of all files of an entry together
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def read_rows(path: Path) -> list[Any]:
+    """The rows of a `table.json` of a run, or of an entry of any version, in today's form but not yet checked.
+
+    Raises:
+        Rejected: It is no table, belongs to a version that is not known, or was changed since it was submitted.
+    """
+    value = read_json(path)
+    if not isinstance(value, list):
+        raise Rejected(f"a table is a list of rows, got {type(value).__name__}")
+    about = path.with_name(FILE_NAME)
+    if not about.is_file():
+        return value
+    return migrated(value, check(path.parent))
+
+
+def check(folder: Path) -> int:
+    """Check the digests and the size of an entry; its schema version.
+
+    Raises:
+        Rejected: They do not hold.
+    """
+    about = read_json(folder / FILE_NAME)
+    version, files = (about.get("schema"), about.get("files")) if isinstance(about, dict) else (None, None)
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA:
+        raise Rejected(f"this version reads entries of schema 1 to {SCHEMA}; update adaptive-bench to read newer ones")
+    if not isinstance(files, dict) or "table.json" not in files:
+        raise Rejected(f"{FILE_NAME} names every file with its digest")
+    size = 0
+    for name in FILES:
+        path, digest = folder / name, files.get(name)
+        if not path.is_file() and digest is None:
+            continue
+        if path.is_symlink() or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise Rejected(f"{name} has no digest")
+        if not path.is_file() or digest_of(path.read_bytes()) != digest:
+            raise Rejected(f"{name} is not what was submitted, its digest differs")
+        size += path.stat().st_size
+    if size > LARGEST_BYTES:
+        raise Rejected(f"an entry has at most {LARGEST_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
+    return version
+
+
+def digest_of(content: bytes) -> str:
+    """The sha256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def migrated(rows: list[Any], version: int) -> list[Any]:
+    """Rows of an entry of some version as today's entries have them."""
+    for step in range(version, SCHEMA):
+        rows = [_MIGRATIONS[step](row) if isinstance(row, Mapping) else row for row in rows]
+    return rows
+
+
+def _from_1(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables had no phases: every axis was pooled. What was not known stays unknown."""
+    return {**row, "phase": "all"}
+
+
+_MIGRATIONS: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {1: _from_1}

@@ -1,0 +1,185 @@
+"""What a board found, in sentences with their figures and intervals: written from its rows, nothing by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import UsageError
+from adaptive_bench.metric import metric_of
+
+from .frame import Board, read_board
+from .grid import AXES, Grid, grids, label, marks, percent
+from .paired import Comparison
+from .paper import paper_tables
+from .plain import markdown
+from .rows import Row
+from .tables import FAMILY_OF_CONTROLS, difference, p_value
+
+_LEVEL = 0.15  # of the paper's second table
+_PAPER_COLUMN = 3  # 15 % of the generative tasks in its first
+_CLAIM_GAP = 0.02
+_PHASE_GAP = 0.05
+
+
+def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
+    """Markdown: sentences about the methods at one level, for the first metric of each task.
+
+    A difference is stated as one only where the paired test of its column says so, corrected for all its pairs.
+    """
+    first: dict[str, str] = {}
+    for row in board.rows:
+        first.setdefault(row["task"], row["metric"])
+    rows = [row for row in board.rows if row["metric"] == first[row["task"]] and row["level"] == level]
+    rows = [row for row in rows if row["score"] is not None and row["phase"] == "all"]
+    parts = [
+        "# Findings",
+        f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
+        "unit of the score, p corrected for all pairs of their column.",
+        *_section("Which methods are ahead", _order(board, rows, axis)),
+        *_section("The order beside the paper's Table 1", _paper(board, rows)),
+        *_section("What random controls show", _controls(board, rows, axis)),
+        *_section("What vector gates cost", _gates(board, rows, axis)),
+        *_section("Claimed and executed", _claims(rows, axis)),
+        *_section("Prefill and decode", _phases(rows, axis)),
+        *_section("Marks", (f"{mark} {meaning}." for mark, meaning in _marks(rows))),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, sentences: Iterator[str]) -> list[str]:
+    found = [f"- {sentence}" for sentence in sentences]
+    return [f"## {title}", "\n".join(found)] if found else []
+
+
+def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Grid, float, Comparison]]:
+    for grid in grids(row for row in rows if row["axis"] == axis):
+        level = grid.levels[0]
+        found = board.comparisons.get((grid.place, level))
+        if found is not None:
+            yield grid, level, found
+
+
+def _order(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
+    for grid, level, found in _columns(board, rows, axis):
+        groups: dict[int, list[str]] = {}
+        for name in found.order:
+            groups.setdefault(found.groups[name], []).append(f"`{name}` {_shown(grid, name, level)}")
+        told = "; then ".join(", ".join(names) for names in groups.values())
+        tied = f" The first {len(groups[1])} are not told apart." if len(groups[1]) > 1 else ""
+        yield f"**{markdown(grid.name)}** by {AXES[axis]}: {told}.{tied}"
+
+
+def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
+    known = [
+        (float(row["values_"][_PAPER_COLUMN].partition(" ± ")[0]), row["name"], row["values_"][_PAPER_COLUMN])
+        for row in paper_tables()[0]["rows"]
+        if row["values_"][_PAPER_COLUMN]
+    ]
+    for grid, _, found in _columns(board, rows, "tokens"):
+        ours = ", ".join(f"`{name}` ({found.groups[name]})" for name in found.order)
+        yield f"**{markdown(grid.name)}** by saved tokens, best first, tie group in brackets: {ours}."
+    if any(row["axis"] == "tokens" for row in rows):
+        order = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
+        yield f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {order}."
+
+
+def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
+    for grid, level, found in _columns(board, rows, axis):
+        chance = [name for name in found.order if _name(name) == "random_skip"]
+        for control in chance:
+            ahead: list[str] = []
+            level_with: list[str] = []
+            for name in found.order:
+                if _name(name) in FAMILY_OF_CONTROLS:
+                    continue
+                better = (name, control) in found.pairs and found.apart(name, control)
+                (ahead if better else level_with).append(name)
+            best = f", `{ahead[0]}` by {_difference(grid, found, ahead[0], control)}" if ahead else ""
+            yield (
+                f"**{markdown(grid.name)}**, `{control}` {_shown(grid, control, level)}: {len(ahead)} of "
+                f"{len(ahead) + len(level_with)} methods are ahead of it{best}; not separated or behind: "
+                f"{', '.join(f'`{name}`' for name in level_with) or 'none'}."
+            )
+
+
+def _gates(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
+    vector, scalar = "gateskip", "gateskip[shape=scalar]"
+    for grid, level, found in _columns(board, rows, axis):
+        if vector in found.groups and scalar in found.groups:
+            better = scalar if found.order.index(scalar) < found.order.index(vector) else vector
+            worse = vector if better == scalar else scalar
+            told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
+            skipped = [_share(grid.cells[name, level]["saved_tokens"]) for name in (vector, scalar)]
+            yield (
+                f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
+                f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
+                f"scalar gates {skipped[1]}."
+            )
+    for row in board.rows:
+        if (row["method"], row["axis"], row["level"], row["phase"]) == ("gated", "tokens", 0.0, "all") and row["score"]:
+            yield f"Gates that skip nothing (`gated`, {markdown(row['task'])}) save {_share(row['saved_net'])} net."
+            break
+
+
+def _claims(rows: Sequence[Row], axis: str) -> Iterator[str]:
+    for row in rows:
+        gap = row["claimed_minus_executed"]
+        if row["axis"] == axis and gap is not None and abs(gap) > _CLAIM_GAP:
+            yield (
+                f"`{label(row)}` on {markdown(row['task'])} claims to skip {_share(row['claimed'])} of the "
+                f"token-branches; {_share(row['claimed'] - gap)} were skipped."
+            )
+
+
+def _phases(rows: Sequence[Row], axis: str) -> Iterator[str]:
+    for row in rows:
+        prefill, decode = row["saved_prefill_net"], row["saved_decode_net"]
+        if row["axis"] == axis and None not in (prefill, decode) and abs(prefill - decode) > _PHASE_GAP:
+            yield (
+                f"`{label(row)}` on {markdown(row['task'])}: net saving {_share(prefill)} in prefill, {_share(decode)} "
+                f"in decode."
+            )
+
+
+def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(mark for row in rows for mark in marks(row)))
+
+
+def _shown(grid: Grid, name: str, level: float) -> str:
+    unit = " %" if metric_of(grid.metric).unit == "share" else ""
+    return f"{grid.score(name, level)}{unit}"
+
+
+def _difference(grid: Grid, found: Comparison, better: str, worse: str) -> str:
+    pair = found.pairs.get((better, worse))
+    if pair is None:
+        return "which cannot be tested"
+    low, high = (difference(grid.metric, end) for end in (pair.low, pair.high))
+    return f"{difference(grid.metric, pair.difference)} [{low}, {high}], p {p_value(found.corrected[better, worse])}"
+
+
+def _name(text: str) -> str:
+    return text.partition("[")[0].partition("@")[0].partition(" ")[0]
+
+
+def _share(value: float | None) -> str:
+    return "an unknown share" if value is None else f"{percent(value)} %"
+
+
+def write_findings(tables: Sequence[Path], out: Path, axis: str = "net", level: float = _LEVEL) -> list[str]:
+    """Write `findings` of some `table.json`; what was left out of the board, one sentence each.
+
+    Raises:
+        UsageError: No method has a score at the level.
+    """
+    board = read_board(tables)
+    there = sorted({row["level"] for row in board.rows if row["axis"] == axis and row["score"] is not None})
+    if level not in there:
+        raise UsageError(
+            f"Findings are about a level of the table, got {level:g} on the axis {axis}. There is "
+            f"{', '.join(f'{one:g}' for one in there) or 'none'}."
+        )
+    atomic.write_text(out, findings(board, axis, level))
+    return list(board.problems)

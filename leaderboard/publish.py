@@ -1,0 +1,117 @@
+"""Puts a site where others see it: on a branch of a git remote, or into a folder. No work tree is touched."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
+
+
+def publish(site: Path, to: str, branch: str = "gh-pages") -> str:
+    """Publish a site.
+
+    Args:
+        site: A folder that `leaderboard build` wrote.
+        to: Name or address of a git remote; or a folder, which then holds a copy.
+        branch: Branch of the remote. It gets one more commit, whose only content is the site.
+
+    Returns:
+        What was done, in one sentence.
+
+    Raises:
+        UsageError: That is no site, or no place.
+        EnvironmentProblem: git is missing, or refuses.
+    """
+    if not (site / "index.html").is_file():
+        raise UsageError(f"`leaderboard build` writes a site with an index.html, but there is none in {str(site)!r}.")
+    address = _address(to)
+    if address is None:
+        target = Path(to)
+        if target.resolve().is_relative_to(site.resolve()):
+            raise UsageError(f"A site is copied to another folder, got {to!r}, which lies inside it.")
+        with atomic.writable(target):
+            shutil.copytree(site, target, dirs_exist_ok=True)
+        return f"Copied to {target}"
+    if not _BRANCH.fullmatch(branch) or ".." in branch:
+        raise UsageError(f"A branch has a name of letters, digits, '.', '_', '-' and '/', got {branch!r}.")
+    return _commit(site, address, to, branch)
+
+
+def _address(to: str) -> str | None:
+    """The address behind a remote's name, or an address; `None` for a plain folder."""
+    if to.startswith("-"):
+        raise UsageError(f"--to takes a git remote or a folder, got {to!r}.")
+    if re.fullmatch(r"[\w.\-]+", to) and (found := _git("remote", "get-url", to, wrong_is="")):
+        return found
+    if "://" in to or re.match(r"[\w.\-]+@[\w.\-]+:", to):
+        return to
+    folder = Path(to)
+    if (folder / "HEAD").is_file() or (folder / ".git").exists():
+        return str(folder.resolve())
+    return None
+
+
+def _commit(site: Path, address: str, to: str, branch: str) -> str:
+    """A commit made in a repository that exists for this only, on top of what the branch has, pushed without force."""
+    author: dict[str, str] = {}
+    for key, name in (("user.name", "NAME"), ("user.email", "EMAIL")):
+        author |= dict.fromkeys((f"GIT_AUTHOR_{name}", f"GIT_COMMITTER_{name}"), _git("config", key, wrong_is=""))
+    if not all(author.values()):
+        raise EnvironmentProblem(
+            "A commit needs an author, but git knows none. Set `git config user.name` and `git config user.email`."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"GIT_DIR": f"{folder}/git", "GIT_INDEX_FILE": f"{folder}/index"}
+        _git("init", "--bare", "--quiet", f"{folder}/git")
+        exists = bool(_git("ls-remote", "--heads", address, f"refs/heads/{branch}", place=place))
+        parent = []
+        if exists:
+            _git("fetch", "--quiet", "--depth=1", address, f"refs/heads/{branch}", place=place)
+            parent = ["-p", _git("rev-parse", "FETCH_HEAD", place=place)]
+        copy = Path(folder) / "site"
+        shutil.copytree(site, copy)
+        (copy / ".nojekyll").touch()  # GitHub shows the files as they are
+        work = place | {"GIT_WORK_TREE": str(copy)}
+        _git("add", "--all", "--force", ".", place=work, where=copy)
+        tree = _git("write-tree", place=work)
+        if parent and tree == _git("rev-parse", "FETCH_HEAD^{tree}", place=place):
+            return f"The branch {branch} of {to} has this site already"
+        commit = _git("commit-tree", *parent, "-m", "Publish the leaderboard", tree, place=place | author)
+        _git("push", "--quiet", address, f"{commit}:refs/heads/{branch}", place=place)
+    return f"Committed to the branch {branch} of {to}"
+
+
+def _git(
+    *arguments: str, place: dict[str, str] | None = None, where: Path | None = None, wrong_is: str | None = None
+) -> str:
+    """What git prints.
+
+    Args:
+        place: Variables that say which repository.
+        where: The folder to work in.
+        wrong_is: What a failure gives instead of an error.
+    """
+    if shutil.which("git") is None:
+        raise EnvironmentProblem("Publishing to a remote needs git, which is not installed. Give a folder instead.")
+    try:
+        found = subprocess.run(
+            ["git", *arguments], env=os.environ | {"GIT_TERMINAL_PROMPT": "0"} | (place or {}), cwd=where,
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        if wrong_is is not None:
+            return wrong_is
+        said = " ".join(error.stderr.split())
+        raise EnvironmentProblem(
+            f"git must be able to publish, but `git {arguments[0]}` failed: {said}. Check the remote and your access "
+            f"to it, or publish to a folder."
+        ) from error
+    return found.stdout.strip()

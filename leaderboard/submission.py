@@ -1,0 +1,124 @@
+"""`leaderboard submit`: a finished run as an entry, checked by the same rules that let it into a board."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.strict_yaml import read_mapping
+
+from .answers import read_answers
+from .entry import FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, digest_of
+from .plain import plain
+from .provenance import records_of, versions_of
+from .rows import Rejected, checked, read_json
+
+_OF_A_MACHINE = ("out", "data_dir", "device", "preset")
+_OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
+
+
+def submit(run: Path, entries: Path) -> Path:
+    """Write a run as an entry: a new folder of `entries` with the run's name.
+
+    Nothing of the machine goes along: no path, no name of a machine, no log.
+
+    Raises:
+        UsageError: The run is not finished, not complete, has no answers, breaks a rule or is too large, or there is
+            such an entry already.
+    """
+    target = entries / run.resolve().name
+    if target.exists():
+        raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
+    try:
+        contents = _contents(run)
+    except Rejected as why:
+        raise UsageError(
+            f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
+            f"again (nothing is computed twice), then submit it."
+        ) from why
+    size = sum(map(len, contents.values()))
+    if size > LARGEST_BYTES:
+        raise UsageError(
+            f"An entry has at most {LARGEST_BYTES / 1e6:g} MB, {str(run)!r} makes {size / 1e6:.1f}. Submit runs of "
+            f"fewer methods, tasks or documents each."
+        )
+    about = {
+        "schema": SCHEMA,
+        "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
+        "adaptive_bench": version("adaptive-bench"),
+        "environments": versions_of(run),
+        "files": {name: digest_of(content) for name, content in contents.items()},
+    }
+    with atomic.new_folder(target) as folder:
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        atomic.write_json(folder / FILE_NAME, about)
+    return target
+
+
+def _contents(run: Path) -> dict[str, bytes]:
+    """The files of an entry by name."""
+    missing = [name for name in FILES if not (run / name).is_file()]
+    if missing:
+        raise Rejected(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    about: Any = read_json(run / "run.json")
+    if not isinstance(about, dict) or about.get("state") != "done":
+        raise Rejected("an entry is of a run that is done, with nothing failed")
+    rows = read_json(run / "table.json")
+    if not isinstance(rows, list) or not rows:
+        raise Rejected("a table is a list of rows")
+    for number, row in enumerate(rows):
+        try:
+            checked(row)
+        except Rejected as why:
+            raise Rejected(f"row {number}: {why}") from why
+    read_answers(run)
+    config = _without_machine(read_mapping(run / "config.yaml"))
+    said = {key: about[key] for key in _OF_A_RUN if key in about} | {"model": config["model"]}
+    said |= {"warnings": [plain(text) for text in about.get("warnings", [])], "failures": []}
+    said |= {"records": [folder.name for folder in records_of(run)]}
+    return {
+        "table.json": (json.dumps(rows, allow_nan=False, separators=(",", ":")) + "\n").encode(),
+        "answers.json": (run / "answers.json").read_bytes(),
+        "methods.json": (run / "methods.json").read_bytes(),
+        "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
+        "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
+    }
+
+
+def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in config.items() if key not in _OF_A_MACHINE}
+    if PurePath(str(found.get("model", ""))).is_absolute():
+        found["model"] = PurePath(found["model"]).name
+    return found
+
+
+def claims_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Configuration of an entry (or run) and its answers, for `verify`, after all checks.
+
+    Raises:
+        EnvironmentProblem: It is none, or breaks a rule.
+    """
+    from .entry import check
+
+    try:
+        missing = [name for name in ("table.json", "answers.json", "config.yaml") if not (folder / name).is_file()]
+        if missing:
+            raise Rejected(f"{', '.join(missing)} missing")
+        if (folder / FILE_NAME).is_file():
+            check(folder)
+        read_answers(folder)
+        return dict(read_mapping(folder / "config.yaml")), read_json(folder / "answers.json")["sweeps"]
+    except Rejected as why:
+        raise EnvironmentProblem(
+            f"An entry holds what `leaderboard submit` writes, but of {str(folder)!r} it is said: {why}. Name another "
+            f"folder."
+        ) from why

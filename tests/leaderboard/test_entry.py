@@ -1,0 +1,101 @@
+"""Entries: submitted, read back in every version, refused where they were changed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
+from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.submission import claims_of, submit
+
+OLD = Path(__file__).parent / "old_entries"
+
+
+@pytest.fixture
+def run(tmp_path, make_row):
+    """A finished run's folder with paths and names of a machine in it."""
+    folder = tmp_path / "runs" / "0123456789abcdef"
+    record = tmp_path / "records" / "aaaaaaaaaaaaaaaa"
+    folder.mkdir(parents=True)
+    record.mkdir(parents=True)
+    (record / "env.json").write_text(json.dumps({"machine": "secret-host", "torch": "2.13", "device": "cpu"}))
+    (folder / "table.json").write_text(json.dumps([make_row(), make_row(method="dense")]))
+    (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
+    (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {"gateskip": {"causality": "C0"}}}))
+    about = {"state": "done", "model": "/home/secret/llama", "records": ["aaaaaaaaaaaaaaaa"], "warnings": ["a\x1bb"]}
+    (folder / "run.json").write_text(json.dumps(about | {"failures": []}))
+    config = "methods: [dense]\nmodel: /home/secret/llama\nout: /home/secret/runs\ndata_dir: /home/secret\n"
+    (folder / "config.yaml").write_text(config)
+    return folder
+
+
+def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_machine(run, tmp_path):
+    entry = submit(run, tmp_path / "entries")
+    assert read_board([entry / "table.json"]).rows == read_board([run / "table.json"]).rows
+    texts = "".join(path.read_text() for path in entry.iterdir())
+    assert "secret" not in texts and "\x1b" not in texts
+    about = json.loads((entry / "entry.json").read_text())
+    assert about["schema"] == SCHEMA and about["environments"] == [{"torch": "2.13", "device": "cpu"}]
+    config, answers = claims_of(entry)
+    assert config == {"methods": ["dense"], "model": "llama"} and answers == []
+
+
+def test_an_entry_is_never_overwritten(run, tmp_path):
+    submit(run, tmp_path / "entries")
+    with pytest.raises(UsageError, match="never changed"):
+        submit(run, tmp_path / "entries")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("run.json", '{"state": "partial"}', "done"),
+        ("table.json", "[]", "list of rows"),
+        ("table.json", '[{"method": "<b>"}]', "row 0"),
+        ("answers.json", '{"sweeps": 3}', "answers.json"),
+        ("answers.json", None, "missing"),
+        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 8 MB"),
+    ],
+)
+def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
+    (run / name).unlink() if text is None else (run / name).write_text(text)
+    with pytest.raises(UsageError, match=why):
+        submit(run, tmp_path / "entries")
+    assert not (tmp_path / "entries").exists()
+
+
+def test_an_entry_that_was_changed_afterwards_is_left_out_and_the_board_goes_on(run, tmp_path, make_row):
+    entry = submit(run, tmp_path / "entries")
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    (entry / "table.json").write_text(json.dumps([make_row(score=0.95)]))
+    board = read_board([entry / "table.json", other / "table.json"])
+    assert len(board.rows) == 2 and any("digest differs" in text for text in board.problems)
+    with pytest.raises(EnvironmentProblem, match="digest differs"):
+        claims_of(entry)
+
+
+@pytest.mark.parametrize("schema", [0, SCHEMA + 1, "2", None, True, 1.0])
+def test_a_version_that_is_not_known_is_left_out(run, tmp_path, schema):
+    entry = submit(run, tmp_path / "entries")
+    about = json.loads((entry / "entry.json").read_text())
+    (entry / "entry.json").write_text(json.dumps(about | {"schema": schema}))
+    board = read_board([entry / "table.json"])
+    assert not board.rows and "schema 1 to" in board.problems[0]
+
+
+def test_every_old_version_has_a_migration_and_a_stored_entry():
+    assert sorted(_MIGRATIONS) == list(range(1, SCHEMA))
+    assert sorted(path.name for path in OLD.iterdir()) == [f"schema_{version}" for version in range(1, SCHEMA)]
+
+
+@pytest.mark.parametrize("folder", sorted(OLD.iterdir()), ids=lambda folder: folder.name)
+def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
+    stored = json.loads((folder / "table.json").read_text())
+    board = read_board([folder / "table.json"])
+    assert not board.problems
+    assert [row["score"] for row in board.rows] == [row["score"] for row in stored]
+    assert {row["phase"] for row in board.rows} == {"all"}

@@ -1,0 +1,68 @@
+"""Sentences of findings carry the numbers of the rows, and claim only what a test carries."""
+
+import json
+
+import numpy as np
+import pytest
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.leaderboard.answers import Answers, Sweep
+from adaptive_bench.leaderboard.findings import findings, write_findings
+from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.rows import checked
+
+METRIC = "exact_match,strict-match"
+
+
+@pytest.fixture
+def board(make_row):
+    """Methods that are right on the first so many of 100 documents, alike for three seeds."""
+
+    def make(axis="net", **right):
+        rows, answers = [], Answers()
+        for method, count in right.items():
+            name = method.replace("scalar", "gateskip[shape=scalar]")
+            scores = (np.arange(100) < count).astype(float)
+            points = (({axis: 0.0}, {}, {METRIC: scores}), ({axis: 0.3}, {}, {METRIC: scores}))
+            place = (name, "bench", "nano_math", None)
+            answers.sweeps[place] = [Sweep(seed, tuple(range(100)), points) for seed in (1, 2, 3)]
+            about = {"saved_tokens": 0.4, "claimed": 0.4, "claimed_minus_executed": 0.1}
+            about |= {"saved_prefill_net": 0.2, "saved_decode_net": 0.02}
+            row = make_row(method=name, axis=axis, level=0.15, score=count / 100, low=0.0, high=1.0, **about)
+            rows.append(checked(row))
+        return board_of(rows, answers={"run": answers})
+
+    return make
+
+
+def test_what_a_test_tells_apart_is_said_with_its_figures(board):
+    text = findings(board(random_skip=10, mod=90, calm=88))
+    assert "`mod` 90.0⚠ [0.0, 100.0] %, `calm` 88.0⚠ [0.0, 100.0] %; then `random_skip`" in text
+    assert "- ⚠ the dial claims" in text
+    assert "The first 2 are not told apart." in text
+    assert "2 of 2 methods are ahead of it, `mod` by +80.0 [" in text
+
+
+def test_nothing_is_ahead_where_nothing_is_told_apart(board):
+    text = findings(board(random_skip=50, mod=51))
+    assert "0 of 1 methods are ahead of it; not separated or behind: `mod`." in text
+
+
+def test_gates_claims_and_phases_have_their_sentences(board):
+    text = findings(board(gateskip=30, scalar=80))
+    assert "`gateskip[shape=scalar]` is ahead of `gateskip`, +50.0 [" in text
+    assert "vector gates skip 40.0 % of the token-branches" in text
+    assert "claims to skip 40.0 % of the token-branches; 30.0 % were skipped" in text
+    assert "net saving 20.0 % in prefill, 2.0 % in decode" in text
+
+
+def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
+    text = findings(board(axis="tokens", random_skip=10, mod=90))
+    assert "`mod` (1), `random_skip` (2)" in text and "GateSkip (ours) 22.14 ± 1.36" in text
+
+
+def test_a_level_without_scores_is_refused(tmp_path, make_row):
+
+    (tmp_path / "table.json").write_text(json.dumps([make_row()]))
+    with pytest.raises(UsageError, match=r"There is 0\.1"):
+        write_findings([tmp_path / "table.json"], tmp_path / "findings.md")

@@ -1,0 +1,47 @@
+from adaptive_bench.leaderboard.layout import layouts
+
+
+def rows_of(make_row, method, task, metric, scores, **changes):
+    about = {"method": method, "task": task, "metric": metric, "axis": "tokens", "phase": "all"}
+    return [make_row(level=level, score=score, **about | changes) for level, score in scores.items()]
+
+
+def test_averages_stand_in_the_paper_s_columns_and_only_where_every_task_has_a_score(make_row):
+    rows = rows_of(make_row, "mod", "gsm8k", "exact_match,strict-match", {0.0: 0.5, 0.05: 0.25, 0.15: None})
+    rows += rows_of(make_row, "mod", "csqa", "exact_match,strict-match", {0.0: 0.7, 0.05: 0.35, 0.15: 0.1})
+    rows += rows_of(make_row, "mod", "piqa", "acc,none", {0.6: 0.4})
+    first, second = layouts(rows)
+    assert first["table"] == 1 and first["groups"] == [("Generative", 6), ("Log-likelihood", 5)]
+    (line,) = first["rows"]
+    assert line["name"] == "MoD: mod"
+    assert line["values_"] == ["60.0", "30.0", "–", "–", "–", "–", "–", "–", "–", "–", "40.0"]
+    assert second["table"] == 2 and second["columns"] == ["CSQA (Gen.)", "GSM8K (Gen.)", "PIQA"]
+    assert second["rows"][0]["values_"] == ["10.0 [84.0, 95.1]", "–", "–"]
+
+
+def test_both_semantics_and_variants_find_their_rows(make_row):
+    score = {0.0: 0.5}
+    rows = rows_of(make_row, "gateskip", "nano_math", "exact_match,none", score)
+    rows += rows_of(make_row, "gateskip", "nano_math", "exact_match,none", score, semantics="paper")
+    rows += rows_of(make_row, "gateskip[shape=scalar]", "nano_math", "exact_match,none", score, status="partial")
+    by_number = {table["table"]: table for table in layouts(rows)}
+    assert [row["name"] for row in by_number[1]["rows"]] == [
+        "GateSkip (ours): gateskip",
+        "GateSkip (ours): gateskip@paper",
+    ]
+    assert by_number[5]["rows"][0]["section"] == "Gate output shape"
+    assert by_number[5]["rows"][0]["values_"][0] == "50.0*"
+
+
+def test_models_have_layouts_of_their_own_and_a_task_is_taken_as_it_was_asked_most(make_row):
+    rows = []
+    for model, documents, score in (("nano", 128, 0.5), ("nano", 8, 0.9), ("tiny", 8, 0.7)):
+        about = {"model": model, "backbone": model, "documents": documents}
+        rows += rows_of(make_row, "mod", "gsm8k", "exact_match,strict-match", {0.0: score}, **about)
+    ones = [table for table in layouts(rows) if table["table"] == 1]
+    assert [table["rows"][0]["values_"][0] for table in ones] == ["50.0", "70.0"]
+    assert [table["caption"].rpartition(", ")[2] for table in ones] == ["model nano.", "model tiny."]
+
+
+def test_a_board_without_the_paper_s_axis_has_none(make_row):
+    assert layouts([make_row(axis="net")]) == []

@@ -1,0 +1,288 @@
+"""What fault injection has found once, each held down by a test of its own."""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError
+
+from adaptive_bench import atomic
+from adaptive_bench.data import Source, read_rows
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.progress import PlainReporter
+from adaptive_bench.runs import plan, run, work
+from adaptive_bench.runs.backbones import find_backbone
+from adaptive_bench.runs.checks.model import model_facts
+from adaptive_bench.runs.overview import pieces
+from adaptive_bench.schema import SCHEMA
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"
+
+
+# Wrong numbers
+
+
+def test_a_file_replaced_under_its_old_time_is_read_anew(tmp_path, monkeypatch):
+    """As a copy of a hub's repository, which the library `datasets` reads through a cache."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "data" / "mine"
+    folder.mkdir(parents=True)
+    file = folder / "test.csv"
+    source = Source("owner/mine")
+    found = []
+    for answer in (4, 5):  # of the same size
+        file.write_text(f"question,answer\ntwo and two,{answer}\n")
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        found.append(read_rows(source, "test", tmp_path / "data")[0]["answer"])
+    assert found == [4, 5]
+
+
+@pytest.mark.parametrize("name", ["0.json", "dial.json", "calibration.json"])
+def test_a_record_with_another_value_is_made_again(config_of, name):
+    config = config_of("gateskip")
+    right = run(config)
+    file = plan(config).sweeps[0].folder / name
+    before = file.read_text()
+    changed = before.replace("0.", "0.1", 1)
+    assert changed != before
+    file.write_text(changed)
+    assert [piece.state for piece in pieces(config.out)] == ["done", "damaged"]
+    again = run(config)
+    if name != "calibration.json":  # of which only notes are made, and no number of the table
+        assert again.rows == right.rows and json.loads(file.read_text())
+        assert file.with_name(f"{name}.damaged").is_file()
+    assert again.exit_code == 0
+
+
+def test_documents_that_changed_are_not_counted(config_of):
+    config = config_of("dense")
+    run(config)
+    file = plan(config).sweeps[0].folder / "0.samples.jsonl"
+    file.write_text(
+        file.read_text().replace('"correct": 0.0', '"correct": 1.0').replace('"correct": 1.0', '"correct": 0.0')
+    )
+    record = plan(config).sweeps[0].record
+    file.write_text(file.read_text() + "\n")
+    with pytest.raises(EnvironmentProblem, match="changed since it was written"):
+        record.samples(0.0)
+
+
+# Failures that spread or hide
+
+
+class Loud(Dense):
+    """Fails with escape sequences, at length."""
+
+    def decide(self, view):
+        raise RuntimeError(ESCAPES + "x" * 3_000_000)
+
+    @classmethod
+    def training_spec(cls, config, spec):
+        return spec
+
+
+def test_megabytes_and_escapes_stay_out_of_what_is_shown(config_of, registered, lines):
+    registered("loud", Loud)
+    config = config_of("loud,dense")
+    outcome = run(config, lines)
+    (cell, _) = plan(config).cells
+    shown = [
+        cell.record.reason,
+        *map(str, outcome.failures),
+        *lines.lines,
+        (outcome.folder / "leaderboard.md").read_text(),
+    ]
+    shown += [piece.reason for piece in pieces(config.out)]
+    assert all("\x1b" not in text and "\x07" not in text and len(text) < 20_000 for text in shown)
+    assert {row["method"] for row in outcome.rows} == {"dense"}
+
+
+class Leaving(Dense):
+    """Ends the process."""
+
+    def decide(self, view):
+        raise SystemExit(0)
+
+    @classmethod
+    def training_spec(cls, config, spec):
+        return spec
+
+
+def test_the_exit_of_a_method_is_a_failure_that_the_leaderboard_tells(config_of, registered):
+    from adaptive_bench import faults
+
+    faults.watch(Path(__file__))
+    registered("leaving", Leaving)
+    outcome = run(config_of("leaving,dense"))
+    assert outcome.exit_code == 1 and {row["method"] for row in outcome.rows} == {"dense"}
+    board = (outcome.folder / "leaderboard.md").read_text()
+    assert "leaving" in board and "SystemExit" in board
+
+
+@pytest.mark.parametrize("error", [SafetensorError("I/O error: No space left on device"), OSError(28, "No space left")])
+def test_weights_that_cannot_be_written_are_a_problem_of_the_folder(config_of, monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(AdaptiveModel, "save_pretrained", full)
+    config = config_of("dense")
+    (failure, *_) = run(config).failures
+    assert failure.kind == EnvironmentProblem.kind and "--out" in failure.reason and "No space" in failure.reason
+    monkeypatch.undo()
+    assert run(config).exit_code == 0
+
+
+def test_the_output_folder_is_deleted_during_a_run(config_of, monkeypatch):
+    config = config_of("dense")
+    evaluate = work.evaluate
+
+    def deleted(*positional, **named):
+        shutil.rmtree(config.out)
+        return evaluate(*positional, **named)
+
+    monkeypatch.setattr(work, "evaluate", deleted)
+    outcome = run(config)
+    assert outcome.exit_code == 1
+    assert {failure.kind for failure in outcome.failures} == {EnvironmentProblem.kind}
+    monkeypatch.undo()
+    assert run(config).exit_code == 0
+
+
+def test_nobody_reads_the_progress(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stream:
+        reporter = PlainReporter(stream, every_s=0.0)
+        with reporter.task("train", 2) as meter:
+            meter.advance(1, loss=1.0)
+            reporter.line("something")
+        stream.close = lambda: None  # closing flushes what nobody read
+
+
+# Traces
+
+
+def test_a_training_that_was_killed_before_its_last_word(config_of):
+    config = config_of("dense")
+    run(config)
+    cell = plan(config).cells[0]
+    status = cell.record.read("status.json")
+    cell.record.write("status.json", status | {"state": "running"})
+    (cell.folder / "resume" / "step-00000002").mkdir(parents=True)
+    run(config)
+    assert cell.record.state == "done" and not (cell.folder / "resume").exists()
+
+
+def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch):
+    whole = config_of("gateskip")
+    run(whole)
+    (sweep,) = plan(whole).sweeps
+    expected = (sweep.folder / "calibration.json").read_bytes()
+    config = config_of("gateskip", out=whole.out.with_name("other"))
+    evaluate, calls = work.evaluate, []
+
+    def interrupted(*positional, **named):
+        calls.append(1)
+        if len(calls) == 2:
+            raise EnvironmentProblem("not now")
+        return evaluate(*positional, **named)
+
+    monkeypatch.setattr(work, "evaluate", interrupted)
+    assert run(config).exit_code == 1
+    assert run(config).exit_code == 0
+    assert (plan(config).sweeps[0].folder / "calibration.json").read_bytes() == expected
+
+
+def test_what_a_killed_process_was_writing_goes_when_it_is_written_again(tmp_path):
+    from adaptive_bench import temporary
+
+    gone = temporary.temporary_name(tmp_path / "run.json", tmp_path).name.replace(f"-{os.getpid()}-", "-999999999-")
+    (tmp_path / gone).write_text("half")
+    atomic.write_json(tmp_path / "other.json", 1)
+    assert (tmp_path / gone).exists()
+    atomic.write_json(tmp_path / "run.json", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "run.json"]
+
+
+# Untrusted content
+
+
+@pytest.fixture
+def model_copy(model_folder, tmp_path):
+    find_backbone.cache_clear()
+    model_facts.cache_clear()
+    return shutil.copytree(model_folder, tmp_path / "copy")
+
+
+def rewrite(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_code_in_a_model_folder_is_neither_run_nor_asked_about(model_copy, monkeypatch):
+    marker = model_copy / "was_run"
+    (model_copy / "mine.py").write_text(f"open({str(marker)!r}, 'w')\nclass Mine: pass\n")
+    rewrite(model_copy / "config.json", auto_map={"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"})
+    rewrite(
+        model_copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.Mine", None]}, tokenizer_class="Mine"
+    )
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    source = find_backbone(str(model_copy))
+    for load in (source.load_model, source.load_tokenizer):
+        with contextlib.suppress(EnvironmentProblem):
+            load()
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "absent.safetensors", 7])
+def test_a_list_of_weights_stays_in_its_folder(model_copy, name):
+    shutil.copy(model_copy / "model.safetensors", model_copy.parent / "outside.safetensors")
+    (model_copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
+    with pytest.raises(EnvironmentProblem, match=r"files of its folder|must list"):
+        find_backbone(str(model_copy))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": "many"},
+        {"vocab_size": 10**12},
+        {"hidden_size": 2**20},
+        {"intermediate_size": 10**15},
+        {"head_dim": 10**10},
+    ],
+)
+def test_a_giant_is_refused_before_anybody_makes_room_for_it(model_copy, changes):
+    rewrite(model_copy / "config.json", **changes)
+    with pytest.raises(EnvironmentProblem):
+        model_facts(str(model_copy))
+
+
+def test_a_finished_run_is_shown_where_nothing_can_be_written(config_of, monkeypatch):
+    config = config_of("dense")
+    first = run(config)
+
+    def refuse(path, *_):
+        raise EnvironmentProblem(f"{path} cannot be written")
+
+    for name in ("write_bytes", "temporary_folder", "remove"):
+        monkeypatch.setattr(atomic, name, refuse)
+    assert run(config).rows == first.rows
+    assert [piece.state for piece in pieces(config.out)] == ["done", "done"]
+
+
+def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
+    config = config_of("dense")
+    run(config)
+    cell = plan(config).cells[0]
+    atomic.write_json(cell.folder / "status.json", {"schema": SCHEMA + 1, "state": "done", "reason": ""})
+    with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
+        _ = cell.record.state
+    assert next(piece.state for piece in pieces(config.out)) == "damaged"

@@ -1,0 +1,67 @@
+"""What a run does with results that are there already."""
+
+import json
+
+import pytest
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs import attempts, plan, run, work
+
+
+def points(config):
+    return {file: file.stat().st_ino for file in config.out.rglob("*.samples.jsonl")}
+
+
+@pytest.fixture
+def untouched(monkeypatch):
+    def forbid():
+        monkeypatch.setattr(work, "train", None)
+        monkeypatch.setattr(work, "evaluate", None)
+
+    return forbid
+
+
+def test_only_cache_computes_nothing_and_marks_what_is_missing(config_of, untouched):
+    config = config_of("dense")
+    complete = run(config)
+    untouched()
+    assert run(config, overwrite="only-cache").rows == complete.rows
+    more = run(config_of("dense,random_skip,gateskip"), overwrite="only-cache")
+    assert more.exit_code == 1 and {row["method"] for row in more.rows} == {"dense"}
+    assert any("gateskip" in failure.work and "not begun" in failure.reason for failure in more.failures)
+
+
+def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
+    run(config_of("dense", evaluation={"limit": 2}))
+    kept = points(config_of())
+    config = config_of("dense")
+    first = run(config)
+    (mine,) = (sweep.folder for sweep in plan(config).sweeps)
+    measured = [json.loads(file.read_text())["wall_s"] for file in sorted(mine.glob("[0-9]*.json"))]
+    again = run(config, overwrite="always")
+    assert again.rows == first.rows and again.exit_code == 0
+    assert measured != [json.loads(file.read_text())["wall_s"] for file in sorted(mine.glob("[0-9]*.json"))]
+    assert kept.items() <= points(config).items()
+
+
+def test_always_does_not_take_work_away_from_a_process(config_of):
+    config = config_of("dense")
+    run(config)
+    held = attempts.alone(plan(config).cells[0].folder, "another one", SilentReporter())
+    with held, pytest.raises(EnvironmentProblem, match="is at `train dense"):
+        run(config, overwrite="always")
+    assert plan(config).cells[0].finished
+
+
+def test_never_leaves_what_was_begun(config_of, monkeypatch):
+    config = config_of("dense,gateskip")
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "evaluate", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
+        assert run(config).exit_code == 1
+    outcome = run(config, overwrite="never")
+    assert outcome.exit_code == 1 and outcome.rows == []
+    assert all("incomplete" in failure.reason for failure in outcome.failures)
+    assert {sweep.record.state for sweep in plan(config).sweeps} == {"failed"}
+    fresh = run(config_of("random_skip"), overwrite="never")
+    assert fresh.exit_code == 0 and fresh.rows

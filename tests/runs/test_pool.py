@@ -1,0 +1,126 @@
+"""What becomes of work whose process the system ends, and of the work beside it."""
+
+import multiprocessing
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+
+import pytest
+
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.pool import _Schedule
+from adaptive_bench.runs.relay import Relay, RemoteReporter
+
+KILLER = """
+import os, signal
+from pathlib import Path
+from adaptive_bench.methods.random_skip import RandomSkip
+from adaptive_bench.registry import register
+MARK = Path({mark!r})
+
+class Killed(RandomSkip):
+    def decide(self, view):
+        if MARK.name == "always" or not MARK.exists():
+            MARK.touch()
+            if os.environ.get("ADAPTIVE_BENCH_TEST_WORKER") != "no" and __import__("multiprocessing").parent_process():
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().decide(view)
+
+register("methods", "killed")(Killed)
+"""
+
+
+@dataclass(eq=False)
+class Piece:
+    """Work that fails as often as said because its process is gone."""
+
+    name: str
+    deaths: int = 0
+    done: int = 0
+
+    def __str__(self):
+        return self.name
+
+
+@dataclass(eq=False)
+class Chained:
+    training: Piece | None
+    measurings: tuple = ()
+    waits_for: None = None
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker that does its work at once."""
+
+    replaced: int = field(default=0)
+
+    def submit(self, work):
+        future = Future()
+        work.deaths -= 1
+        if work.deaths >= 0:
+            future.set_exception(BrokenProcessPool())
+        else:
+            work.done += 1
+            future.set_result(None)
+        return future
+
+    def replace(self):
+        self.replaced += 1
+
+
+def carried_out(*chains, jobs=2):
+    workers = [Worker() for _ in range(jobs)]
+    return _Schedule(list(chains), SilentReporter(), workers).run(), workers
+
+
+def test_work_whose_process_is_killed_is_given_once_more():
+    killed, innocent, after = Piece("killed", deaths=1), Piece("innocent"), Piece("after")
+    failures, workers = carried_out(Chained(killed, (after,)), Chained(innocent))
+    assert failures == []
+    assert (killed.done, innocent.done, after.done) == (1, 1, 1)
+    assert sum(worker.replaced for worker in workers) == 1
+
+
+def test_work_that_is_killed_again_fails_alone():
+    killed, innocent, after = Piece("killed", deaths=2), Piece("innocent"), Piece("after")
+    failures, _ = carried_out(Chained(killed, (after,)), Chained(None, (innocent,)))
+    assert [failure.work for failure in failures] == ["killed"]
+    assert "ended by the system twice" in failures[0].reason
+    assert (innocent.done, after.done) == (1, 0)
+
+
+def test_a_worker_that_falls_silent_in_the_middle_of_a_word_silences_nobody(lines):
+    context = multiprocessing.get_context("spawn")
+    with Relay(lines, lines.task("overall", 1)) as relay:
+        one, other = relay.speaker(context), relay.speaker(context)
+        RemoteReporter(one).line("first")
+        one._send(b"\0\0\0\7gar")  # a message of seven bytes, of which three arrive
+        one.close()
+        RemoteReporter(other).line("second")
+        other.close()
+    assert sorted(lines.lines) == ["first", "second"]
+
+
+def test_nobody_listens(lines):
+    context = multiprocessing.get_context("spawn")
+    listener, speaker = context.Pipe(duplex=False)
+    listener.close()
+    RemoteReporter(speaker).line("into the void")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mark", "failed"), [("once", 0), ("always", 1)])
+def test_a_killed_worker_takes_no_other_work_with_it(config_of, tmp_path, monkeypatch, mark, failed):
+    from adaptive_bench import registry
+
+    plugin = tmp_path / "killer.py"
+    plugin.write_text(KILLER.format(mark=str(tmp_path / mark)))
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    registry.load_plugin(plugin)
+    config = config_of("dense,gateskip,killed")
+    outcome = run(config, jobs=2)
+    assert len(outcome.failures) == failed
+    assert {row["method"] for row in outcome.rows} >= {"dense", "gateskip"}
+    assert all(sweep.finished() for sweep in plan(config).sweeps if sweep.spec.name != "killed")

@@ -1,0 +1,81 @@
+"""A whole run by two processes that torchrun starts: the results of one process, written once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from adaptive_bench.runs import plan, run
+
+CHILD = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.runs import run
+
+@registry.register("methods", "mine")
+class Mine(Dense):
+    @classmethod
+    def training_spec(cls, config, spec):
+        return spec
+
+for line in Path(sys.argv[1]).read_text().splitlines():
+    outcome = run(RunConfig.model_validate_json(line))
+    print("failures:", list(map(str, outcome.failures)), "led:", outcome.led, flush=True)
+torch.distributed.destroy_process_group()
+"""
+TIMES = {"wall_s", "time_s", "time_per_token_s"}
+
+
+def points(config):
+    """Every measured point and its samples, times aside."""
+    found = {}
+    for sweep in plan(config).sweeps:
+        for file in sorted(sweep.folder.glob("*.samples.jsonl")):
+            point = json.loads((sweep.folder / f"{file.name.removesuffix('.samples.jsonl')}.json").read_text())
+            about = {key: value for key, value in point.items() if key not in TIMES}
+            found[str(sweep), file.name] = about, file.read_text()
+    return found
+
+
+def names(folder):
+    """Files of the records, but for attempts that are numbered elsewhere."""
+    return sorted(str(path.relative_to(folder)) for path in (folder / "records").rglob("*"))
+
+
+@pytest.mark.slow
+def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
+    asked = {"limit": 12, "calibration_examples": 6, "grid": (0.0, 0.3), "batch_size": 4}
+    shared = {"tasks": ("nano_qa_ll", "nano_qa"), "evaluation": asked}
+    methods = "dense,random_skip,gateskip,gateskip@paper,mod@paper"
+    as_is = {"methods": methods, "train": {"steps": 0}, **shared}
+    trained = {"methods": "gateskip,mine,dense", "train": {"steps": 4, "batch_size": 4}, **shared}
+    script, configs = tmp_path / "child.py", tmp_path / "configs"
+    script.write_text(CHILD)
+    together = [config_of(**settings, out=tmp_path / "two") for settings in (as_is, trained)]
+    configs.write_text("".join(config.model_dump_json() + "\n" for config in together))
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*start, script, configs], capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(done.stdout.splitlines())[0] == "failures: [] led: False"
+    assert "train mine, seed 1: Usage error: A method that is trained over several processes" in done.stdout
+
+    alone = config_of(**as_is, out=tmp_path / "one")
+    run(alone, jobs=1)
+    found, wanted = points(together[0]), points(alone)
+    assert len(wanted) >= 18 and found == wanted
+    assert names(tmp_path / "one") == [name for name in names(tmp_path / "two") if (tmp_path / "one" / name).exists()]
+    states, steps = {}, {}
+    for record in (tmp_path / "two" / "records").iterdir():
+        about = json.loads((record / "config.json").read_text())
+        if about["recipe"]["steps"]:
+            states[about["method"]] = json.loads((record / "status.json").read_text())["state"]
+            log = record / "train.jsonl"
+            steps[about["method"]] = len(log.read_text().splitlines()) if log.is_file() else 0
+    assert states == {"gateskip": "done", "mine": "failed", "dense": "done"}
+    assert steps == {"gateskip": 4, "mine": 0, "dense": 4}

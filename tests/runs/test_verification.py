@@ -1,0 +1,56 @@
+"""What a run says of single documents is enough to make its table again, and to find out whether it holds."""
+
+import json
+
+import pytest
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.leaderboard.answers import read_answers
+from adaptive_bench.runs import run
+from adaptive_bench.runs.verification import verify
+
+
+def answers_in(folder):
+    return json.loads((folder / "answers.json").read_text())["sweeps"]
+
+
+def changed(answers, change):
+    """The answers with every point changed."""
+    return [entry | {"points": [point | change(point) for point in entry["points"]]} for entry in answers]
+
+
+def turned(point):
+    letters = str.maketrans("01", "10")
+    return {"scores": {key: text.translate(letters) for key, text in point["scores"].items()}}
+
+
+def test_answers_give_every_score_of_the_table_again(config_of):
+    folder = run(config_of("random_skip", seeds=2)).folder
+    answers = read_answers(folder)
+    compared = 0
+    for row in json.loads((folder / "table.json").read_text()):
+        scores = answers.at_levels(row, row["method"], [row["level"]])[0]
+        if scores is None:
+            assert row["score"] is None
+        else:
+            compared += 1
+            assert scores.values.mean() == pytest.approx(row["score"], abs=1e-9)
+            assert scores.values.shape[0] == row["seeds"]
+    assert compared > 5
+
+
+def test_a_true_entry_holds_and_a_false_one_differs(config_of, tmp_path):
+    config = config_of(("dense", "random_skip"))
+    answers = answers_in(run(config).folder)
+    found = verify(config, answers, saving=0.3)
+    assert [(one.method, one.verdict) for one in found] == [("dense", "holds"), ("random_skip", "holds")]
+    assert all(one.found_saving == pytest.approx(one.claimed_saving) for one in found)
+    assert {one.verdict for one in verify(config, changed(answers, turned))} == {"differs"}
+    saves_more = changed(answers, lambda point: {"saved": point["saved"] | {"tokens": point["saved"]["tokens"] + 0.1}})
+    assert {one.verdict for one in verify(config, saves_more)} == {"differs"}
+    with pytest.raises(UsageError, match="two runs"):
+        verify(config.model_copy(update={"methods": ("dense",)}), answers)
+    elsewhere = config.model_copy(update={"out": tmp_path / "elsewhere"})
+    (only,) = verify(elsewhere, answers[1:], documents=2)
+    assert (only.documents, only.verdict, only.claimed_saving) == (2, "holds", None)
+    assert any((tmp_path / "elsewhere" / "records").iterdir())  # the training was made
