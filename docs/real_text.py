@@ -69,24 +69,32 @@ def _facts(about: Mapping[str, Any]) -> str:
 
 
 def _headlines(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Grid]:
-    """One table for each task: its first metric on the axis the run was matched on."""
+    """One table for each task: its first metric on the axis the run was matched on; of texts also by net FLOPs."""
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])
     matched = about["match_on"], about["match_phase"]
-    chosen = (row for row in rows if (row["axis"], row["phase"]) == matched and first[row["task"]] == row["metric"])
-    return grids(chosen)
+    found = grids(row for row in rows if first[row["task"]] == row["metric"])
+    return [
+        grid
+        for grid in found
+        if (grid.axis, grid.phase) == matched or (_is_text(grid) and (grid.axis, grid.phase) == ("net", "all"))
+    ]
+
+
+def _is_text(grid: Grid) -> bool:
+    return grid.task.startswith("perplexity:")
 
 
 def _picture(grid: Grid, about: Mapping[str, Any]) -> list[str]:
     """Only curves are drawn that can tell methods apart: those of texts."""
-    if not grid.task.startswith("perplexity:"):
+    if not _is_text(grid):
         return []
     return [f"![{grid.title}]({PICTURES}/{_place(grid, about)})"]
 
 
 def _place(grid: Grid, about: Mapping[str, Any]) -> str:
-    return f"{Path(str(about['model'])).name}-{grid.task.partition(':')[2]}.svg"
+    return f"{Path(str(about['model'])).name}-{grid.task.partition(':')[2]}-{grid.axis}.svg"
 
 
 def write(folders: Sequence[Path]) -> None:
@@ -99,15 +107,15 @@ def write(folders: Sequence[Path]) -> None:
         sys.exit("The pictures need matplotlib. Install it with `pip install 'adaptive-bench[figures]'`.")
     for folder, about in runs.items():
         for grid in _headlines(tables[folder], about):
-            if _picture(grid, about):
-                _draw(list(grid.cells.values()), PAGE.parent / PICTURES / _place(grid, about), about)
+            if _is_text(grid):
+                _draw(grid, PAGE.parent / PICTURES / _place(grid, about))
     atomic.write_text(PAGE, render(runs, tables))
     print(f"Written: {os.path.relpath(PAGE)}")
 
 
-def _draw(rows: list[Row], target: Path, about: Mapping[str, Any]) -> None:
+def _draw(grid: Grid, target: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        written = write_figures(rows, Path(scratch), about["match_on"], about["match_phase"])
+        written = write_figures(list(grid.cells.values()), Path(scratch), grid.axis, grid.phase)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(scratch) / next(name for name in written if name.endswith(".svg")), target)
 

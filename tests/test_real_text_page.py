@@ -20,9 +20,9 @@ def page(tmp_path, monkeypatch):
     return module
 
 
-def row(method, level, score, task="perplexity:c4_sample", metric="bits_per_byte,none"):
+def row(method, level, score, task="perplexity:c4_sample", metric="bits_per_byte,none", axis="tokens"):
     return {
-        "method": method, "semantics": "bench", "task": task, "metric": metric, "axis": "net", "phase": "all",
+        "method": method, "semantics": "bench", "task": task, "metric": metric, "axis": axis, "phase": "all",
         "level": level, "score": score, "low": None, "high": None, "status": "ok", "timing": None,
     }  # fmt: skip
 
@@ -33,9 +33,10 @@ def test_it_shows_the_curve_the_tables_and_no_path_of_the_machine(page, tmp_path
     train = {"steps": 160, "batch_size": 16, "learning_rate": 1e-4, "max_length": 384, "precision": "fp32"}
     about = {"model": "/home/someone/tiny", "methods": ["dense", "mod"], "tasks": ["perplexity:c4_sample", "piqa"]}
     about |= {"seeds": [1], "train": train, "evaluation": {"limit": 100, "num_fewshot": 0}, "train_on": ["gsm8k"]}
-    about |= {"match_on": "net", "match_phase": "all", "data_dir": "/home/someone/data"}
+    about |= {"match_on": "tokens", "match_phase": "all", "data_dir": "/home/someone/data"}
     (folder / "config.yaml").write_text(yaml.safe_dump(about))
     rows = [row(method, level, 2.5 + level) for method in ("dense", "mod") for level in (0.0, 0.2)]
+    rows += [each | {"axis": "net"} for each in rows]
     rows += [row(method, 0.0, 0.5, "piqa", "acc,none") for method in ("dense", "mod")]
     (folder / "table.json").write_text(json.dumps(rows))
     (folder / "run.json").write_text(json.dumps({"state": "done", "took_s": 600, "warnings": ["piqa: by chance"]}))
@@ -43,5 +44,7 @@ def test_it_shows_the_curve_the_tables_and_no_path_of_the_machine(page, tmp_path
     text = page.PAGE.read_text()
     assert "## tiny" in text and "someone" not in text and "* piqa: by chance" in text
     assert "| mod " in text and "acc,none" in text and "| took" in text and "10 min" in text
-    picture = page.PAGE.parent / "real_text" / "tiny-c4_sample.svg"
-    assert f"({picture.parent.name}/{picture.name})" in text and "mod" in picture.read_text()
+    for axis in ("tokens", "net"):
+        picture = page.PAGE.parent / "real_text" / f"tiny-c4_sample-{axis}.svg"
+        assert f"({picture.parent.name}/{picture.name})" in text and "mod" in picture.read_text()
+    assert text.count("bits_per_byte,none ↓ by") == 4  # two titles, and two pictures called by them
