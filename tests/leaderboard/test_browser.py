@@ -213,3 +213,10 @@ def test_it_prints_without_controls(opened, tmp_path):
     assert page.locator("#board table").first.is_visible()
     page.pdf(path=tmp_path / "board.pdf")
     assert (tmp_path / "board.pdf").stat().st_size > 10_000
+
+
+def test_every_series_has_a_colour_of_its_own(opened):
+    drawn = opened().locator(".charts figure:first-child .series")
+    colours = drawn.evaluate_all("(all) => all.map((one) => getComputedStyle(one).color)")
+    text = opened().evaluate("getComputedStyle(document.body).color")
+    assert len(set(colours)) == len(colours) and text not in colours
