@@ -137,6 +137,7 @@ class Processes:
                 raise SystemExit(f"process {self.rank} of {self.count} failed alone: {error!r}") from error
             raise
         except BaseException:
+            self._store.set(f"{self._orders}.{self.rank}", "left")
             self._apart = True
             raise
         self._store.set(f"{self._orders}.{self.rank}", "done")

@@ -13,7 +13,7 @@ import numpy as np
 from adaptive_bench.evaluation.document_scores import DocumentScores, matched_scores
 from adaptive_bench.evaluation.matching import Point, saving_name
 
-from .rows import Rejected, Row, read_json
+from .rows import Rejected, read_json
 
 FILE_NAME = "answers.json"
 _Place = tuple[str, str, str, Any]  # method, semantics, task, target
@@ -40,7 +40,7 @@ class Answers:
     sweeps: dict[_Place, list[Sweep]] = field(default_factory=dict)
     digests: dict[str, str | None] = field(default_factory=dict)
 
-    def at_levels(self, row: Row, method: str, levels: Sequence[float]) -> list[DocumentScores | None]:
+    def at_levels(self, row: Mapping[str, Any], method: str, levels: Sequence[float]) -> list[DocumentScores | None]:
         """Scores of documents at the levels of a row's table, `None` where no seed reached one.
 
         Args:
@@ -98,7 +98,7 @@ def _sweep(entry: Mapping[str, Any]) -> Sweep:
     return Sweep(seed, documents, tuple(points))
 
 
-def _matched(sweep: Sweep, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:
+def _matched(sweep: Sweep, row: Mapping[str, Any], levels: Sequence[float]) -> list[np.ndarray | None]:
     metric, timed = row["metric"], row["axis"] == "time"
     name = "time" if timed else saving_name(row["axis"], row.get("phase", "all"))
     if not sweep.points or any(metric not in scores for _, _, scores in sweep.points):

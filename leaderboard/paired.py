@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -151,7 +152,7 @@ def with_tests(
 
 
 def _columns(
-    cells: Mapping[tuple[str, float], Row], levels: Sequence[float], answers: Mapping[str, Answers]
+    cells: Mapping[tuple[str, float], Mapping[str, Any]], levels: Sequence[float], answers: Mapping[str, Answers]
 ) -> dict[float, dict[str, DocumentScores]]:
     """Scores of documents by level and label; of the same documents in every column."""
     found: dict[float, dict[str, DocumentScores]] = {level: {} for level in levels}
@@ -178,7 +179,7 @@ def _columns(
     return found
 
 
-def _give(scores: DocumentScores, row: Row) -> bool:
+def _give(scores: DocumentScores, row: Mapping[str, Any]) -> bool:
     """Whether these are the answers behind a row: of several runs, and of an entry, only those that give its score."""
     return abs(float(scores.values.mean()) - row["score"]) <= _SAME
 

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.method import method_class
+from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.runs.cells import Cell
 from adaptive_bench.runs.keys import canonical
 from adaptive_bench.runs.plan import Plan
@@ -18,7 +19,6 @@ from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.capabilities import stored_matrix
 
 _LAYERS = 8  # of the model without memory that a method is asked about
 

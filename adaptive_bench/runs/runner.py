@@ -93,7 +93,8 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     if not processes.here().leads:
-        follow()
+        with stopping.listening():  # the leader decides when to stop
+            follow()
         return RunOutcome([], run_folder(config), [], [], led=False)
     try:
         return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))

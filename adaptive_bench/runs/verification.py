@@ -133,11 +133,8 @@ def _again(
     common = sorted(said.keys() & now.keys())
     equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
     whole = len(common) == known
-    savings: tuple[float, float] | tuple[None, None] = (None, None)
-    same_saving = True
-    if whole:
-        savings = point["saved"]["tokens"], evaluation.savings["tokens"]
-        same_saving = abs(savings[0] - savings[1]) <= _SAME_SAVING
+    claimed, found = float(point["saved"]["tokens"]), evaluation.savings["tokens"]
+    same_saving = not whole or abs(claimed - found) <= _SAME_SAVING
     holds = len(common) - equal <= tolerance * len(common) and same_saving
     return Checked(
         method=entry["method"],
@@ -149,8 +146,8 @@ def _again(
         equal=equal,
         claimed=_mean([said[doc] for doc in common]) if common else None,
         found=_mean([now[doc] for doc in common]) if common else evaluation.scores[metric],
-        claimed_saving=savings[0],
-        found_saving=savings[1],
+        claimed_saving=claimed if whole else None,
+        found_saving=found if whole else None,
         verdict=("holds" if holds else "differs") if common else "unknown",
     )
 

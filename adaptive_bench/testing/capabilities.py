@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_bench.method import method_class
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.method.probed import Matrix
 from adaptive_bench.testing.check import Fact, Result
 
-Matrix = dict[str, dict[str, str]]  # spec -> capability -> value
-FILE_NAME = "capabilities.json"
 MIXED = "differs"
 
 
@@ -80,15 +76,3 @@ def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, alone: 
     if not alone and path.is_file():
         matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
     path.write_text(json.dumps(matrix, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def stored_matrix(method: str) -> Matrix:
-    """What was probed of a method's specs when its package was made: `capabilities.json` beside its source file.
-
-    Empty if there is no such file; `adaptive-bench check --capabilities` writes one.
-    """
-    file = Path(inspect.getfile(method_class(MethodSpec(method)))).with_name(FILE_NAME)
-    if not file.is_file():
-        return {}
-    matrix: Matrix = json.loads(file.read_text(encoding="utf-8"))
-    return {spec: row for spec, row in matrix.items() if MethodSpec.parse(spec).name == method}

@@ -11,11 +11,12 @@ from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.method.probed import Matrix
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.capabilities import Matrix, capability_matrix
+from adaptive_bench.testing.capabilities import capability_matrix
 from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject

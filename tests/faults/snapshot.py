@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 # The last is a digest of a file with such times in it.
-TIMES = {"since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s", "content_sha256"}
+TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s", "content_sha256"}
 _ASIDE = {"log.txt", "timing.json"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 

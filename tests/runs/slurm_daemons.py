@@ -153,7 +153,12 @@ class Slurm:
         subprocess.run([self.programs["scancel"], "--me"], env=self.environment, check=False, timeout=30)
         for name in ("slurmd.n1", "slurmd.n2", "slurmctld", "munged"):
             try:
-                os.kill(int((self.home / f"{name}.pid").read_text()), signal.SIGTERM)
+                process = int((self.home / f"{name}.pid").read_text())
+                os.kill(process, signal.SIGTERM)
+                for _ in range(50):
+                    time.sleep(0.1)
+                    os.kill(process, 0)
+                os.kill(process, signal.SIGKILL)  # slurmd may wait for a controller that is gone
             except (OSError, ValueError):
                 continue
 

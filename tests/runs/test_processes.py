@@ -26,10 +26,19 @@ class Mine(Dense):
 
 for line in Path(sys.argv[1]).read_text().splitlines():
     outcome = run(RunConfig.model_validate_json(line))
-    print("failures:", list(map(str, outcome.failures)), "led:", outcome.led, flush=True)
+    sys.stdout.write(f"failures: {list(map(str, outcome.failures))} led: {outcome.led}\n")  # at one stroke
+    sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """
 TIMES = {"wall_s", "time_s", "time_per_token_s"}
+OF_TOKENS = ("tokens", "core", "net")
+
+
+def of_tokens(point):
+    """A point without what depends on who shares a batch: padding, and weights read in each call."""
+    about, samples = point
+    savings = {axis: about["savings"][axis] for axis in OF_TOKENS}
+    return about | {"savings": savings, "report": about["report"]["sites"]}, samples
 
 
 def points(config):
@@ -68,7 +77,12 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     alone = config_of(**as_is, out=tmp_path / "one")
     run(alone, jobs=1)
     found, wanted = points(together[0]), points(alone)
-    assert len(wanted) >= 18 and found == wanted
+    assert len(wanted) == 18 and found.keys() == wanted.keys()
+    for (sweep, name), point in wanted.items():
+        if "nano_qa," in sweep and "@paper" not in sweep:  # greedy texts of causal methods: batches come as they come
+            assert of_tokens(found[sweep, name]) == of_tokens(point)
+        else:
+            assert found[sweep, name] == point
     assert names(tmp_path / "one") == [name for name in names(tmp_path / "two") if (tmp_path / "one" / name).exists()]
     states, steps = {}, {}
     for record in (tmp_path / "two" / "records").iterdir():

@@ -47,7 +47,7 @@ METHOD = """
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 """
-EVENTS = ("preempted", "cancelled", "killed", "raises", "none", "restart")
+EVENTS = ("preempted", "cancelled", "killed", "raises", "quiet", "dull")
 STEPS = 60
 _LONG_S = 900  # minutes go by where others compute
 
@@ -128,5 +128,5 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     table = json.loads((outcome.folder / "run.json").read_text())
     assert len(table["failures"]) == 1 and "on fire" in table["failures"][0]
     attempts = {event: len(list((cell.folder / ".attempts").glob("*.json"))) for event, cell in cells.items()}
-    assert attempts["preempted"] > 1 and attempts["cancelled"] > 1 and attempts["none"] == 1
+    assert attempts["preempted"] > 1 and attempts["cancelled"] > 1 and attempts["quiet"] == 1
     assert not [path for path in eventful.out.rglob("*.tmp") if os.path.lexists(path)]

@@ -3,9 +3,10 @@
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.capabilities import capability_matrix, stored_matrix
+from adaptive_bench.testing.capabilities import capability_matrix
 from adaptive_bench.testing.suite import Suite
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.capabilities import CAPABILITIES, capability_matrix, stored_matrix, write_matrix
+from adaptive_bench.testing.capabilities import CAPABILITIES, capability_matrix, write_matrix
 from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.report import Report, check_specs

@@ -3,9 +3,9 @@
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.model.twins import twin_warnings, twins
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.capabilities import stored_matrix
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
 from adaptive_bench.testing.training import trained_behaviour

@@ -21,6 +21,7 @@ from adaptive_bench.runs.holder import JOB_VARIABLE, RESTART_VARIABLE
 from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order, depth
 
 _ANSWER_S = 60
+_LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
 
 
 class Resources(Strict):
@@ -67,14 +68,19 @@ def launch(order: Order) -> Launched:
         waits = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted." if under_way else ""
         return Launched(submitted=waits)
     jobs: list[str] = []
-    for stage, cells in groupby(left, key=depth):
-        names = [cell.folder.name for cell in cells]
-        script = array_script(order, resources, names, home)
-        file = home / f"array-{stage}.sh"
-        atomic.write_text(file, script)
-        jobs.append(_submit(file, [f"--dependency=afterany:{jobs[-1]}"] if jobs else []))
-        known[jobs[-1]] = names
-        atomic.write_json(home / "jobs.json", known)
+    before: list[str] = []
+    for _, cells in groupby(left, key=depth):
+        stage = [cell.folder.name for cell in cells]
+        after = [f"--dependency=afterany:{':'.join(before)}"] if before else []
+        before = []
+        for start in range(0, len(stage), _LARGEST_ARRAY):
+            names = stage[start : start + _LARGEST_ARRAY]
+            file = home / f"array-{len(jobs)}.sh"
+            atomic.write_text(file, array_script(order, resources, names, home))
+            before.append(_submit(file, after))
+            known[before[-1]] = names
+            atomic.write_json(home / "jobs.json", known)
+            jobs.append(before[-1])
     atomic.write_text(home / "table.sh", table_script(order, resources, home))
     last = _submit(home / "table.sh", [f"--dependency=afterany:{':'.join(jobs)}"])
     return Launched(
