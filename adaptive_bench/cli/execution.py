@@ -33,16 +33,14 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
         AdaptiveBenchError: The run would fail. Where its model is one of the hub that cannot be reached, what it would
             take is printed all the same.
     """
-    from adaptive_bench.runs import about, about_unreachable, describe, preflight
-    from adaptive_bench.runs.backbones import is_hub_id
+    from adaptive_bench.runs import about, describe, preflight
 
     try:
         with open_reporter() as reporter:
             found = preflight(config, reporter)
     except EnvironmentProblem:
-        if is_hub_id(config.model):
-            for line in about_unreachable(config, flops_per_s):
-                typer.echo(line)
+        for line in about(config, None, flops_per_s):
+            typer.echo(line)
         raise
     for line in about(config, found, flops_per_s):
         typer.echo(line)

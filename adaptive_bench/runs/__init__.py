@@ -1,6 +1,6 @@
 """Runs: the plan, its keys, the records on disk, and carrying it out."""
 
-from adaptive_bench.runs.describe import about, about_unreachable
+from adaptive_bench.runs.describe import about
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.runs.preflight import Preflight, preflight
@@ -13,7 +13,6 @@ __all__ = [
     "RunOutcome",
     "Share",
     "about",
-    "about_unreachable",
     "describe",
     "plan",
     "preflight",

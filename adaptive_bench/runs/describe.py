@@ -6,6 +6,7 @@ from collections import Counter
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
+from adaptive_bench.runs.backbones import is_hub_id
 from adaptive_bench.runs.budget import Budget, budget, count_work, empty_model
 from adaptive_bench.runs.checks.model import size
 from adaptive_bench.runs.estimate import steps_left, total
@@ -13,12 +14,16 @@ from adaptive_bench.runs.preflight import Preflight, disk_bytes
 from adaptive_bench.runs.shapes import SHAPES
 
 
-def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
+def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None = None) -> list[str]:
     """Lines of a label and a text.
 
     Args:
+        found: What is known before the run; `None` where it cannot run here: then there are lines if its model is one
+            of the hub, from the sizes that are stored for its name, and nothing is taken to be on disk.
         flops_per_s: What a device sustains, to give the hours it takes.
     """
+    if found is None:
+        return _about_unreachable(config, flops_per_s) if is_hub_id(config.model) else []
     lines = [] if found.facts is None else [f"model   {found.facts}"]
     lines.append(f"recipe  {_recipe(config)}")
     if found.facts is None or found.estimator is None:
@@ -37,10 +42,7 @@ def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None)
     return lines
 
 
-def about_unreachable(config: RunConfig, flops_per_s: float | None = None) -> list[str]:
-    """The same of a run whose model cannot be loaded here, from the sizes that are stored for its name; nothing is
-    taken to be on disk.
-    """
+def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str]:
     empty = empty_model(config.model)
     if empty is None:
         known = f"sizes are stored for {', '.join(SHAPES)}"

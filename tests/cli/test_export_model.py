@@ -1,6 +1,11 @@
+import json
+from dataclasses import replace
+
 import pytest
 import yaml
 
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
 
@@ -29,3 +34,22 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
     again = command("export-model", str(finished), "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr
+
+
+def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, finished, tmp_path, monkeypatch):
+    from adaptive_bench.runs import backbones
+
+    here = backbones.find_backbone("nano")
+    hub = replace(here, name="owner/nano", location="owner/nano", revision="0" * 40)
+    monkeypatch.setattr("adaptive_bench.cli.export_model.quiet", lambda: None)
+    monkeypatch.setattr(backbones, "find_backbone", lambda name: hub)
+    monkeypatch.setattr(GateSkip, "freezes_backbone", property(lambda self: True))
+    monkeypatch.setattr(GateSkip, "starts_from", classmethod(lambda cls, spec: None))
+    result = command("export-model", str(finished), "light", "--method", "gateskip")
+    assert result.exit_code == 0, result.stderr
+    folder = tmp_path / "light"
+    assert not (folder / "backbone").exists() and (folder / "method.safetensors").is_file()
+    about = json.loads((folder / "adaptive.json").read_text())
+    assert about["pretrained"] == {"location": "owner/nano", "revision": "0" * 40, "sha256": {}}
+    with pytest.raises(EnvironmentProblem, match=r"needs those of 'owner/nano', but they cannot be loaded"):
+        AdaptiveModel.from_pretrained(folder)

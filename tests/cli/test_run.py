@@ -36,7 +36,7 @@ class Runs:
         self.config = config
         return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 
-    def about(self, config, found):
+    def about(self, config, found, flops_per_s):
         return [f"recipe  {config.preset}"]
 
     def describe(self, plan, estimator):
@@ -188,3 +188,14 @@ def test_bad_usage_ends_with_exit_code_2_and_no_traceback(command, runs, argumen
     assert message in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
     assert runs.config is None
+
+
+def test_a_dry_run_prices_a_model_that_cannot_be_reached_and_says_what_is_missing(command, tmp_path):
+    result = command("run", "--config", "paper_lambada", "--data-dir", str(tmp_path), "--dry-run", "--flops", "4e14")
+    assert result.exit_code == 1 and "HF_TOKEN" in result.stderr
+    assert "1.24 B parameters, by its name" in result.stdout and "of a device at 4e+14 FLOP/s" in result.stdout
+
+
+def test_flops_are_for_a_dry_run(command):
+    result = command("run", "--flops", "4e14")
+    assert result.exit_code == 2 and "--dry-run" in result.stderr

@@ -74,3 +74,9 @@ def test_names_are_found_without_importing_lm_eval():
         "assert 'piqa' in stock_tasks()\nassert not {'torch', 'lm_eval', 'datasets'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
+
+
+def test_a_task_that_is_told_its_data_is_known_by_what_stands_before_the_colon() -> None:
+    stock_tasks.check_task_name("perplexity:HuggingFaceFW/fineweb")
+    with pytest.raises(UsageError, match="No task is called 'perplexty:novels'"):
+        stock_tasks.check_task_name("perplexty:novels")

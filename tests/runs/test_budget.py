@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.config import load_config
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
-from adaptive_bench.runs import about, about_unreachable, plan, preflight
+from adaptive_bench.runs import about, plan, preflight
 from adaptive_bench.runs.budget import Prices, budget, count_work, empty_model
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.estimate import steps_left
@@ -64,11 +64,11 @@ def test_stored_sizes_are_those_of_the_models(model, billions):
 
 def test_without_the_hub_it_says_what_is_known_and_what_is_not(tmp_path):
     config = load_config("paper_lambada", {"out": str(tmp_path), "data_dir": str(tmp_path)})
-    lines = "\n".join(about_unreachable(config, 4e14))
+    lines = "\n".join(about(config, None, 4e14))
     assert "1.24 B parameters, by its name" in lines and "10 trainings, 68,000 steps" in lines
     assert "evaluation of lambada not known: The data set EleutherAI/lambada_openai" in lines
     other = config.model_copy(update={"model": "someone/else"})
-    assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about_unreachable(other)[0]
+    assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about(other, None)[0]
 
 
 def test_the_empty_model_has_no_values():

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from safetensors import SafetensorError
 
 from adaptive_bench import atomic
 from adaptive_bench.data import Source, read_rows
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import PlainReporter
@@ -20,6 +21,7 @@ from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.overview import pieces
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.training import checkpoint, loop
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"
 
@@ -286,3 +288,44 @@ def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
     with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
         _ = cell.record.state
     assert next(piece.state for piece in pieces(config.out)) == "damaged"
+
+
+# Ctrl-C
+
+
+@pytest.fixture
+def pressed(monkeypatch):
+    """`pressed(times)`: Ctrl-C so often while the second step is computed."""
+
+    def press(times):
+        step = loop._Training._step
+
+        def interrupted(self, number):
+            for _ in range(times if number == 1 else 0):
+                os.kill(os.getpid(), signal.SIGINT)
+            return step(self, number)
+
+        monkeypatch.setattr(loop._Training, "_step", interrupted)
+
+    return press
+
+
+def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps(config_of, pressed, monkeypatch, lines):
+    config = config_of("dense", train={"checkpoint_every": 100})
+    pressed(1)
+    with pytest.raises(Interrupted):
+        run(config)
+    (cell,) = plan(config).cells
+    assert cell.record.state == "partial"
+    assert checkpoint.steps_done(checkpoint.newest(cell.folder / "resume")) == 2
+    monkeypatch.undo()
+    assert run(config, lines).exit_code == 0
+    assert any("resumed after step 2 of 3" in line for line in lines.lines)
+
+
+def test_a_second_ctrl_c_stops_at_once(config_of, pressed):
+    config = config_of("dense", train={"checkpoint_every": 100})
+    pressed(2)
+    with pytest.raises(Interrupted):
+        run(config)
+    assert checkpoint.newest(plan(config).cells[0].folder / "resume") is None
