@@ -1,5 +1,6 @@
 """What the README and the page of commands show works."""
 
+import json
 import re
 import shlex
 import sys
@@ -69,3 +70,19 @@ def test_the_lines_in_python(capsys):
     exec(compile(FIRST_LINES, "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "12 apples" in printed and "'tokens': 0.1" in printed
+
+
+def test_the_result_is_that_of_the_published_entry():
+    rows = json.loads((ROOT / "leaderboard/entries/nano-3-seeds/table.json").read_text(encoding="utf-8"))
+    wanted = {"axis": "net", "phase": "all", "metric": "exact_match,strict-match"}
+    scores = {}
+    for row in rows:
+        if wanted.items() <= row.items() and row["score"] is not None:
+            name = row["method"] + ("@paper" if row["semantics"] == "paper" else "")
+            text = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[key] for key in ("score", "low", "high")))
+            scores.setdefault((name, row["level"]), {})[row["task"]] = text
+    shown = re.findall(r"^\| (dense \(saves nothing\)|`\S+`) \| (.+) \| (.+) \|$", README, re.MULTILINE)
+    assert len(shown) == sum(level == 0.15 for _, level in scores) + 1
+    for name, *found in shown:
+        place = ("dense", 0) if name.startswith("dense") else (name.strip("`"), 0.15)
+        assert found == [scores[place][task] for task in ("nano_math", "nano_qa")]
