@@ -44,7 +44,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
         UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
-    config = _without_groups(config)
+    config = without_groups(config)
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
@@ -115,7 +115,7 @@ class _Questions:
         return sweeps
 
 
-def _without_groups(config: RunConfig) -> RunConfig:
+def without_groups(config: RunConfig) -> RunConfig:
     """The config with every group of tasks replaced by its tasks."""
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})

@@ -29,7 +29,7 @@ from adaptive_bench.runs.checks.tasks import check_task, check_training_text
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.launch import useful_processes
 from adaptive_bench.runs.pace import Pace, measure_pace
-from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.runs.plan import Plan, plan, without_groups
 from adaptive_bench.runs.training_text import training_tasks
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def preflight(
         PluginFault: A plugin cannot work.
         SeveralProblems: More than one of these.
     """
-    reporter = reporter or SilentReporter()
+    config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
     facts, whole = None, None
     with findings.checking():

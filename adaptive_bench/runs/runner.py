@@ -29,7 +29,7 @@ from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.method_facts import method_facts
 from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
 from adaptive_bench.runs.overwrite import Overwrite, remove_results
-from adaptive_bench.runs.plan import plan
+from adaptive_bench.runs.plan import plan, without_groups
 from adaptive_bench.runs.preflight import Preflight, preflight
 from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
@@ -92,6 +92,7 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
+    config = without_groups(config)
     if not processes.here().leads:
         with stopping.listening():  # the leader decides when to stop
             follow()

@@ -8,6 +8,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM
 
+from adaptive_bench import registry
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
@@ -18,6 +19,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run, work
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.records import Record
+from adaptive_bench.task import TaskGroup
 
 ROW_KEYS = [field.name for field in fields(Row)]
 
@@ -344,3 +346,11 @@ def test_worked_examples_do_not_depend_on_the_seed_of_the_training(config_of):
     first, second = (next(iter(sweep.finished().values())) for sweep in plan(config).sweeps)
     assert first.fewshot_seed == second.fewshot_seed == 1234
     assert first.prompt_tokens == second.prompt_tokens and first.scores == second.scores
+
+
+def test_a_group_of_tasks_is_run_as_its_tasks(config_of, monkeypatch):
+    group = TaskGroup("pair", "two names for one task", ("nano_qa_ll", "nano_qa_ll"))
+    monkeypatch.setitem(registry._registered, ("tasks", "pair"), (group, "this test"))
+    outcome = run(config_of("dense", tasks=("pair",)))
+    assert {row["task"] for row in outcome.rows} == {"nano_qa_ll"} and outcome.exit_code == 0
+    assert run(config_of("dense")).folder == outcome.folder, "the table of the group is that of its tasks"
