@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from adaptive_bench import registry
 from adaptive_bench.cli import main
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs.share import Share
 from adaptive_bench.spec import MethodSpec
 
 ROOT = Path(__file__).parent.parent
@@ -36,13 +37,16 @@ def plugin(monkeypatch, tmp_path):
 def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     reached = []
     (tmp_path / "data").mkdir()
+    (tmp_path / "mine.yaml").write_text("extends: nano\n")
+    (tmp_path / "slurm.yaml").write_text("{}\n")
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
         preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
-        about=lambda config, found: [],
+        about=lambda config, found, flops_per_s: [],
         describe=lambda config, estimator: reached.append(config) or [],
-        run=lambda config, reporter: SimpleNamespace(
-            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
+        Share=Share,
+        run=lambda config, reporter, **_: SimpleNamespace(
+            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[], led=True, elsewhere=""
         ),
     )
     monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)
