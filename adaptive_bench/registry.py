@@ -92,8 +92,12 @@ def origin(group: Group, name: str) -> str:
     """Where a name comes from: the distribution and its version, or the plugin file."""
     if (group, name) in _registered:
         return _registered[group, name][1]
-    distribution = _installed(group)[name].dist
-    return f"{distribution.name} {distribution.version}" if distribution else _installed(group)[name].value
+    return _origin(_installed(group)[name])
+
+
+@cache  # each look at a distribution reads its metadata from disk
+def _origin(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
 
 
 def is_foreign(group: Group, name: str) -> bool:

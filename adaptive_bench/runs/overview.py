@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.runs import attempts
-from adaptive_bench.runs.records import Record, SweepRecord
+from adaptive_bench.runs.record_files import look
+from adaptive_bench.runs.records import DOCUMENTS
 
 
 @dataclass(frozen=True)
@@ -40,41 +42,56 @@ class Piece:
 
 def pieces(out: Path) -> Iterator[Piece]:
     """Every training and sweep in an output folder, each training before its sweeps; no plan is needed."""
-    for cell in sorted(path for path in (out / "records").glob("*") if path.is_dir()):
-        training = _piece(Record(cell), None)
+    for cell in _folders(out / "records"):
+        training = _piece(cell, None)
         yield training
-        for folder in sorted(path for path in (cell / "eval").glob("*") if path.is_dir()):
-            yield _piece(SweepRecord(folder), training)
+        for folder in _folders(cell / "eval"):
+            yield _piece(folder, training)
 
 
-def _piece(record: Record, training: Piece | None) -> Piece:
+def _folders(above: Path) -> list[Path]:
+    if not above.is_dir():
+        return []
+    with os.scandir(above) as entries:
+        return [above / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
+
+
+def _piece(folder: Path, training: Piece | None) -> Piece:
     try:
-        return _described(record, training)
+        return _described(folder, training)
     except EnvironmentProblem as error:  # of a newer version, or not to be read
         work = "?" if training else "train"
         seed = None if training is None else training.seed
-        return Piece(work, "?", seed, "damaged", "", "", message_of(error), record.folder)
+        return Piece(work, "?", seed, "damaged", "", "", message_of(error), folder)
 
 
-def _described(record: Record, training: Piece | None) -> Piece:
-    about, status = record.read("config.json") or {}, record.read("status.json") or {}
+def _described(folder: Path, training: Piece | None) -> Piece:
+    names, said, damaged = look(folder, ("config.json", "status.json"))
+    about, status = said.get("config.json", {}), said.get("status.json", {})
     seed = about.get("seed") if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
-    if state == "running" and not attempts.is_held(record.folder):
+    if state == "running" and not attempts.is_held(folder):
         # A process may be killed between its result and its last word.
-        state = "done" if (record.folder / "checkpoint").is_dir() else "stopped"
-    if damaged := record.damaged():
+        state = "done" if (folder / "checkpoint").is_dir() else "stopped"
+    if damaged:
         state, reason = "damaged", f"{', '.join(damaged)} cannot be read; the command of its run makes it again."
     work = "train" if training is None else task + ("" if "split" not in about else f" ({about['split']})")
-    return Piece(work, method, seed, state or "planned", since, _progress(record, about), reason, record.folder)
+    progress = _steps(folder, about, state) if training is None else _points(names)
+    return Piece(work, method, seed, state or "planned", since, progress, reason, folder)
 
 
-def _progress(record: Record, about: dict[str, Any]) -> str:
-    if isinstance(record, SweepRecord):
-        return f"{len(record.savings())} points"
+def _points(names: list[str]) -> str:
+    known = set(names)
+    asked = (name.removesuffix(DOCUMENTS) for name in names if name.endswith(DOCUMENTS))
+    return f"{sum(f'{saving}.json' in known for saving in asked)} points"
+
+
+def _steps(folder: Path, about: dict[str, Any], state: str) -> str:
     recipe = about.get("recipe")
     steps = recipe.get("steps", 0) if isinstance(recipe, dict) else "?"
-    log = record.folder / "train.jsonl"
+    if state == "done":
+        return f"{steps} of {steps} steps"
+    log = folder / "train.jsonl"
     done = sum(1 for _ in log.open("rb")) if log.is_file() else 0
     return f"{done} of {steps} steps"

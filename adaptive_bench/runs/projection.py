@@ -18,14 +18,16 @@ model that was measured: it gives back its net saving.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import astuple, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import PHASES, Ledger
@@ -48,9 +50,8 @@ class Projection:
 
     def __init__(self, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> None:
         found = method_class(spec)
+        self.backbone = _without_memory(_with_layers(shape, layers).to_json_string(use_diff=False))
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(_with_layers(shape, layers))
-            self.backbone = Backbone(model)
             method = found(found.parse_config(spec), self.backbone, spec.semantics, 0)
         self._map_macs = {
             f"{_OWN_MAP}{name}": module.weight.numel()
@@ -111,6 +112,14 @@ def projected(
         return dict(evaluations), [
             f"{spec}: no projection onto {shape}, for it cannot be built at its widths ({reason})."
         ]
+
+
+@lru_cache(maxsize=8)  # a run has many methods and few shapes
+def _without_memory(description: str) -> Backbone:
+    """The backbone that a config in JSON describes, with tensors that have no values."""
+    values = json.loads(description)
+    with torch.device("meta"):
+        return Backbone(AutoModelForCausalLM.from_config(AutoConfig.for_model(values.pop("model_type"), **values)))
 
 
 def _with_layers(shape: PretrainedConfig, layers: int) -> PretrainedConfig:

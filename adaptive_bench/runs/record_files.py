@@ -7,6 +7,8 @@ that a reader needs.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,11 +84,39 @@ def read_file(path: Path) -> dict[str, Any] | None:
     Raises:
         EnvironmentProblem: A newer version wrote it, or it may not be read.
     """
+    content = _content(path)
+    return None if content is None else _parsed(path, content)
+
+
+def look(folder: Path, wanted: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]], list[str]]:
+    """One pass over a record, for those who look at thousands: each file is read once, and parsed only if wanted.
+
+    Returns:
+        All names in the folder, what the wanted files say (as `read_file` has it), and the names of damaged files.
+
+    Raises:
+        EnvironmentProblem: As `read_file`.
+    """
+    names = sorted(os.listdir(folder))  # noqa: PTH208 - a path for each name takes longer than reading it
+    said, damaged = {}, []
+    for name in names:
+        if not name.endswith(".json") or (content := _content(os.path.join(folder, name))) is None:  # noqa: PTH118
+            continue
+        if name in wanted or not is_sealed(content):
+            values = _parsed(folder / name, content)
+            if values is None:
+                damaged.append(name)
+            else:
+                said[name] = values
+        elif not is_intact(content):
+            damaged.append(name)
+    return names, said, damaged
+
+
+def _content(path: Path | str) -> bytes | None:
     try:
-        content = path.read_bytes()
-        if is_sealed(content) and not is_intact(content):
-            return None
-        values = json.loads(content, parse_constant=_refuse)
+        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
+            return stream.readall()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -94,6 +124,13 @@ def read_file(path: Path) -> dict[str, Any] | None:
             f"A record must be readable, but {str(path)!r} is not: {error.strerror or error}. Change its permissions, "
             "or choose another --out."
         ) from error
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, Any] | None:
+    if is_sealed(content) and not is_intact(content):
+        return None
+    try:
+        values = json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
     if not isinstance(values, dict):
@@ -103,15 +140,6 @@ def read_file(path: Path) -> dict[str, Any] | None:
         values.pop("content_sha256")
         return values
     return values if _has_form(path.name, values) else None
-
-
-def is_damaged(path: Path) -> bool:
-    """Whether a file is there that `read_file` cannot read; of a sealed one no more than its bytes is looked at."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return read_file(path) is None and path.exists()
-    return not is_intact(content) if is_sealed(content) else read_file(path) is None
 
 
 def _has_form(name: str, values: dict[str, Any]) -> bool:

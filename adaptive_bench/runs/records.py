@@ -27,9 +27,10 @@ from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs import attempts
 from adaptive_bench.runs.holder import Holder
-from adaptive_bench.runs.record_files import is_damaged, read_file
+from adaptive_bench.runs.record_files import look, read_file
 from adaptive_bench.schema import SCHEMA
 
+DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
@@ -141,7 +142,7 @@ class Record:
 
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
-        return [path.name for path in sorted(self.folder.glob("*.json")) if is_damaged(path)]
+        return look(self.folder, ())[2] if self.folder.is_dir() else []
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
@@ -164,8 +165,7 @@ class SweepRecord(Record):
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
-        ending = ".samples.jsonl"
-        asked = (path.name.removesuffix(ending) for path in self.folder.glob(f"*{ending}"))
+        asked = (path.name.removesuffix(DOCUMENTS) for path in self.folder.glob(f"[0-9]*{DOCUMENTS}"))
         return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
 
     def samples(self, saving: float) -> list[Sample]:
