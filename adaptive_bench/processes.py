@@ -97,6 +97,8 @@ class Processes:
         if self.alone or not self.leads:
             yield
             return
+        if self._apart:
+            raise SystemExit("The processes of the run lost each other. The same command goes on with what is left.")
         distributed.broadcast_object_list([(name, about)], src=0)
         with self._reported(), self.sharing():
             yield
@@ -134,7 +136,8 @@ class Processes:
             self._store.set(f"{self._orders}.{self.rank}", "failed")
             if self._others() != {"failed"}:
                 self._apart = True
-                raise SystemExit(f"process {self.rank} of {self.count} failed alone: {error!r}") from error
+                if not self.leads:
+                    raise SystemExit(f"process {self.rank} of {self.count} failed alone: {error!r}") from error
             raise
         except BaseException:
             self._store.set(f"{self._orders}.{self.rank}", "left")

@@ -1,5 +1,6 @@
 """What the README and the page of commands show works."""
 
+import json
 import re
 import shlex
 import sys
@@ -13,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from adaptive_bench import registry
 from adaptive_bench.cli import main
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs.share import Share
 from adaptive_bench.spec import MethodSpec
 
 ROOT = Path(__file__).parent.parent
@@ -35,13 +37,16 @@ def plugin(monkeypatch, tmp_path):
 def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     reached = []
     (tmp_path / "data").mkdir()
+    (tmp_path / "mine.yaml").write_text("extends: nano\n")
+    (tmp_path / "slurm.yaml").write_text("{}\n")
     monkeypatch.setattr("adaptive_bench.cli.run.quiet", lambda: None)
     stand_in = SimpleNamespace(
         preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
-        about=lambda config, found: [],
+        about=lambda config, found, flops_per_s: [],
         describe=lambda config, estimator: reached.append(config) or [],
-        run=lambda config, reporter: SimpleNamespace(
-            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[]
+        Share=Share,
+        run=lambda config, reporter, **_: SimpleNamespace(
+            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[], led=True, elsewhere=""
         ),
     )
     monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)
@@ -69,3 +74,19 @@ def test_the_lines_in_python(capsys):
     exec(compile(FIRST_LINES, "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "12 apples" in printed and "'tokens': 0.1" in printed
+
+
+def test_the_result_is_that_of_the_published_entry():
+    rows = json.loads((ROOT / "leaderboard/entries/nano-3-seeds/table.json").read_text(encoding="utf-8"))
+    wanted = {"axis": "net", "phase": "all", "metric": "exact_match,strict-match"}
+    scores = {}
+    for row in rows:
+        if wanted.items() <= row.items() and row["score"] is not None:
+            name = row["method"] + ("@paper" if row["semantics"] == "paper" else "")
+            text = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[key] for key in ("score", "low", "high")))
+            scores.setdefault((name, row["level"]), {})[row["task"]] = text
+    shown = re.findall(r"^\| (dense \(saves nothing\)|`\S+`) \| (.+) \| (.+) \|$", README, re.MULTILINE)
+    assert len(shown) == sum(level == 0.15 for _, level in scores) + 1
+    for name, *found in shown:
+        place = ("dense", 0) if name.startswith("dense") else (name.strip("`"), 0.15)
+        assert found == [scores[place][task] for task in ("nano_math", "nano_qa")]

@@ -82,7 +82,7 @@ def measure_pace(
         examples = [example for some in by_task.values() for example in some]
         sequences: dict[MethodSpec, float] = {}
         for spec in trained if examples and config.train.steps else ():
-            with suppress(Exception):  # what fails here fails again in its own work, and is told there
+            with suppress(Exception, SystemExit):  # what fails here fails again in its own work, and is told there
                 sequences[spec] = slower * _training_s(
                     AdaptiveModel.build(backbone, spec), examples, padding_id(tokenizer)
                 )

@@ -157,7 +157,7 @@ class _Training:
         with (
             self._log(lines) as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
-            curves.begun(done) as trackers,
+            curves.begun(done) if self.processes.leads else nullcontext(()) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -208,7 +208,13 @@ class _Training:
             loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
             if loss is not None:
                 return loss
-            if self.accumulation >= len(batch) or not self.processes.alone:
+            if not self.processes.alone:  # the others are waiting for this one's rows as they are
+                raise EnvironmentProblem(
+                    f"Training {self.model.spec} in {self.processes.count} processes needs memory for its micro-batches"
+                    f", but {self.device} ran out at step {step + 1}. Raise train.accumulation, or set "
+                    f"train.parallel=fsdp."
+                )
+            if self.accumulation >= len(batch):
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} needs memory for at least one sequence of {self.recipe.max_length} "
                     f"tokens, but {self.device} ran out at step {step + 1}. Lower train.max_length, set "

@@ -68,7 +68,7 @@ def test_mistakes(command, folder, arguments, said, exit_code):
 
 def test_folders_that_are_no_models(command, folder, tmp_path):
     result = command("generate", str(tmp_path / "nowhere"), "Hello")
-    assert result.exit_code == 1 and "adaptive.json" in result.stderr
+    assert result.exit_code == 2 and "no such" in result.stderr
     (folder / "tokenizer_config.json").unlink()
     result = command("generate", str(folder), "Hello")
     assert result.exit_code == 1 and "tokenizer" in result.stderr

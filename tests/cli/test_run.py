@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.runs.chains import Failure
+from adaptive_bench.runs.share import Share
 
 ROW = {
     "method": "gateskip",
@@ -32,6 +33,8 @@ class Runs:
     error: BaseException | None = None
     failures: tuple[str, ...] = ()
 
+    Share = Share
+
     def preflight(self, config, reporter):
         self.config = config
         return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
@@ -55,6 +58,8 @@ class Runs:
             warnings=["the dial of mod moves nothing"],
             failures=self.failures,
             exit_code=1 if self.failures else 0,
+            led=True,
+            elsewhere="",
         )
 
 
@@ -109,7 +114,7 @@ def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_
     folder.mkdir(parents=True)
     (folder / "table.json").write_text(json.dumps([ROW | {"axis": "net"}]))
     told = command("run", "--out", "there").stdout
-    assert "The page: adaptive-bench leaderboard build there/first --open" in told and not shown
+    assert "The page:\n  adaptive-bench leaderboard build there/first --open" in told and not shown
     assert "The page is there/first/site/index.html" in command("run", "--out", "there", "--open").stdout
     assert shown == [str(folder / "site" / "index.html")] and (folder / "site" / "index.html").is_file()
 

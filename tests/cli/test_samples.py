@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from adaptive_bench.atomic import write_sealed
 from adaptive_bench.cli import samples as subject
 
 
@@ -52,6 +53,9 @@ def test_records_of_earlier_versions_have_no_prompt(command, finished):
         old = [json.loads(line) for line in path.read_text().splitlines()]
         new = [{key: value for key, value in line.items() if key not in ("prompt", "choices")} for line in old]
         path.write_text("".join(json.dumps(line) + "\n" for line in new))
+        point = path.with_name(path.name.replace(".samples.jsonl", ".json"))
+        values = {key: value for key, value in json.loads(point.read_text()).items() if not key.endswith("_sha256")}
+        write_sealed(point, values)
     result = command("samples", str(finished), "--task", "nano_qa_ll")
     assert result.exit_code == 0 and "not recorded" in result.stdout
 

@@ -51,12 +51,15 @@ def site(tmp_path_factory) -> Path:
     sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
     (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
     metric, sweeps = "exact_match,strict-match", []
-    for place, method in enumerate(("random_skip", "gateskip", "mod")):
+    for place, method in enumerate(("random_skip", "gateskip", "mod"), 1):
         for seed in (1, 2):
-            right = "1" * (10 + 25 * place) + "0" * (90 - 25 * place)
-            points = [{"saved": {"net": saved}, "times": {}, "scores": {metric: right}} for saved in (0.0, 0.3)]
+            right = {0.0: 180, 0.25: 80 + 25 * place}  # of 200: the scores of the rows
+            points = [
+                {"saved": {"net": saved}, "times": {}, "scores": {metric: "1" * count + "0" * (200 - count)}}
+                for saved, count in right.items()
+            ]
             about = {"method": method, "semantics": "bench", "task": "nano_math", "seed": seed, "target": None}
-            about |= {"documents": list(range(100)), "documents_sha256": None, "points": points}
+            about |= {"documents": list(range(200)), "documents_sha256": None, "points": points}
             sweeps.append(about)
     (run / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
     facts = {"gateskip": {"causality": "C0", "kv_policy": "recompute"}, "mod": {"causality": "C2"}}
@@ -147,7 +150,7 @@ def test_a_cell_says_what_the_paired_test_found(opened):
         "(all) => all.map((one) => one.title)"
     )
     assert len(tips) == 9 and sum("leads the column" in tip for tip in tips) == 3
-    assert any("mod is better by +50.0 [" in tip and "(Holm), n = 2 × 100" in tip for tip in tips)
+    assert any("mod is better by +25.0 [" in tip and "(Holm), n = 2 × 200" in tip for tip in tips)
     assert "best is better by" in opened("#open=gateskip").locator("dialog").inner_text()
 
 
@@ -213,3 +216,10 @@ def test_it_prints_without_controls(opened, tmp_path):
     assert page.locator("#board table").first.is_visible()
     page.pdf(path=tmp_path / "board.pdf")
     assert (tmp_path / "board.pdf").stat().st_size > 10_000
+
+
+def test_every_series_has_a_colour_of_its_own(opened):
+    drawn = opened().locator(".charts figure:first-child .series")
+    colours = drawn.evaluate_all("(all) => all.map((one) => getComputedStyle(one).color)")
+    text = opened().evaluate("getComputedStyle(document.body).color")
+    assert len(set(colours)) == len(colours) and text not in colours

@@ -26,8 +26,8 @@ def test_both_semantics_and_variants_find_their_rows(make_row):
     rows += rows_of(make_row, "gateskip[shape=scalar]", "nano_math", "exact_match,none", score, status="partial")
     by_number = {table["table"]: table for table in layouts(rows)}
     assert [row["name"] for row in by_number[1]["rows"]] == [
-        "GateSkip (ours): gateskip",
-        "GateSkip (ours): gateskip@paper",
+        "GateSkip: gateskip",
+        "GateSkip: gateskip@paper",
     ]
     assert by_number[5]["rows"][0]["section"] == "Gate output shape"
     assert by_number[5]["rows"][0]["values_"][0] == "50.0*"
@@ -41,6 +41,11 @@ def test_models_have_layouts_of_their_own_and_a_task_is_taken_as_it_was_asked_mo
     ones = [table for table in layouts(rows) if table["table"] == 1]
     assert [table["rows"][0]["values_"][0] for table in ones] == ["50.0", "70.0"]
     assert [table["caption"].rpartition(", ")[2] for table in ones] == ["model nano.", "model tiny."]
+
+
+def test_the_default_alone_is_no_table_of_variants(make_row):
+    rows = rows_of(make_row, "gateskip", "nano_math", "exact_match,none", {0.0: 0.5})
+    assert [table["table"] for table in layouts(rows)] == [1]
 
 
 def test_a_board_without_the_paper_s_axis_has_none(make_row):

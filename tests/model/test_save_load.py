@@ -1,9 +1,12 @@
 """Saving and loading (X13): nothing is lost, nothing is loaded as what it is not."""
 
+import json
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
@@ -141,6 +144,8 @@ def test_a_later_schema(make_model, make_backbone, tmp_path):
     """A folder written by a later version is refused as such."""
     make_model("dense", backbone=make_backbone("llama")).save_pretrained(tmp_path)
     about = tmp_path / "adaptive.json"
-    about.write_text(about.read_text().replace('"schema": 1', '"schema": 2'))
+    values = json.loads(about.read_text()) | {"schema": 2}
+    values.pop("content_sha256")
+    about.write_text(sealed(json.dumps(values, indent=2)))
     with pytest.raises(EnvironmentProblem, match="schema 1, got 2"):
         AdaptiveModel.from_pretrained(tmp_path)

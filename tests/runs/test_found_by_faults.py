@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from safetensors import SafetensorError
 
 from adaptive_bench import atomic
 from adaptive_bench.data import Source, read_rows
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import PlainReporter
@@ -20,6 +21,7 @@ from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.overview import pieces
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.training import checkpoint, loop
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"
 
@@ -56,7 +58,7 @@ def test_a_record_with_another_value_is_made_again(config_of, name):
     assert [piece.state for piece in pieces(config.out)] == ["done", "damaged"]
     again = run(config)
     if name != "calibration.json":  # of which only notes are made, and no number of the table
-        assert again.rows == right.rows and json.loads(file.read_text())
+        assert untimed(again.rows) == untimed(right.rows) and json.loads(file.read_text())
         assert file.with_name(f"{name}.damaged").is_file()
     assert again.exit_code == 0
 
@@ -274,7 +276,7 @@ def test_a_finished_run_is_shown_where_nothing_can_be_written(config_of, monkeyp
 
     for name in ("write_bytes", "temporary_folder", "remove"):
         monkeypatch.setattr(atomic, name, refuse)
-    assert run(config).rows == first.rows
+    assert untimed(run(config).rows) == untimed(first.rows)
     assert [piece.state for piece in pieces(config.out)] == ["done", "done"]
 
 
@@ -286,3 +288,48 @@ def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
     with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
         _ = cell.record.state
     assert next(piece.state for piece in pieces(config.out)) == "damaged"
+
+
+# Ctrl-C
+
+
+@pytest.fixture
+def pressed(monkeypatch):
+    """`pressed(times)`: Ctrl-C so often while the second step is computed."""
+
+    def press(times):
+        step = loop._Training._step
+
+        def interrupted(self, number):
+            for _ in range(times if number == 1 else 0):
+                os.kill(os.getpid(), signal.SIGINT)
+            return step(self, number)
+
+        monkeypatch.setattr(loop._Training, "_step", interrupted)
+
+    return press
+
+
+def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps(config_of, pressed, monkeypatch, lines):
+    config = config_of("dense", train={"checkpoint_every": 100})
+    pressed(1)
+    with pytest.raises(Interrupted):
+        run(config)
+    (cell,) = plan(config).cells
+    assert cell.record.state == "partial"
+    assert checkpoint.steps_done(checkpoint.newest(cell.folder / "resume")) == 2
+    monkeypatch.undo()
+    assert run(config, lines).exit_code == 0
+    assert any("resumed after step 2 of 3" in line for line in lines.lines)
+
+
+def test_a_second_ctrl_c_stops_at_once(config_of, pressed):
+    config = config_of("dense", train={"checkpoint_every": 100})
+    pressed(2)
+    with pytest.raises(Interrupted):
+        run(config)
+    assert checkpoint.newest(plan(config).cells[0].folder / "resume") is None
+
+
+def untimed(rows):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]

@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench.runs import plan, run
 
-CHILD = """
+CHILD = r"""
 import sys
 from pathlib import Path
 import torch
@@ -30,7 +30,7 @@ for line in Path(sys.argv[1]).read_text().splitlines():
     sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """
-TIMES = {"wall_s", "time_s", "time_per_token_s"}
+TIMES = {"wall_s", "time_s", "time_per_token_s", "content_sha256"}  # and the digest of them all
 OF_TOKENS = ("tokens", "core", "net")
 
 
@@ -71,7 +71,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*start, script, configs], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert sorted(done.stdout.splitlines())[0] == "failures: [] led: False"
+    assert done.stdout.count("failures: [] led: False") == 2  # the follower has nothing to say
     assert "train mine, seed 1: Usage error: A method that is trained over several processes" in done.stdout
 
     alone = config_of(**as_is, out=tmp_path / "one")
