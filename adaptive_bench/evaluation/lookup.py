@@ -123,7 +123,7 @@ class _Loaded(NamedTuple):
     missing_shots: str | None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)  # more than the tasks of a run: reading one again takes seconds
 def _load(name: str, folder: Path, data_dir: Path | None, argument: str) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
     with tempfile.TemporaryDirectory() as overrides, quiet():

@@ -137,6 +137,7 @@ def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: 
     if task.kind != "generative":
         recipe = config.evaluation
         count = min(_DOCUMENTS, recipe.limit or _DOCUMENTS)
+        load_task(task, config.data_dir, recipe.num_fewshot)  # once for all documents and dial values
         start_s = time.perf_counter()
         evaluate(
             model,
