@@ -39,6 +39,7 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
         "unit of the score, p corrected for all pairs of their column.",
         *_section("Which methods are ahead", _order(board, rows, axis)),
         *_section("The order beside the paper's Table 1", _paper(board, rows)),
+        *_section("Why the order differs", _reasons(board, rows)),
         *_section("What random controls show", _controls(board, rows, axis)),
         *_section("What vector gates cost", _gates(board, rows, axis)),
         *_section("Claimed and executed", _claims(rows, axis)),
@@ -83,6 +84,32 @@ def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
     if any(row["axis"] == "tokens" for row in rows):
         order = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
         yield f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {order}."
+
+
+def _reasons(board: Board, rows: Sequence[Row]) -> Iterator[str]:
+    """What was measured of the ways in which counting tokens differs from counting what is saved."""
+    for grid, level, _ in _columns(board, rows, "tokens"):
+        saved = [(row["saved_net"], name) for (name, at), row in grid.cells.items() if at == level]
+        less = sorted((net, name) for net, name in saved if net is not None and level - net > _PHASE_GAP)
+        if less:
+            told = ", ".join(f"`{name}` {_share(net)}" for net, name in less)
+            yield (
+                f"**{markdown(grid.name)}**: the paper counts tokens. Of those who skip {percent(level)} % of the "
+                f"token-branches, these save much less net: {told}."
+            )
+    tasks = {(row["task"], row["metric"]) for row in rows}
+    for grid in grids(row for row in board.rows if (row["axis"], row["phase"]) == ("tokens", "all")):
+        full = [name for name in ("dense", "gateskip") if (name, 0.0) in grid.cells]
+        if (grid.task, grid.metric) in tasks and len(full) > 1:
+            yield (
+                f"**{markdown(grid.name)}**: without skipping `dense` has {_shown(grid, 'dense', 0.0)}, `gateskip` "
+                f"{_shown(grid, 'gateskip', 0.0)}. What it lacks there, skipping did not cost."
+            )
+    if tasks:
+        yield (
+            "The paper's models have a billion parameters and more. No interval of this board says how far its order "
+            "holds for models that differ from its own."
+        )
 
 
 def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ METRIC = "exact_match,strict-match"
 def board(make_row):
     """Methods that are right on the first so many of 100 documents, alike for three seeds."""
 
-    def make(axis="net", **right):
+    def make(axis="net", saved_net=0.15, **right):
         rows, answers = [], Answers()
         for method, count in right.items():
             name = method.replace("scalar", "gateskip[shape=scalar]")
@@ -27,7 +27,7 @@ def board(make_row):
             place = (name, "bench", "nano_math", None)
             answers.sweeps[place] = [Sweep(seed, tuple(range(100)), points) for seed in (1, 2, 3)]
             about = {"saved_tokens": 0.4, "claimed": 0.4, "claimed_minus_executed": 0.1}
-            about |= {"saved_prefill_net": 0.2, "saved_decode_net": 0.02}
+            about |= {"saved_net": saved_net, "saved_prefill_net": 0.2, "saved_decode_net": 0.02}
             row = make_row(method=name, axis=axis, level=0.15, score=count / 100, low=0.0, high=1.0, **about)
             rows.append(checked(row))
         return board_of(rows, answers={"run": answers})
@@ -59,6 +59,12 @@ def test_gates_claims_and_phases_have_their_sentences(board):
 def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
     text = findings(board(axis="tokens", random_skip=10, mod=90))
     assert "`mod` (1), `random_skip` (2)" in text and "GateSkip (ours) 22.14 ± 1.36" in text
+
+
+def test_those_who_skip_much_and_save_little_are_named(board):
+    text = findings(board(axis="tokens", saved_net=0.02, mod=90))
+    assert "skip 15.0 % of the token-branches, these save much less net: `mod` 2.0 %." in text
+    assert "these save much less net" not in findings(board(axis="tokens", mod=90))
 
 
 def test_a_level_without_scores_is_refused(tmp_path, make_row):
