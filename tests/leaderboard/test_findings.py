@@ -62,9 +62,9 @@ def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
 
 
 def test_those_who_skip_much_and_save_little_are_named(board):
-    text = findings(board(axis="tokens", saved_net=0.02, mod=90))
-    assert "skip 15.0 % of the token-branches, these save much less net: `mod` 2.0 %." in text
-    assert "these save much less net" not in findings(board(axis="tokens", mod=90))
+    text = findings(board(axis="tokens", saved_net=0.02, calm=10, mod=90))
+    assert "skip 15.0 % of the token-branches, these save much less net: `calm` 2.0 %, `mod` 2.0 %." in text
+    assert "these save much less net" not in findings(board(axis="tokens", calm=10, mod=90))
 
 
 def test_a_level_without_scores_is_refused(tmp_path, make_row):
