@@ -31,9 +31,11 @@ _MARKS = {
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
+_WIDEST_GAP = 0.1
+_INTERPOLATED = ("≈", "interpolated between measured savings that are more than 10 points apart")
 _CLAIM_TOLERANCE = 0.05
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
-ALL_MARKS = (*_MARKS.values(), _BEYOND, _CLAIMED, ("n/a", "outside the savings that were measured"))
+ALL_MARKS = (*_MARKS.values(), _BEYOND, _INTERPOLATED, _CLAIMED, ("n/a", "outside the savings that were measured"))
 _AXIS_NOTES = {
     "time": "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the "
     "method's own timing at its saved tokens. A method that was not timed here is missing.",
@@ -225,6 +227,8 @@ def marks(row: Row) -> list[tuple[str, str]]:
     found = [_MARKS[row["status"]]] if row["status"] in _MARKS else []
     if row.get("beyond_target"):
         found.append(_BEYOND)
+    if (row.get("gap") or 0.0) > _WIDEST_GAP:
+        found.append(_INTERPOLATED)
     if abs(row.get("claimed_minus_executed") or 0.0) > _CLAIM_TOLERANCE:
         found.append(_CLAIMED)
     return found

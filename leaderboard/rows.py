@@ -148,6 +148,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "train_flops": (_maybe(_number(0.0, 1e40)), None),
     "target": (_maybe(_number(0.0, 1.0)), None),
     "beyond_target": (_maybe(lambda value: isinstance(value, bool)), None),
+    "gap": (_maybe(_number(0.0, 2e6)), None),
     "dial": (_maybe(_number(-1e12, 1e12)), None),
     "seconds": (_maybe(_number(0.0, 1e12)), None),
     "shots": (_maybe(_whole(10**6)), None),

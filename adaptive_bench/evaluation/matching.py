@@ -67,6 +67,9 @@ class Point:
 class Matched:
     """The score at a level, with all savings known there, the dial value and the seconds; nothing where the level was
     not reached.
+
+    Attributes:
+        gap: How far the two measured savings are apart between which the level was read off; 0 if it was measured.
     """
 
     level: float
@@ -75,6 +78,7 @@ class Matched:
     status: Status
     dial: float = math.nan
     seconds: float = math.nan
+    gap: float = 0.0
 
 
 def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[Matched]:
@@ -150,16 +154,17 @@ def _at(points: list[Point], level: float, name: str, reached: Status) -> Matche
     if not points:
         return Matched(level, None, {}, "outside")
     lowest, highest = points[0], points[-1]
-    for end in (lowest, highest):
-        if abs(end.at(name) - level) <= _SAME:
-            return _matched(level, end, reached)
+    for point in points:
+        if abs(point.at(name) - level) <= _SAME:
+            return _matched(level, point, reached)
     if level == 0 and _is_nothing(lowest, highest, name):
         return _matched(level, lowest, reached)
     for before, after in pairwise(points):
         if before.at(name) <= level <= after.at(name):
-            share = (level - before.at(name)) / (after.at(name) - before.at(name))
+            gap = after.at(name) - before.at(name)
+            share = (level - before.at(name)) / gap
             between = _matched(level, _between(before, after, share), reached)
-            return replace(between, saved={**between.saved, name: level})
+            return replace(between, saved={**between.saved, name: level}, gap=gap)
     return Matched(level, None, {}, "outside")
 
 

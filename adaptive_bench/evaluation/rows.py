@@ -90,6 +90,7 @@ class Row:
             documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
         dial: Dial value at the level, read off like the score.
+        gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         seconds: Spent inside model calls there, on all documents.
         model, backbone, recipe, task_version, shots, asked: With `documents`, what it is comparable under: see
             `comparable.Conditions`.
@@ -131,6 +132,7 @@ class Row:
     target: float | None = None
     beyond_target: bool | None = None
     dial: float | None = None
+    gap: float | None = None
     seconds: float | None = None
     model: str | None = None
     backbone: str | None = None
@@ -288,6 +290,7 @@ def _filled(row: Row, matched: list[Matched], answers: list[Floats]) -> Row:
         document_error=spread.document_error,
         seeds=len(scores),
         dial=fmean(seed.dial for seed in reached),
+        gap=max(seed.gap for seed in reached),
         seconds=fmean(seed.seconds for seed in reached),
         claimed=claimed,
         claimed_minus_executed=None if claimed is None or executed is None else claimed - executed,

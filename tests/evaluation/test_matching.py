@@ -29,7 +29,8 @@ def test_score_and_savings_are_interpolated_between_the_neighbours() -> None:
     (found,) = match(_line((0.0, 1.0), (0.1, 0.8), (0.3, 0.2)), [0.2], "tokens")
     assert (found.level, found.score) == pytest.approx((0.2, 0.5))
     assert found.saved == pytest.approx({"tokens": 0.2, "core": 0.1, "net": 0.0})
-    assert found.status == "ok"
+    assert found.status == "ok" and found.gap == pytest.approx(0.2)
+    assert match(_line((0.0, 1.0), (0.2, 0.8), (0.3, 0.2)), [0.2], "tokens")[0].gap == 0
 
 
 def test_levels_on_the_net_axis_may_lie_between_a_loss_and_a_gain() -> None:

@@ -114,10 +114,12 @@ def test_what_is_kept_is_a_share_of_the_dense_score_and_below_100_is_worse(make_
         assert _cells(_lines(text, "| dense")[1])[-1] == "100.0"
 
 
-def test_a_level_beyond_the_training_is_marked(make_row):
+def test_a_level_that_is_less_than_measured_is_marked(make_row):
     text = render([make_row(beyond_target=True, status="partial")])
     assert "89.8*‡ [84.0, 95.1]" in text
     assert "‡ beyond the saving this method was trained for." in text
+    assert "≈ interpolated between measured savings" in render([make_row(gap=0.2)])
+    assert "≈" not in render([make_row(gap=0.1)]) + render([make_row(gap=None)])
     assert "‡" not in render([make_row(beyond_target=False)]) + render([make_row(beyond_target=None)])
 
 

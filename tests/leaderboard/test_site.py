@@ -76,7 +76,7 @@ def test_html_markdown_and_csv_carry_equal_numbers_for_every_subset_of_rows(rows
     assert sorted(_cells(page)) == sorted(score for score, _, _ in first)
     scores = "\n".join(part.partition("Saved there")[0] for part in text.split("\n## ")[1:])
     for score, low, high in first:
-        assert re.search(rf"(?<![\d.]){re.escape(score)}[*†‡⚠]* \[{re.escape(low)}, {re.escape(high)}\]", scores)
+        assert re.search(rf"(?<![\d.]){re.escape(score)}[*†‡≈⚠]* \[{re.escape(low)}, {re.escape(high)}\]", scores)
 
 
 def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_row):
