@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.evaluation.comparable import Conditions
-from adaptive_bench.evaluation.comparison import Difference, differences, holm
+from adaptive_bench.evaluation.comparison import Difference, anchored, differences, holm
 from adaptive_bench.evaluation.document_scores import DocumentScores
 from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
@@ -71,13 +71,8 @@ def compare(methods: Mapping[str, DocumentScores], metric: Metric) -> Comparison
     pairs = _differences(methods, places, metric, sign)
     p_values = [1.0 if (found := pairs.get(place)) is None or found.p is None else found.p for place in places]
     corrected = dict(zip(places, holm(p_values), strict=True))
-    groups: dict[str, int] = {}
-    left = list(order)
-    while left:
-        number = max(groups.values(), default=0) + 1
-        tied = [name for name in left if name == left[0] or corrected[left[0], name] >= 1 - CONFIDENCE]
-        groups |= dict.fromkeys(tied, number)
-        left = [name for name in left if name not in groups]
+    tied = anchored(order, lambda leader, name: corrected[leader, name] < 1 - CONFIDENCE)
+    groups = {name: number for number, members in enumerate(tied, 1) for name in members}
     return Comparison(order, groups, pairs, corrected)
 
 
@@ -105,11 +100,11 @@ def _differences(
         for start in range(0, len(tables), _AT_ONCE):
             some = tables[start : start + _AT_ONCE]
             if levels == "none":
-                ends = [[None] * len(some)] * 3
+                parts = [[float(table.mean()) for _, table in some], *[[None] * len(some)] * 3]
             else:
-                ends = [end.tolist() for end in differences(np.array([table for _, table in some]), bounds)]
-            for (place, table), low, high, p in zip(some, *ends, strict=True):
-                found[place] = Difference(float(table.mean()), low, high, p, seeds, documents, levels)
+                parts = [part.tolist() for part in differences(np.array([table for _, table in some]), bounds)]
+            for (place, _), mean, low, high, p in zip(some, *parts, strict=True):
+                found[place] = Difference(mean, low, high, p, seeds, documents, levels)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -76,16 +76,15 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
             f"they share: DocumentScores.shared."
         )
     seeds, documents = one.shape
-    mean = float(one.mean() - other.mean())
     levels = levels_of(seeds, documents)
     if levels == "none":
-        return Difference(mean, None, None, None, seeds, documents, levels)
-    low, high, p = differences((one - other)[None], bounds)
-    return Difference(mean, float(low[0]), float(high[0]), float(p[0]), seeds, documents, levels)
+        return Difference(float((one - other).mean()), None, None, None, seeds, documents, levels)
+    mean, low, high, p = (float(part[0]) for part in differences((one - other)[None], bounds))
+    return Difference(mean, low, high, p, seeds, documents, levels)
 
 
-def differences(tables: Floats, bounds: Bounds) -> tuple[Floats, Floats, Floats]:
-    """Ends of the intervals and p-values of many tables of differences [N, S, D]."""
+def differences(tables: Floats, bounds: Bounds) -> tuple[Floats, Floats, Floats, Floats]:
+    """Means, ends of the intervals and p-values of many tables of differences [N, S, D]."""
     seeds, documents = tables.shape[1:]
     crossed = Crossed.of(tables)
     width = bounds[1] - bounds[0]
@@ -100,7 +99,7 @@ def differences(tables: Floats, bounds: Bounds) -> tuple[Floats, Floats, Floats]
     ratio = np.divide(np.abs(centre), half, out=np.where(centre == 0, 0.0, np.inf), where=half > 0)
     p = 2 * student_t.sf(ratio * student_t.isf((1 - CONFIDENCE) / 2, crossed.least_freedom), crossed.least_freedom)
     low, high = np.clip(centre - half, -width, width), np.clip(centre + half, -width, width)
-    return np.minimum(low, crossed.mean), np.maximum(high, crossed.mean), np.asarray(p, dtype=float)
+    return crossed.mean, np.minimum(low, crossed.mean), np.maximum(high, crossed.mean), np.asarray(p, dtype=float)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -141,11 +140,17 @@ def tie_groups(
     corrected = holm([1.0 if one.p is None else one.p for one in found])
     differ = {frozenset(pair) for pair, p in zip(pairs, corrected, strict=True) if p < 1 - CONFIDENCE}
     sign = -1 if higher_is_better else 1
-    left = sorted(methods, key=lambda name: sign * float(methods[name].values.mean()))
-    groups = []
+    order = sorted(methods, key=lambda name: sign * float(methods[name].values.mean()))
+    groups = anchored(order, lambda one, other: frozenset((one, other)) in differ)
+    return [TieGroup(members[0], members) for members in groups]
+
+
+def anchored(order: Sequence[str], apart: Callable[[str, str], bool]) -> list[tuple[str, ...]]:
+    """Groups of those who are not apart from the first of their group, who is the first of all that are left."""
+    groups: list[tuple[str, ...]] = []
+    left = tuple(order)
     while left:
-        leader = left[0]
-        members = tuple(name for name in left if frozenset((leader, name)) not in differ)
-        groups.append(TieGroup(leader, members))
-        left = [name for name in left if name not in members]
+        leader, *others = left
+        groups.append((leader, *(name for name in others if not apart(leader, name))))
+        left = tuple(name for name in others if name not in groups[-1])
     return groups
