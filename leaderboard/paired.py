@@ -99,6 +99,7 @@ def _differences(
         levels = levels_of(seeds, documents)
         for start in range(0, len(tables), _AT_ONCE):
             some = tables[start : start + _AT_ONCE]
+            parts: list[list[Any]]
             if levels == "none":
                 parts = [[float(table.mean()) for _, table in some], *[[None] * len(some)] * 3]
             else:
