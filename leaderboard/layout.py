@@ -46,6 +46,8 @@ _TASKS = {
     "CSQA (Gen.)": "csqa", "GSM8K (Gen.)": "gsm8k", "MMLU Stem": "mmlu_stem", "HellaSwag": "hellaswag",
     "CSQA": "csqa_ll", "PIQA": "piqa", "OpenBookQA": "openbookqa", "WinoGrande": "winogrande",
 }  # fmt: skip
+_SKIPPING = tuple(row for row in _METHODS if row[2] == "gateskip")
+_INSTRUCT = "instruct"  # in the name of a model that follows instructions
 _WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
 _Cells = Mapping[tuple[str, str, str, float], Row]  # label, task, metric, level
 _Column = tuple[str, str, Callable[[str], str]]  # group, title, text by label
@@ -68,7 +70,7 @@ def layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         said = apart[_shared(some)]
         found += [
             table | {"caption": table["caption"].removesuffix(".") + (f", {said}." if said else ".")}
-            for table in _layouts(_asked_alike(some))
+            for table in _layouts(_asked_alike(some), is_instruct=_INSTRUCT in (_shared(some).model or "").lower())
         ]
     return found
 
@@ -89,7 +91,7 @@ def _asked_alike(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if conditions_of(row) == largest[row["task"]]]
 
 
-def _layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _layouts(rows: Sequence[Row], *, is_instruct: bool) -> list[dict[str, Any]]:
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])
@@ -104,6 +106,9 @@ def _layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     known = {title: task for title, task in _TASKS.items() if task in first}
     tasks = known or {task: task for task, _ in (*written, *likelihood)}
     at_15 = [("", title, _single(cells, task, first[task], 0.15)) for title, task in tasks.items()]
+    instruct = _averages(cells, "Generative", written, (0, 20, 30, 45)) if is_instruct else []
+    instruct += _averages(cells, "Log-likelihood", likelihood, (0, 15, 30, 60)) if is_instruct else []
+    seconds = [("", f"{level} %", _seconds(cells, first, level / 100)) for level in (5, 15, 25, 35, 50, 70)]
     lambada = [
         (group, f"{level} %", _single(cells, "lambada", metric, level / 100))
         for group, metric in (("Perplexity", "perplexity,none"), ("Accuracy", "acc,none"))
@@ -115,7 +120,9 @@ def _layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = [
         _table(1, f"Mean score of {names} by saved tokens (%).", "saved tokens", _METHODS, averages, labels),
         _table(2, "Score and 95 % interval at 15 % saved tokens.", "method", _METHODS, at_15, labels),
+        _table(3, f"Instruct: mean score of {names} (%).", "saved tokens", _FEW, instruct, labels),
         _table(5, f"Variants of GateSkip: mean score of {names} (%).", "saved tokens", _ABLATIONS, averages, labels),
+        _table(10, f"Seconds inside model calls, {names} together.", "saved tokens", _SKIPPING, seconds, labels),
         _table(11, "LAMBADA by saved tokens.", "saved tokens", _FEW, lambada, labels),
         _table(12, "English to Romanian, BLEU by saved tokens.", "saved tokens", _FEW, bleu, labels),
     ]
@@ -134,6 +141,17 @@ def _averages(cells: _Cells, group: str, tasks: Sequence[tuple[str, str]], level
         return mean
 
     return [(group, f"{level} %", text(level / 100)) for level in levels] if tasks else []
+
+
+def _seconds(cells: _Cells, tasks: Mapping[str, str], at: float) -> Callable[[str], str]:
+    """Of all tasks together; a task without a score at the level leaves the sum unknown."""
+
+    def text(name: str) -> str:
+        some = [cells.get((name, task, metric, at)) for task, metric in tasks.items()]
+        known = [row["seconds"] for row in some if row is not None and row["seconds"] is not None]
+        return f"{sum(known):.4g}" if known and len(known) == len(some) else NONE
+
+    return text
 
 
 def _single(cells: _Cells, task: str, metric: str, at: float) -> Callable[[str], str]:

@@ -43,6 +43,24 @@ def test_models_have_layouts_of_their_own_and_a_task_is_taken_as_it_was_asked_mo
     assert [table["caption"].rpartition(", ")[2] for table in ones] == ["model nano.", "model tiny."]
 
 
+def test_models_that_follow_instructions_have_a_table_more(make_row):
+    scores = {0.0: 0.5, 0.2: 0.4, 0.3: 0.3}
+    for model, more in (("meta-llama/Llama-3.2-3B-Instruct", [3]), ("nano", [])):
+        rows = rows_of(make_row, "gateskip", "gsm8k", "exact_match,strict-match", scores, model=model, backbone=model)
+        found = {table["table"]: table for table in layouts(rows)}
+        assert [number for number in found if number == 3] == more
+    rows = rows_of(make_row, "gateskip", "gsm8k", "exact_match,strict-match", scores, model="a-instruct")
+    (third,) = (table for table in layouts(rows) if table["table"] == 3)
+    assert third["rows"][0]["values_"] == ["50.0", "40.0", "30.0", "–"]
+
+
+def test_seconds_are_those_of_all_tasks_together(make_row):
+    rows = rows_of(make_row, "gateskip", "gsm8k", "exact_match,strict-match", {0.05: 0.5, 0.15: 0.5}, seconds=2.5)
+    rows += rows_of(make_row, "gateskip", "csqa", "exact_match,strict-match", {0.05: 0.5, 0.15: 0.5}, seconds=4.0)
+    (tenth,) = (table for table in layouts(rows) if table["table"] == 10)
+    assert tenth["rows"][0]["values_"] == ["6.5", "6.5", "–", "–", "–", "–"]
+
+
 def test_the_default_alone_is_no_table_of_variants(make_row):
     rows = rows_of(make_row, "gateskip", "nano_math", "exact_match,none", {0.0: 0.5})
     assert [table["table"] for table in layouts(rows)] == [1]
