@@ -52,7 +52,11 @@ def tune(
         str | None, typer.Option(help="Optuna storage URL; by default a journal file in the study's folder.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the records and studies; workers share it.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes for the work of one trial.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for the work of one trial.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share the trials. Default: of small models one a core."),
+    ] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -83,7 +87,15 @@ def tune(
     try:
         with open_reporter() as reporter:
             result = carry_out(
-                run_config, aim, trials, param or [], name=study, storage=storage, reporter=reporter, jobs=jobs
+                run_config,
+                aim,
+                trials,
+                param or [],
+                name=study,
+                storage=storage,
+                reporter=reporter,
+                jobs=jobs,
+                workers=workers,
             )
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None

@@ -93,7 +93,7 @@ class _Worker:
 
     def _start(self) -> None:
         self.speaker = self.relay.speaker(self.context)
-        self.pool = ProcessPoolExecutor(1, self.context, _start_worker, (self.speaker, *self.arguments))
+        self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.speaker, *self.arguments))
 
 
 class _Schedule:
@@ -147,7 +147,15 @@ class _Schedule:
         return failure
 
 
-def _start_worker(speaker: Connection, alive: Connection, threads: int, plugins: list[Path]) -> None:
+def start_worker(speaker: Connection, alive: Connection, threads: int, plugins: list[Path]) -> RemoteReporter:
+    """Get this process ready to work for the one that started it.
+
+    Args:
+        speaker: Pipe for what it has to say.
+        alive: Pipe whose other end the parent holds: when that is closed, or the parent gone, this process ends.
+        threads: Its share of the cores.
+        plugins: Files to load.
+    """
     global _worker_reporter
     # Ctrl-C reaches the whole group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -157,6 +165,18 @@ def _start_worker(speaker: Connection, alive: Connection, threads: int, plugins:
     for path in plugins:
         registry.load_plugin(path)
     _worker_reporter = RemoteReporter(speaker)
+    return _worker_reporter
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Asked to end in this block, a worker has some seconds to write down where it stands."""
+    global _busy
+    _busy = True
+    try:
+        yield
+    finally:
+        _busy = False
 
 
 def _stop_with_parent(alive: Connection) -> None:
@@ -183,10 +203,6 @@ def _leave(*_: object) -> None:
 
 
 def _do(work: Work) -> Failure | None:
-    global _busy
     assert _worker_reporter is not None
-    _busy = True
-    try:
+    with at_work():
         return attempt(work, _worker_reporter, _worker_reporter.overall)
-    finally:
-        _busy = False

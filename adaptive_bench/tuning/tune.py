@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.keys import key_of
+from adaptive_bench.runs.launch import useful_processes
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tuning.helpers import helped
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
@@ -40,6 +43,7 @@ def tune(
     storage: str | None = None,
     reporter: Reporter | None = None,
     jobs: int | None = None,
+    workers: int | None = 1,
 ) -> StudyResult:
     """Look for the best parameters of each method of a run, by equal numbers of trials on validation documents.
 
@@ -50,6 +54,7 @@ def tune(
         name: Of the study; by default one that follows from everything else, so the same command continues.
         storage: An Optuna storage URL; by default a journal file in the folder of the study.
         jobs: Processes for the work of one trial.
+        workers: Processes that share the trials, this one included; `None` decides as `run` does about `jobs`.
 
     Raises:
         UsageError: Something to tune does not exist, a task has no validation documents, or the study was begun with
@@ -74,15 +79,27 @@ def tune(
     studies = {
         space: Study(f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials) for space in spaces
     }
-    waiting = {space: Trials(space, objective, config, reporter, jobs) for space in spaces}
-    try:
+    if workers is None:
+        workers = 1 if jobs else useful_processes(config)
+    helpers = min(workers, sum(study.left() for study in studies.values())) - 1
+
+    def work(share: int | None) -> None:
+        waiting = {space: Trials(space, objective, config, reporter, share) for space in spaces}
         while waiting:  # in turns, so that a stopped study has given every method as much as any other
-            for space, work in list(waiting.items()):
-                if not studies[space].work(work.attempt):
+            for space, some in list(waiting.items()):
+                if not studies[space].work(some.attempt):
                     del waiting[space]
                     continue
                 reporter.line(_said(studies[space]))
                 _result(name, definition, studies).write(folder)
+
+    try:
+        if helpers > 0:
+            share = jobs or 1
+            same = partial(tune, config, objective, trials, params, name=name, storage=storage, jobs=share)
+            with helped(helpers, reporter, same):
+                work(share)
+        work(jobs)  # all of it, or what a helper that was ended has left
     finally:
         result = _result(name, definition, studies)
         result.write(folder)

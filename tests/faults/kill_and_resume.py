@@ -130,7 +130,7 @@ def start_armed(folder: Path, at: int | None, fuse: Path, *arguments: Any) -> No
 
     if at is not None:
         sys.addaudithook(Operations(folder, at, fuse))
-    pool._start_worker(*arguments)
+    pool.start_worker(*arguments)
 
 
 def one_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> Ending:
@@ -192,7 +192,7 @@ def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
     # The server is not this process's child, which is what asks for another one.
     multiprocessing.forkserver._forkserver.ensure_running = lambda: None
     pool.multiprocessing = SimpleNamespace(get_context=lambda _: multiprocessing.get_context("forkserver"))
-    pool._start_worker = functools.partial(start_armed, out, at, fuse)
+    pool.start_worker = functools.partial(start_armed, out, at, fuse)
 
 
 def _kill_a_worker(after_s: float, mark: Path) -> None:

@@ -1,0 +1,63 @@
+"""Further processes for a study's trials, each with its share of the cores. They end with the one that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from adaptive_bench import registry, stopping
+from adaptive_bench.errors import message_of
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.pool import at_work, start_worker
+from adaptive_bench.runs.relay import Relay
+
+Work = Callable[..., object]  # takes a reporter
+
+
+@contextmanager
+def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
+    """Have `count` processes do `work(reporter=...)` beside the block; at its end all of them have ended.
+
+    One that fails says why and is missed by nobody: the others go on with what it has left.
+
+    Args:
+        work: Can be pickled, as can its arguments.
+    """
+    context = multiprocessing.get_context("spawn")
+    alive, keep_alive = context.Pipe(duplex=False)
+    threads = torch.get_num_threads()
+    share = max(1, threads // (count + 1))
+    with Relay(reporter, SilentReporter().task("", 0)) as relay:
+        processes = []
+        for _ in range(count):
+            speaker = relay.speaker(context)
+            process = context.Process(target=_help, args=(speaker, alive, share, registry.plugin_files(), work))
+            process.start()
+            speaker.close()
+            processes.append(process)
+        torch.set_num_threads(share)
+        try:
+            yield
+            for process in processes:
+                process.join()
+        finally:
+            torch.set_num_threads(threads)
+            keep_alive.close()
+            for process in processes:
+                process.join()
+
+
+def _help(speaker: Connection, alive: Connection, threads: int, plugins: list[Path], work: Work) -> None:
+    reporter = start_worker(speaker, alive, threads, plugins)
+    try:
+        with at_work():
+            work(reporter=reporter)
+    except stopping.Stopped:
+        pass
+    except Exception as error:  # noqa: BLE001 - it must not end the study
+        reporter.line(f"A process that helped with the study has ended: {message_of(error)}")
