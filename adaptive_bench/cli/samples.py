@@ -102,7 +102,10 @@ def documents(sweeps: Sequence[Sweep], saving: float) -> list[Document]:
     for sweep in sweeps:
         record = sweep.record
         if not (known := record.savings()):
-            raise EnvironmentProblem(f"`{sweep}` has no measured point yet. Give the run's command again.")
+            raise EnvironmentProblem(
+                f"`{sweep}` has no measured point, or only such that another version of the code measured. Give the "
+                f"run's command again."
+            )
         if 0.0 in known and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
         asked = min(known, key=lambda point: abs(point - saving))
