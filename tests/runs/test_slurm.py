@@ -78,7 +78,7 @@ def eventful(config_of, cluster, tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.cluster
+@pytest.mark.slow
 def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tmp_path):
     resources = tmp_path / "resources.yaml"
     resources.write_text("partition: low\nmemory: 100M\ntime: '10'\nwarn_s: 60\n")
