@@ -34,7 +34,8 @@ def _table(trials: Sequence[TrialResult]) -> str:
     for trial in trials:
         values = ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)"
         value = "" if trial.value is None else f"{trial.value:.4f}"
-        cells = [trial.method, str(trial.number), values, trial.state, value, trial.reason]
+        state = "interrupted" if trial.interrupted else trial.state
+        cells = [trial.method, str(trial.number), values, state, value, trial.reason]
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return "<table>" + "\n".join(rows) + "</table>"
 
