@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -98,6 +99,15 @@ def origin(group: Group, name: str) -> str:
 @cache  # each look at a distribution reads its metadata from disk
 def _origin(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+
+
+def file_of(group: Group, name: str) -> Path | None:
+    """The file that defines what a name stands for, without importing it; `None` for a name nobody has."""
+    if (group, name) in _registered:
+        return Path(inspect.getfile(_registered[group, name][0]))  # type: ignore[arg-type]
+    entry = _installed(group).get(name)
+    found = None if entry is None else importlib.util.find_spec(entry.module)
+    return None if found is None or found.origin is None else Path(found.origin)
 
 
 def is_foreign(group: Group, name: str) -> bool:

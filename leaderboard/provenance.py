@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.source import code_of
+
 from .plain import block, plain
 from .rows import Rejected, read_json
 
@@ -56,7 +58,9 @@ METHOD_FACTS = {
     "kv_policy": "KV policy",
     "executor": "executor",
     "settings_tried": "settings tried",
+    "code": "code",
 }
+OTHER_CODE = "another version"  # than the one that makes the board
 
 
 def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
@@ -67,6 +71,9 @@ def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
         for spec, facts in methods.items() if isinstance(methods, dict) else ():
             if isinstance(facts, dict):
                 known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
+                if "code" in known:
+                    name = spec.partition("[")[0].partition("@")[0]
+                    known["code"] = "this version" if known["code"] == code_of(name) else OTHER_CODE
                 found.setdefault(plain(spec, 200), known)
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 
 from .grid import AXES, Grid, grids, label, marks, number, percent
-from .provenance import METHOD_FACTS
+from .provenance import METHOD_FACTS, OTHER_CODE
 from .rows import Row
 
 NONE = "–"
@@ -136,6 +136,7 @@ def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | Non
             "label": name,
             "control": some[0]["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
             "causality": known.get(_spec(name), {}).get("causality", ""),
+            "stale": known.get(_spec(name), {}).get("code") == OTHER_CODE,
             "facts": [
                 some[0]["semantics"],
                 *(known.get(_spec(name), {}).get(key, NONE) for key in METHOD_FACTS),

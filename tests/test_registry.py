@@ -133,3 +133,15 @@ def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
     file.write_text(source)
     with pytest.raises(PluginFault, match=r"broken\.py, line [12]"):
         registry.load_plugin(file)
+
+
+def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    assert registry.file_of("methods", "gateskip").name == "gateskip.py"
+    assert registry.file_of("methods", "nobody") is None
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from adaptive_bench.registry import register\n\n\n@register('methods', 'mine')\nclass Mine:\n    pass\n"
+    )
+    registry.load_plugin(plugin)
+    assert registry.file_of("methods", "mine") == plugin

@@ -9,11 +9,11 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench.method import method_class
+from adaptive_bench.source import source_digest
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
 
@@ -50,14 +50,4 @@ def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation", "mo
     """Digest of the source a result depends on: the method's file, the floors from the backbone to the model, and what
     trains, evaluates or times.
     """
-    return _code_digest(Path(inspect.getfile(method_class(spec))), work)
-
-
-@cache  # a plan may have thousands of cells, and the code that runs does not change under it
-def _code_digest(method: Path, work: str) -> str:
-    core = Path(__file__).parent.parent
-    digest = hashlib.sha256(method.read_bytes())
-    for part in ("backbone", "backbone/families", "method", "engine", "model", work):
-        for file in sorted(core.glob(f"{part}/*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return source_digest(Path(inspect.getfile(method_class(spec))), work)

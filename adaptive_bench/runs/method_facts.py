@@ -18,6 +18,7 @@ from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.source import code_of
 from adaptive_bench.spec import MethodSpec
 
 _LAYERS = 8  # of the model without memory that a method is asked about
@@ -29,6 +30,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
     causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` where this spec was never checked.
     kv_policy: What becomes of keys and values of skipped tokens; `None` where the method cannot be asked.
     executor: What measured it.
+    code: Digest of the code that trained and evaluated it.
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
         of the run, of `rates` and of `tune` counted once each, whatever the seed.
     """
@@ -41,6 +43,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
             "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
             "kv_policy": _kv_policy(spec, backbone),
             "executor": "packed",
+            "code": code_of(spec.name),
             "settings_tried": len(tried.get(spec.name, ())),
         }
     return {"schema": SCHEMA, "methods": found}

@@ -67,6 +67,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         missing=NONE,
         most_rows=MOST_ROWS,
         batched={one["label"] for one in methods if one["causality"] == "C2"},
+        stale={one["label"] for one in methods if one["stale"]},
         tests=TESTS,
         marks=ALL_MARKS,
         layouts=layouts(board.rows),

@@ -152,7 +152,8 @@ function name(table, label) {
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
     element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label),
-    METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null);
+    METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null,
+    METHODS.get(label).stale ? element("abbr", { class: "stale", title: "Measured with another version of the code" }, "old") : null);
 }
 
 /** What a paired test says of a cell, in words. */

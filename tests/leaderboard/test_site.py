@@ -16,6 +16,7 @@ from adaptive_bench.leaderboard.grid import number
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
+from adaptive_bench.source import code_of
 
 METHODS = ("dense", "base", "random_skip", "gateskip", "gateskip@paper", "mod[capacity=0.5]")
 SHARE = st.floats(0, 1)
@@ -114,3 +115,18 @@ def test_a_view_that_does_not_exist_is_refused(tmp_path, make_row, axis, phase):
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
     with pytest.raises(UsageError, match="There is net"):
         build([tmp_path / "table.json"], tmp_path / "site", axis, phase)
+
+
+def test_methods_measured_with_other_code_are_marked(tmp_path, make_row):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    code = {"gateskip": code_of("gateskip"), "mod": "0" * 16, "calm": None, "gone": "0" * 16}
+    facts = {name: {"code": digest} for name, digest in code.items()}
+    (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
+    rows = [checked(make_row(method=name, axis="net")) for name in code]
+    page = render(board_of(rows, [folder]), "net")
+    known = {method["label"]: method for method in _data(page)["methods"]}
+    assert [name for name, method in known.items() if method["stale"]] == ["mod", "gone"]
+    place = _data(page)["facts"].index("code")
+    assert [known[name]["facts"][place] for name in code] == ["this version", "another version", "–", "another version"]
+    assert page.count('<abbr class="stale"') == 2
