@@ -24,6 +24,7 @@ from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.chains import Chain, Failure, Work, attempt
+from adaptive_bench.runs.printed import Printed
 from adaptive_bench.runs.relay import Relay, RemoteReporter
 
 # How long a stopped worker has to write down where it stands.
@@ -165,6 +166,7 @@ def start_worker(speaker: Connection, alive: Connection, threads: int, plugins: 
     for path in plugins:
         registry.load_plugin(path)
     _worker_reporter = RemoteReporter(speaker)
+    sys.stdout = sys.stderr = Printed(_worker_reporter)
     return _worker_reporter
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
 from adaptive_bench.runs.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.plan import plan, without_groups
 from adaptive_bench.runs.preflight import Preflight, preflight
+from adaptive_bench.runs.printed import Printed
 from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
 from adaptive_bench.runs.work import follow
@@ -97,15 +99,17 @@ def run(
         with stopping.listening():  # the leader decides when to stop
             follow()
         return RunOutcome([], run_folder(config), [], [], led=False)
+    reporter = reporter or SilentReporter()
     try:
-        return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))
+        with redirect_stdout(Printed(reporter)):
+            return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))
     finally:
         processes.here().dismiss()
 
 
 def _run(
     config: RunConfig,
-    reporter: Reporter | None,
+    reporter: Reporter,
     jobs: int | None,
     share: Share,
     launcher: str,
@@ -115,7 +119,6 @@ def _run(
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
     jobs = jobs if processes.here().alone else 1
-    reporter = reporter or SilentReporter()
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
