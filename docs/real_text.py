@@ -47,11 +47,12 @@ def render(runs: Mapping[Path, Mapping[str, Any]], tables: Mapping[Path, Sequenc
     parts = [_HEAD, LEGEND]
     for folder, about in runs.items():
         parts += [f"## {Path(str(about['model'])).name}", _facts(about)]
-        parts += [f"* {' '.join(text.split())}" for text in (*about.get("failures", ()), *about.get("warnings", ()))]
         for grid in _headlines(tables[folder], about):
             parts += [f"### {grid.title}", *_picture(grid, about), grid.scores("github"), *grid.notes]
         training = next((grid.training("github") for grid in grids(tables[folder])), "")
         parts += ["### Training", training] if training else []
+        notes = [f"* {' '.join(text.split())}" for text in (*about.get("failures", ()), *about.get("warnings", ()))]
+        parts += ["### Notes", "\n".join(notes)] if notes else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -31,8 +31,8 @@ _MARKS = {
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
-_WIDEST_GAP = 0.1
-_INTERPOLATED = ("≈", "interpolated between measured savings that are more than 10 points apart")
+_WIDEST_GAP = 0.15
+_INTERPOLATED = ("≈", "interpolated between measured savings that are more than 15 points apart")
 _CLAIM_TOLERANCE = 0.05
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
 ALL_MARKS = (*_MARKS.values(), _BEYOND, _INTERPOLATED, _CLAIMED, ("n/a", "outside the savings that were measured"))
