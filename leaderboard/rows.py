@@ -20,7 +20,7 @@ _AXES = ("net", "core", "tokens", "claimed", "projected", "time")
 _PHASES = ("all", "prefill", "decode")
 # What names are made of. None of it is markup, a path, a URL scheme, a formula's first character or an escape.
 _METHOD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\[[A-Za-z0-9_.,= +\-]*\])?(@\w+)?", re.ASCII)
-_TASK = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*", re.ASCII)
+_TASK = re.compile(r"(perplexity:)?[A-Za-z0-9_][A-Za-z0-9_\-]*", re.ASCII)
 _METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_,@\-]*", re.ASCII)
 _MODEL = re.compile(r"(?!www\.)[A-Za-z0-9_][A-Za-z0-9_./@\-]*", re.ASCII)
 _RECIPE = re.compile(r"(?!.*www\.)[A-Za-z0-9_][A-Za-z0-9_ .,+/\-]*", re.ASCII)
@@ -122,7 +122,7 @@ def _maybe(check: Callable[[object], bool]) -> Callable[[object], bool]:
 
 
 _SHARE = _maybe(_number(-1e6, 1.0))
-_SCORE = _maybe(_number(-1e12, 1e12))
+_SCORE = _maybe(_number(-1e30, 1e30))  # perplexity of text that a model cannot read
 _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "method": (_text(_METHOD), _MISSING),
     "semantics": (_one_of(("bench", "paper")), "bench"),

@@ -147,3 +147,12 @@ def test_the_build_goes_on_and_says_what_it_left_out(tmp_path):
     assert not re.search(r'(^|,)"?[=+@\t]', csv, re.MULTILINE)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "nan", "runs", "site"]
     assert "75.0" in page
+
+
+def test_texts_of_a_data_set_and_perplexities_of_any_size_are_let_in():
+    row = checked(
+        GOOD | {"task": "perplexity:c4_sample", "metric": "perplexity,none", "score": 5.9e12, "low": 1, "high": 1e20}
+    )
+    assert row["task"] == "perplexity:c4_sample"
+    with pytest.raises(Rejected, match="task"):
+        checked(GOOD | {"task": "perplexity:/home/somebody/file"})
