@@ -7,6 +7,7 @@ A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +27,9 @@ MOST_SEEDS = 1000
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
 
 class RunConfig(Strict):
@@ -133,6 +137,16 @@ class RunConfig(Strict):
     @classmethod
     def _sorted_levels(cls, levels: tuple[float, ...] | None) -> tuple[float, ...] | None:
         return tuple(sorted(set(levels))) if levels else levels
+
+
+def check_device(name: str) -> None:
+    """Refuse what names no device; whether it is there is `find_device`'s question.
+
+    Raises:
+        UsageError: With the rule.
+    """
+    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
+        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device.")
 
 
 def load_config(

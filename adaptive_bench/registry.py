@@ -53,6 +53,16 @@ def names(group: Group) -> list[str]:
     return sorted({*_installed(group), *(name for of, name in _registered if of == group)})
 
 
+def check_name(group: Group, name: str) -> None:
+    """Refuse a name that nobody registered, without importing anything.
+
+    Raises:
+        UsageError: With the closest one.
+    """
+    if (group, name) not in _registered and name not in _installed(group):
+        raise UsageError(f"No {group.removesuffix('s')} is called {name!r}. {did_you_mean(name, names(group))}")
+
+
 def get(group: Group, name: str) -> Any:
     """The registered object.
 
@@ -63,8 +73,7 @@ def get(group: Group, name: str) -> Any:
     """
     if (group, name) in _registered:
         return _registered[group, name][0]
-    if name not in _installed(group):
-        raise UsageError(f"No {group.removesuffix('s')} is called {name!r}. {did_you_mean(name, names(group))}")
+    check_name(group, name)
     entry = _installed(group)[name]
     if not is_foreign(group, name):
         try:

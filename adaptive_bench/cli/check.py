@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
+from adaptive_bench.spec import parse_specs
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
@@ -48,8 +50,12 @@ def check(
     """
     if not debug:
         quiet()
+    if plugin:
+        load_libraries()
+        registry.load_plugins(plugin)
+    for spec in chain.from_iterable(map(parse_specs, methods or [])):
+        registry.check_name("methods", spec.name)  # before seconds go by
     load_libraries()
-    registry.load_plugins(plugin)
     specs = _specs(methods or [], everything)
 
     import torch
@@ -72,7 +78,6 @@ def check(
 
 def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
     """A bare name stands for all specs of the method, anything else for itself."""
-    from adaptive_bench.spec import parse_specs
     from adaptive_bench.testing.variants import method_specs
 
     if everything == bool(methods):

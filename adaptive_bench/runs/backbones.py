@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
+from adaptive_bench.config import DEVICE_RULE, check_device
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.runs.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
@@ -19,7 +20,6 @@ from adaptive_bench.training.memory import ran_out_of_memory
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_DEVICES = ("cpu", "cuda")
 _MOST_LAYERS = 1000  # each is made before it is looked at
 # What decides how a model computes and reads text; a README beside it does not.
 _WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
@@ -244,13 +244,11 @@ def find_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rule = f"A device is auto, cpu, cuda or cuda:<number>, got {one_line(name, 60)!r}"
+    check_device(name)
     try:
         device = torch.device(name)
-        if device.type not in _DEVICES or (device.type == "cpu" and device.index):
-            raise UsageError(f"{rule}. Set --device.")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{rule}: {reason}. Set --device.") from error
+        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device.") from error
     return device
