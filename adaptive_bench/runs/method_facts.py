@@ -53,7 +53,7 @@ def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:
     """Different settings by name of the method among all trainings beside those of a run."""
     found: dict[str, set[str]] = {}
     backbones = {cell.content.get("backbone") for cell in cells}
-    for folder in sorted({path for cell in cells for path in _beside(cell.folder)}):
+    for folder in _folders({cell.folder.parent for cell in cells}):
         config = Record(folder).read("config.json")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
             name = config["method"].partition("[")[0].partition("@")[0]
@@ -62,8 +62,8 @@ def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:
     return found
 
 
-def _beside(folder: Path) -> list[Path]:
-    return [path for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+def _folders(above: set[Path]) -> list[Path]:
+    return sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir())
 
 
 def _empty_backbone(shape: PretrainedConfig) -> Backbone:
