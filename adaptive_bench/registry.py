@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -111,9 +110,10 @@ def _origin(entry: EntryPoint) -> str:
 
 
 def file_of(group: Group, name: str) -> Path | None:
-    """The file that defines what a name stands for, without importing it; `None` for a name nobody has."""
+    """The file that defines what a name stands for, without importing it; `None` where there is none."""
     if (group, name) in _registered:
-        return Path(inspect.getfile(_registered[group, name][0]))  # type: ignore[arg-type]
+        where = Path(origin(group, name))
+        return where if where.is_file() else None
     entry = _installed(group).get(name)
     found = None if entry is None else importlib.util.find_spec(entry.module)
     return None if found is None or found.origin is None else Path(found.origin)

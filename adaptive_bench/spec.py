@@ -56,6 +56,11 @@ class MethodSpec:
         return self.name + (f"[{inner}]" if inner else "") + ("" if self.semantics == "bench" else f"@{self.semantics}")
 
 
+def method_name(text: str) -> str:
+    """The name in front of a spec, or of a label that begins like one; it need not be valid."""
+    return re.split(r"[\[@ ]", text, maxsplit=1)[0]
+
+
 def parse_specs(text: str) -> list[MethodSpec]:
     """Read a comma list of specs; commas inside brackets belong to the spec. Repeated specs count once."""
     parts = re.split(r",(?![^\[]*\])", text)

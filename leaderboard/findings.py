@@ -8,6 +8,7 @@ from pathlib import Path
 from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 
 from .frame import Board, read_board
 from .grid import AXES, Grid, grids, label, marks, percent
@@ -114,12 +115,12 @@ def _reasons(board: Board, rows: Sequence[Row]) -> Iterator[str]:
 
 def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
     for grid, level, found in _columns(board, rows, axis):
-        chance = [name for name in found.order if _name(name) == "random_skip"]
+        chance = [name for name in found.order if method_name(name) == "random_skip"]
         for control in chance:
             ahead: list[str] = []
             level_with: list[str] = []
             for name in found.order:
-                if _name(name) in FAMILY_OF_CONTROLS:
+                if method_name(name) in FAMILY_OF_CONTROLS:
                     continue
                 better = (name, control) in found.pairs and found.apart(name, control)
                 (ahead if better else level_with).append(name)
@@ -185,10 +186,6 @@ def _difference(grid: Grid, found: Comparison, better: str, worse: str) -> str:
         return "which cannot be tested"
     low, high = (difference(grid.metric, end) for end in (pair.low, pair.high))
     return f"{difference(grid.metric, pair.difference)} [{low}, {high}], p {p_value(found.corrected[better, worse])}"
-
-
-def _name(text: str) -> str:
-    return text.partition("[")[0].partition("@")[0].partition(" ")[0]
 
 
 def _share(value: float | None) -> str:

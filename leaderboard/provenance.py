@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.source import code_of
+from adaptive_bench.spec import method_name
 
 from .plain import block, plain
 from .rows import Rejected, read_json
@@ -72,8 +73,7 @@ def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
             if isinstance(facts, dict):
                 known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
                 if "code" in known:
-                    name = spec.partition("[")[0].partition("@")[0]
-                    known["code"] = "this version" if known["code"] == code_of(name) else OTHER_CODE
+                    known["code"] = "this version" if known["code"] == code_of(method_name(spec)) else OTHER_CODE
                 found.setdefault(plain(spec, 200), known)
     return found
 

@@ -170,3 +170,23 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
     from adaptive_bench.testing.model_folder import write_model_folder
 
     return write_model_folder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def lines() -> Any:
+    """A reporter that remembers what was said and which tasks were begun."""
+    from adaptive_bench.progress import SilentReporter
+
+    class Lines(SilentReporter):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+            self.tasks: list[str] = []
+
+        def task(self, name: str, total: float) -> Any:
+            self.tasks.append(name)
+            return super().task(name, total)
+
+        def line(self, text: str) -> None:
+            self.lines.append(text)
+
+    return Lines()

@@ -189,7 +189,7 @@ def run(
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config import check_device, load_config, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
-    from adaptive_bench.spec import parse_specs
+    from adaptive_bench.spec import MethodSpec
 
     if flops is not None and not dry_run:
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
@@ -223,8 +223,8 @@ def run(
     )
     for name in (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before seconds go by
-    for spec in parse_specs(",".join(run_config.methods)):
-        registry.check_name("methods", spec.name)
+    for text in run_config.methods:
+        registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     load_libraries()
     if tuned is not None:

@@ -19,7 +19,7 @@ from adaptive_bench.runs.records import Record
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.source import code_of
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, method_name
 
 _LAYERS = 8  # of the model without memory that a method is asked about
 
@@ -56,7 +56,7 @@ def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:
     for folder in _folders({cell.folder.parent for cell in cells}):
         config = Record(folder).read("config.json")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
-            name = config["method"].partition("[")[0].partition("@")[0]
+            name = method_name(config["method"])
             same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
             found.setdefault(name, set()).add(canonical(same))
     return found

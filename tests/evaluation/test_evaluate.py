@@ -17,7 +17,6 @@ from adaptive_bench.evaluation.language_model import OutOfMemory
 from adaptive_bench.evaluation.lookup import load_task
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Task
 
 DOCS = """
@@ -54,14 +53,6 @@ doc_to_choice: ["1", "2", "3"]
 doc_to_target: "0"
 metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 """
-
-
-class _Lines(SilentReporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +126,7 @@ def test_the_data_folder_reaches_the_task(tmp_path: Path) -> None:
 
 
 def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, lines: Any
 ) -> None:
     undisturbed, _ = evaluate(model, tokenizer, "toy", batch_size=3)
     forward = model.forward
@@ -147,12 +138,11 @@ def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(
         return output
 
     monkeypatch.setattr(model, "forward", limited)
-    reporter = _Lines()
-    evaluation, _ = evaluate(model, tokenizer, "toy", batch_size=12, progress=reporter)
+    evaluation, _ = evaluate(model, tokenizer, "toy", batch_size=12, progress=lines)
     assert evaluation.batch_size == 3
     assert evaluation.scores == undisturbed.scores
     assert evaluation.report == undisturbed.report
-    assert [line.split("with ")[1] for line in reporter.lines] == [
+    assert [line.split("with ")[1] for line in lines.lines] == [
         "6 sequence(s) at a time.",
         "3 sequence(s) at a time.",
     ]

@@ -31,14 +31,6 @@ PAIRS = [
 PROMPTS = ["Question: 1 + 1?\nAnswer:", "Tom", "Question: a longer one, with more words than the others have?\nAnswer:"]
 
 
-class _Lines(SilentReporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-
 def _requests(kind: Any, arguments: list[tuple[Any, ...]]) -> list[Instance]:
     return [Instance(kind, {}, one, 0, metadata=("some_task", number, 1)) for number, one in enumerate(arguments)]
 
@@ -196,10 +188,11 @@ def test_a_continuation_must_have_tokens_and_fit_into_the_context(
         AdaptiveLM(dense, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", [("Tom", continuation)]))
 
 
-def test_prompts_that_are_cut_are_told_once(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    reporter = _Lines()
-    AdaptiveLM(dense, tokenizer, batch_size=1, reporter=reporter).loglikelihood(_requests("loglikelihood", PAIRS))
-    (line,) = reporter.lines
+def test_prompts_that_are_cut_are_told_once(
+    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, lines: Any
+) -> None:
+    AdaptiveLM(dense, tokenizer, batch_size=1, reporter=lines).loglikelihood(_requests("loglikelihood", PAIRS))
+    (line,) = lines.lines
     assert f"1 of {len(PAIRS)} prompts are longer than the context of 96 tokens" in line
 
 

@@ -8,28 +8,7 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
-
-
-class Lines(SilentReporter):
-    """Remembers what was said and which tasks were begun."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.tasks: list[str] = []
-
-    def task(self, name: str, total: int) -> Any:
-        self.tasks.append(name)
-        return super().task(name, total)
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-
-@pytest.fixture
-def lines() -> Lines:
-    return Lines()
 
 
 @pytest.fixture
@@ -62,3 +41,19 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
         monkeypatch.setitem(registry._registered, ("methods", name), (method, "this test"))
 
     return put
+
+
+@pytest.fixture
+def eventful_config(
+    config_of: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., RunConfig]:
+    """`eventful_config(events, step, **changes)`: a run with a cell for each event of the plugin `eventful.py`."""
+
+    def make(events: tuple[str, ...], step: int, **changes: Any) -> RunConfig:
+        monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+        monkeypatch.setenv("EVENTS", str(tmp_path))
+        monkeypatch.setenv("EVENTS_STEP", str(step))
+        registry.load_plugin(Path(__file__).with_name("eventful.py"))
+        return config_of(tuple(f"eventful[event={event}]" for event in events), **changes)
+
+    return make

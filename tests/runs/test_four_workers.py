@@ -1,65 +1,15 @@
 """Four workers in one folder, and all that can go wrong in a cell: the others finish, and the table says so."""
 
-import textwrap
-
 import pytest
 
-from adaptive_bench import registry
 from adaptive_bench.runs import plan, run
 
-METHODS = """
-    import multiprocessing, os, signal, sys
-    from pathlib import Path
-    import torch
-    from adaptive_bench import registry
-    from adaptive_bench.methods.dense import Dense
-
-    @registry.register("methods", "eventful")
-    class Eventful(Dense):
-        '''The dense model; its spec says what goes wrong.'''
-
-        class Config(Dense.Config):
-            event: str = "none"
-
-        @classmethod
-        def training_spec(cls, config, spec):
-            return spec
-
-        def begin_step(self, step, total_steps):
-            super().begin_step(step, total_steps)
-            event = self.config.event
-            if event == "raises":
-                raise RuntimeError("the router is on fire")
-            if event == "exhausts":
-                torch.empty(1 << 50)
-            worker = multiprocessing.parent_process() is not None  # not the run, which times a step beforehand
-            if event == "prints":
-                print("\\x1b[2J\\x07" + "x" * 4_000_000, flush=True)
-                if worker:
-                    print("\\x1b]0;title\\x07", file=sys.stderr, flush=True)
-            marker = Path(os.environ["EVENTS"]) / "killed"
-            if event == "killed" and worker and not marker.exists():
-                marker.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def decide(self, view):
-            decision = super().decide(view)
-            if self.config.event == "nan" and not self.training:
-                nothing = torch.zeros_like(view.call.valid[..., None], dtype=torch.float)
-                return type(decision)(scale=nothing / 0)
-            return decision
-"""
 EVENTS = ("none", "raises", "nan", "exhausts", "prints", "killed")
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_in_a_cell_stays_in_it(config_of, tmp_path, monkeypatch, capfd, lines):
-    plugin = tmp_path / "eventful.py"
-    plugin.write_text(textwrap.dedent(METHODS))
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    monkeypatch.setenv("EVENTS", str(tmp_path))
-    registry.load_plugin(plugin)
-    config = config_of(tuple(f"eventful[event={event}]" for event in EVENTS))
+def test_what_goes_wrong_in_a_cell_stays_in_it(eventful_config, capfd, lines):
+    config = eventful_config(EVENTS, step=3)
     outcome = run(config, lines, jobs=4)
 
     assert outcome.exit_code == 1

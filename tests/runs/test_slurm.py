@@ -4,12 +4,10 @@ import importlib.util
 import json
 import os
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from adaptive_bench import registry
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.launchers import slurm
 from adaptive_bench.training import checkpoint
@@ -20,33 +18,6 @@ daemons = importlib.util.module_from_spec(_spec)
 sys.modules["slurm_daemons"] = daemons
 _spec.loader.exec_module(daemons)
 
-METHOD = """
-    import os, signal, time
-    from pathlib import Path
-    from adaptive_bench import registry
-    from adaptive_bench.methods.dense import Dense
-
-    @registry.register("methods", "eventful")
-    class Eventful(Dense):
-        '''The dense model, trained slowly; its spec says what happens to it.'''
-
-        class Config(Dense.Config):
-            event: str = "none"
-
-        @classmethod
-        def training_spec(cls, config, spec):
-            return spec
-
-        def begin_step(self, step, total_steps):
-            super().begin_step(step, total_steps)
-            time.sleep(0.1)
-            if step == 8 and self.config.event == "raises":
-                raise RuntimeError("the router is on fire")
-            marker = Path(os.environ["EVENTS"]) / "killed"
-            if step == 8 and self.config.event == "killed" and not marker.exists():
-                marker.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-"""
 EVENTS = ("preempted", "cancelled", "killed", "raises", "quiet", "dull")
 STEPS = 60
 _LONG_S = 900  # minutes go by where others compute
@@ -63,19 +34,13 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def eventful(config_of, cluster, tmp_path, monkeypatch):
+def eventful(eventful_config, cluster, monkeypatch):
     """The config of a run of six cells, submitted from here to the cluster."""
-    plugin = tmp_path / "eventful.py"
-    plugin.write_text(textwrap.dedent(METHOD))
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     for name in ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH"):
         if name in cluster.environment:
             monkeypatch.setenv(name, cluster.environment[name])
-    monkeypatch.setenv("EVENTS", str(tmp_path))
-    registry.load_plugin(plugin)
-    return config_of(
-        tuple(f"eventful[event={event}]" for event in EVENTS), train={"steps": STEPS, "checkpoint_every": 5}
-    )
+    monkeypatch.setenv("EVENTS_STEP_S", "0.1")
+    return eventful_config(EVENTS, step=8, train={"steps": STEPS, "checkpoint_every": 5})
 
 
 @pytest.mark.slow

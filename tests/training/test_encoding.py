@@ -14,14 +14,6 @@ from adaptive_bench.training.encoding import (
 )
 
 
-class Lines(SilentReporter):
-    def __init__(self):
-        self.lines = []
-
-    def line(self, text):
-        self.lines.append(text)
-
-
 def encode(tokenizer, *examples, max_length=64, reporter=None):
     return encode_examples(examples, tokenizer, max_length, reporter or SilentReporter())
 
@@ -60,12 +52,12 @@ def test_short_rows_are_padded_on_the_right_and_masked(tokenizer):
     assert (batch["input_ids"][0, 3:] == 7).all() and (batch["labels"][0, 3:] == -100).all()
 
 
-def test_a_long_sequence_keeps_its_completion_and_is_said_aloud(tokenizer_of):
-    tokenizer, reporter = tokenizer_of(bos=True), Lines()
-    encoded = encode(tokenizer, Example("abcdefgh", "XY"), Example("a", "b"), max_length=6, reporter=reporter)
+def test_a_long_sequence_keeps_its_completion_and_is_said_aloud(tokenizer_of, lines):
+    tokenizer = tokenizer_of(bos=True)
+    encoded = encode(tokenizer, Example("abcdefgh", "XY"), Example("a", "b"), max_length=6, reporter=lines)
     assert tokenizer.decode(encoded[0].token_ids) == "<s>ghXY</s>"
     assert [example.truncated for example in encoded] == [True, False]
-    assert len(reporter.lines) == 1 and "1 of 2" in reporter.lines[0] and "train.max_length" in reporter.lines[0]
+    assert len(lines.lines) == 1 and "1 of 2" in lines.lines[0] and "train.max_length" in lines.lines[0]
 
 
 def test_a_completion_longer_than_everything_loses_its_end(tokenizer):

@@ -5,19 +5,10 @@ import pytest
 import torch
 
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
-from adaptive_bench.progress import SilentReporter
 from adaptive_bench.training import train
 from adaptive_bench.training.schedule import learning_rate_factor
 
 ROUNDING = 5e-7  # four units in the last place of fp32: the same tokens, summed in other groups
-
-
-class Lines(SilentReporter):
-    def __init__(self):
-        self.lines = []
-
-    def line(self, text):
-        self.lines.append(text)
 
 
 def log_of(folder):
@@ -94,9 +85,9 @@ def test_micro_batches_change_nothing_but_rounding(model_of, examples, tokenizer
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), MemoryError()])
-def test_out_of_memory_halves_the_micro_batch_aloud(model_of, examples, tokenizer, recipe, tmp_path, error):
+def test_out_of_memory_halves_the_micro_batch_aloud(model_of, examples, tokenizer, recipe, tmp_path, error, lines):
     train(model_of(), examples, tokenizer, recipe, seed=1, folder=tmp_path / "plenty")
-    model, reporter = model_of(), Lines()
+    model = model_of()
     roomy = model.forward
 
     def cramped(input_ids, **rest):
@@ -105,8 +96,8 @@ def test_out_of_memory_halves_the_micro_batch_aloud(model_of, examples, tokenize
         return roomy(input_ids, **rest)
 
     model.forward = cramped
-    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path / "scarce", reporter=reporter)
-    assert len(reporter.lines) == 1 and "2 micro-batches" in reporter.lines[0]
+    train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path / "scarce", reporter=lines)
+    assert len(lines.lines) == 1 and "2 micro-batches" in lines.lines[0]
     plenty, scarce = (log_of(tmp_path / name) for name in ("plenty", "scarce"))
     assert [entry["loss"] for entry in scarce] == pytest.approx([entry["loss"] for entry in plenty], rel=ROUNDING)
 

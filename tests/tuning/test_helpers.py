@@ -6,17 +6,8 @@ import pytest
 import torch
 
 from adaptive_bench.config import load_config
-from adaptive_bench.progress import SilentReporter
 from adaptive_bench.tuning import Objective, tune
 from adaptive_bench.tuning.helpers import helped
-
-
-class Lines(SilentReporter):
-    def __init__(self):
-        self.lines = []
-
-    def line(self, text):
-        self.lines.append(text)
 
 
 def count_threads(reporter):
@@ -31,27 +22,25 @@ def work_for_ever(reporter):
     time.sleep(600)
 
 
-def test_they_work_beside_the_block_with_their_share_of_the_cores(monkeypatch):
+def test_they_work_beside_the_block_with_their_share_of_the_cores(monkeypatch, lines):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     shares = []
     monkeypatch.setattr(torch, "set_num_threads", shares.append)
-    reporter = Lines()
-    with helped(1, reporter, count_threads):
+    with helped(1, lines, count_threads):
         pass
-    assert reporter.lines == ["threads 2"] and shares == [2, 4]
+    assert lines.lines == ["threads 2"] and shares == [2, 4]
 
 
-def test_one_that_fails_says_why_and_the_block_goes_on():
-    reporter = Lines()
-    with helped(1, reporter, fail):
+def test_one_that_fails_says_why_and_the_block_goes_on(lines):
+    with helped(1, lines, fail):
         done = True
-    assert done and reporter.lines == ["A process that helped with the study has ended: it burns"]
+    assert done and lines.lines == ["A process that helped with the study has ended: it burns"]
 
 
 @pytest.mark.slow
-def test_they_end_where_the_block_is_stopped():
+def test_they_end_where_the_block_is_stopped(lines):
     start_s = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), helped(1, Lines(), work_for_ever):
+    with pytest.raises(KeyboardInterrupt), helped(1, lines, work_for_ever):
         raise KeyboardInterrupt
     assert time.monotonic() - start_s < 60  # ten seconds to keep where it stands, and the start of a process
 
