@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -95,7 +95,8 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
         )
     loaded = copy(found.task)
     asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
-    loaded._config = replace(loaded.config, task=task.name, num_fewshot=shots, **asked)
+    # Its dictionaries too: what a caller changes stays with that caller.
+    loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     return loaded
 
 

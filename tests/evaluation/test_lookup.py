@@ -104,3 +104,9 @@ def test_worked_examples_are_refused_where_lm_eval_would_leave_them_out_in_silen
 def test_a_stock_task_that_needs_another_package_is_told() -> None:
     with pytest.raises(EnvironmentProblem, match=r"'cnn_dailymail' cannot be set up.*install unitxt"):
         load_task(find_task("cnn_dailymail"), None, None)
+
+
+def test_what_is_changed_in_a_loaded_task_stays_there() -> None:
+    task = find_task("nano_math")
+    load_task(task, None, 0).config.generation_kwargs["max_gen_toks"] = 4
+    assert load_task(task, None, 0).config.generation_kwargs["max_gen_toks"] > 4
