@@ -8,22 +8,20 @@ Deviations: as `gateskip`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, SearchRange, Semantics
+from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics
 
 from .gateskip import GateSkip, GateSkipConfig
 
 
 class GatedConfig(MethodConfig):
-    """Those parameters of GateSkip that are not about skipping."""
+    """Those parameters of GateSkip that are not about skipping. No search space: what saves nothing cannot be tuned on
+    what it keeps at a saving; it belongs to the GateSkip it is compared with and takes its values.
+    """
 
-    search_space: ClassVar[Mapping[str, SearchRange]] = {
-        "sparsity_weight": SearchRange.parse("log:0.001:10", source="as in `gateskip`"),
-    }
     shape: Literal["vector", "scalar"] = Field("vector", description="as in `gateskip`")
     loss: Literal["l2", "l1"] = Field("l2", description="as in `gateskip`")
     sparsity_weight: float | None = Field(None, ge=0, description="as in `gateskip`")

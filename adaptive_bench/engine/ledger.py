@@ -205,9 +205,18 @@ class Ledger:
             "counts": self.counts(),
         }
 
+    def saved_net(self, phases: tuple[Phase, ...] = PHASES) -> float | None:
+        """The net saving of some phases together, alone of what a report says; `None` where they have no tokens."""
+        macs, dense = self._macs_of(phases)
+        return _saved_share(macs[_CORE].sum() + macs[_OVERHEAD].sum(), dense)
+
+    def _macs_of(self, phases: tuple[Phase, ...]) -> tuple[np.ndarray, float]:
+        """[buckets] executed MACs, and those of the dense model."""
+        macs = np.sum([self.macs(phase).sum(axis=0) for phase in phases], axis=0)
+        return macs, sum(self.dense_macs(phase).sum() for phase in phases)
+
     def _saved(self, phases: tuple[Phase, ...]) -> dict[str, float | None]:
-        macs = sum(self.macs(phase).sum(axis=0) for phase in phases)
-        dense = sum(self.dense_macs(phase).sum() for phase in phases)
+        macs, dense = self._macs_of(phases)
         core, overhead, everything = macs[_CORE].sum(), macs[_OVERHEAD].sum(), macs.sum()
         return {
             "tokens": _saved_share(

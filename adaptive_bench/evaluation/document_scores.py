@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.matching import Point, match
+from adaptive_bench.evaluation.matching import Mix, Point, mixes
 from adaptive_bench.evaluation.record import Evaluation, Sample
 
 _SAME = 1e-6  # between a metric and the mean of its documents
@@ -84,16 +84,18 @@ def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[fl
         levels: The savings asked for.
         name: The saving they are shares of (see `saving_name`).
     """
-    # Matching is linear in the scores, so a point counts for as much as comes out where it alone has a score.
-    alone = [[replace(point, score=float(point is one)) for point in points] for one in points]
-    shares = [[matched.score for matched in match(some, levels, name)] for some in alone]
-    found: list[Floats | None] = []
-    for at_level in zip(*shares, strict=True) if shares else [()] * len(levels):
-        known = [share for share in at_level if share is not None]
-        mixed = np.array(known) @ answers if known else None
-        # Rounding must not leave the range of what was measured.
-        found.append(None if mixed is None else np.clip(mixed, answers.min(axis=0), answers.max(axis=0)))
-    return found
+    savings = [point.saved.get(name) for point in points]
+    return mixed_scores(mixes([point.dial for point in points], savings, levels, name), answers)
+
+
+def mixed_scores(found: Sequence[Mix], answers: Floats) -> list[Floats | None]:
+    """Scores [D] of one seed's documents at what each level is read off, from those at the points [P, D]."""
+    reached = [mix.weights(len(answers)) for mix in found if mix.below]
+    if not reached:
+        return [None] * len(found)
+    # Rounding must not leave the range of what was measured.
+    mixed = iter(np.clip(np.array(reached) @ answers, answers.min(axis=0), answers.max(axis=0)))
+    return [next(mixed) if mix.below else None for mix in found]
 
 
 def answers_by_seed(

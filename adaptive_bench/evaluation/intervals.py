@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -63,21 +65,35 @@ def interval(scores: ArrayLike, bounds: Bounds = SHARE) -> Interval:
     Raises:
         UsageError: No score, not a table, a score that is not finite or outside the bounds.
     """
-    table = checked(scores, bounds)
-    seeds, documents = table.shape
-    crossed = Crossed.of(table)
-    levels = levels_of(seeds, documents)
-    low, high = limits(crossed, seeds, documents, bounds)
-    return Interval(
-        mean=float(crossed.mean),
-        low=float(low) if levels != "none" else None,
-        high=float(high) if levels != "none" else None,
-        seed_error=math.sqrt(crossed.seed_variance) if seeds > 1 else None,
-        document_error=math.sqrt(crossed.document_variance) if documents > 1 else None,
-        seeds=seeds,
-        documents=documents,
-        levels=levels,
-    )
+    return intervals([(scores, bounds)])[0]
+
+
+def intervals(tables: Sequence[tuple[ArrayLike, Bounds]]) -> list[Interval]:
+    """`interval` of many tables, each with its bounds; those of one shape are reckoned together."""
+    alike: defaultdict[tuple[tuple[int, ...], Bounds], list[tuple[int, Floats]]] = defaultdict(list)
+    for place, (scores, bounds) in enumerate(tables):
+        table = checked(scores, bounds)
+        alike[table.shape, bounds].append((place, table))
+    found: dict[int, Interval] = {}
+    for ((seeds, documents), bounds), some in alike.items():
+        crossed = Crossed.of(np.array([table for _, table in some]))
+        levels = levels_of(seeds, documents)
+        ends = limits(crossed, seeds, documents, bounds)
+        parts = (crossed.mean, *ends, np.sqrt(crossed.seed_variance), np.sqrt(crossed.document_variance))
+        for (place, _), mean, low, high, of_seeds, of_documents in zip(
+            some, *(part.tolist() for part in parts), strict=True
+        ):
+            found[place] = Interval(
+                mean=mean,
+                low=low if levels != "none" else None,
+                high=high if levels != "none" else None,
+                seed_error=of_seeds if seeds > 1 else None,
+                document_error=of_documents if documents > 1 else None,
+                seeds=seeds,
+                documents=documents,
+                levels=levels,
+            )
+    return [found[place] for place in range(len(tables))]
 
 
 def limits(

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from adaptive_bench.evaluation.crossed import Floats
 
 Axis = Literal["tokens", "core", "net", "claimed", "projected", "time"]
 COUNTED: tuple[Axis, ...] = ("tokens", "core", "net")  # what the ledger counts, in every phase
@@ -57,10 +61,50 @@ class Point:
         assert value is not None
         return value
 
-    @property
-    def known(self) -> list[str]:
-        """Names of the savings that are known."""
-        return [name for name in self.saved if self.on(name)]
+
+class Mix(NamedTuple):
+    """What a level is read off: measured points that have one saving, or those of two neighbours.
+
+    Attributes:
+        level: The saving asked for.
+        status: `outside` where the level was not reached; then there are no points.
+        below: Indices of the points with the level's saving, or with the next smaller one.
+        above: Of the points with the next larger one; none where the level was measured.
+        share: How much the larger one counts.
+        gap: How far the two savings are apart.
+    """
+
+    level: float
+    status: Status
+    below: Sequence[int] = ()
+    above: Sequence[int] = ()
+    share: float = 0.0
+    gap: float = 0.0
+
+    def of(self, values: Floats) -> Floats:
+        """Anything known of the points, at the level.
+
+        Args:
+            values: [P] or [P, N], of each point; NaN where it is not known.
+
+        Returns:
+            [] or [N]; NaN unless all the points that count know it.
+        """
+        low = _mean(values, self.below)
+        if not self.above:
+            return low
+        high = _mean(values, self.above)
+        # Rounding must not leave the interval.
+        mixed = np.maximum(low * (1 - self.share) + high * self.share, np.minimum(low, high))
+        return np.minimum(mixed, np.maximum(low, high))
+
+    def weights(self, points: int) -> Floats:
+        """How much each of P points counts, [P]."""
+        found = np.zeros(points)
+        found[list(self.below)] = (1 - self.share) / len(self.below)
+        if self.above:
+            found[list(self.above)] = self.share / len(self.above)
+        return found
 
 
 @dataclass(frozen=True)
@@ -82,25 +126,50 @@ class Matched:
 
 
 def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[Matched]:
-    """Scores at the levels.
-
-    Rules:
-        * A level is reached when it lies between the smallest and the largest measured saving, both included.
-        * Near is not reached: 0.249 measured does not answer for 0.25. The one exception is level 0, which a method
-          whose smallest saving is in (0, 0.005] answers with its score there; of saved time, in [-0.02, 0.02].
-        * Points whose saving of this name is not known do not count.
-        * Points with the same saving count as one: their mean.
-        * `outside` marks a level that was not reached, `inert` a score of a method whose dial moves nothing.
+    """Scores at the levels, by the rules of `mixes`.
 
     Args:
         points: Measured dial values in any order.
         levels: Savings asked for.
         name: The saving the levels are shares of (see `saving_name`).
     """
-    points = [point for point in points if point.on(name)]
-    merged = _merge(points, name)
-    reached: Status = "inert" if "inert" in flaws(points, name) else "ok"
-    return [_at(merged, level, name, reached) for level in levels]
+    points = list(points)
+    names = list(dict.fromkeys(known for point in points for known in point.saved))
+    columns = [(point.score, point.dial, point.seconds, *map(point.saved.get, names)) for point in points]
+    values = np.array(columns, dtype=float)  # what is not known becomes NaN
+    found = []
+    for mix in mixes([point.dial for point in points], [point.saved.get(name) for point in points], levels, name):
+        if not mix.below:
+            found.append(Matched(mix.level, None, {}, "outside"))
+            continue
+        score, dial, seconds, *savings = mix.of(values).tolist()
+        saved = {known: value for known, value in zip(names, savings, strict=True) if value == value}
+        saved |= {name: mix.level} if mix.above else {}
+        found.append(Matched(mix.level, score, saved, mix.status, dial, seconds, mix.gap))
+    return found
+
+
+def mixes(dials: Sequence[float], savings: Sequence[float | None], levels: Sequence[float], name: str) -> list[Mix]:
+    """Which points each level is read off.
+
+    Rules:
+        * A level is reached when it lies between the smallest and the largest measured saving, both included.
+        * Near is not reached: 0.249 measured does not answer for 0.25. The one exception is level 0, which a method
+          whose smallest saving is in (0, 0.005] answers with its score there; of saved time, in [-0.02, 0.02].
+        * Points whose saving is not known do not count.
+        * Points with the same saving count as one: their mean.
+        * `outside` marks a level that was not reached, `inert` a score of a method whose dial moves nothing.
+
+    Args:
+        dials, savings: Of the measured points, in any order.
+        levels: Savings asked for.
+        name: The saving (see `saving_name`).
+    """
+    known = [(saving, place) for place, saving in enumerate(savings) if saving is not None]
+    merged = _merge(known)
+    timed = name == "time"
+    reached: Status = "inert" if _flaw([(dials[place], saving) for saving, place in known], timed) == "inert" else "ok"
+    return [_at(merged, level, timed, reached) for level in levels]
 
 
 def largest_saving(points: Iterable[Point], name: str) -> float:
@@ -109,7 +178,8 @@ def largest_saving(points: Iterable[Point], name: str) -> float:
     Raises:
         ValueError: No point counts.
     """
-    return max(point.at(name) for point in _merge((point for point in points if point.on(name)), name))
+    known = [(point.at(name), place) for place, point in enumerate(points) if point.on(name)]
+    return max(saving for saving, _ in _merge(known))
 
 
 def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
@@ -118,73 +188,59 @@ def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
     `inert`: several dial values, one saving (check that the method really skips). `non-monotone`: turning the dial one
     way sometimes saves more and sometimes less, so that neighbours on the axis need not be neighbours on the dial.
     """
-    tolerance = TIME_TOLERANCE if name == "time" else FLAW_TOLERANCE
-    by_dial = sorted((point for point in points if point.on(name)), key=lambda point: (point.dial, point.at(name)))
-    savings = [point.at(name) for point in by_dial]
-    if len({point.dial for point in by_dial}) < 2:
-        return ()
+    found = _flaw([(point.dial, point.at(name)) for point in points if point.on(name)], name == "time")
+    return () if found is None else (found,)
+
+
+def _flaw(measured: list[tuple[float, float]], timed: bool) -> Flaw | None:
+    """Of dial values with their savings."""
+    if len({dial for dial, _ in measured}) < 2:
+        return None
+    tolerance = TIME_TOLERANCE if timed else FLAW_TOLERANCE
+    savings = [saving for _, saving in sorted(measured)]
     if max(savings) - min(savings) <= tolerance:
-        return ("inert",)
+        return "inert"
     steps = [after - before for before, after in pairwise(savings)]
-    if min(steps) < -tolerance and max(steps) > tolerance:
-        return ("non-monotone",)
-    return ()
+    return "non-monotone" if min(steps) < -tolerance and max(steps) > tolerance else None
 
 
-def _merge(points: Iterable[Point], name: str) -> list[Point]:
-    """One point per saving, sorted by saving."""
-    ordered = sorted(points, key=lambda point: (point.at(name), point.score, point.dial))
-    return [_mean(list(same)) for _, same in groupby(ordered, key=lambda point: round(point.at(name) / _SAME))]
+_Merged = list[tuple[float, Sequence[int]]]  # savings, rising, with the points that have them
 
 
-def _mean(points: list[Point]) -> Point:
-    if len(points) == 1:
-        return points[0]
-
-    def mean(values: Iterable[float]) -> float:
-        return math.fsum(values) / len(points)
-
-    common = [name for name in points[0].known if all(point.on(name) for point in points)]
-    saved = {name: mean(point.at(name) for point in points) for name in common}
-    of = {name: mean(getattr(point, name) for point in points) for name in ("dial", "score", "seconds")}
-    return Point(saved=saved, **of)
+def _merge(known: list[tuple[float, int]]) -> _Merged:
+    """Points with the same saving as one."""
+    merged: _Merged = []
+    for _, same in groupby(sorted(known), key=lambda one: round(one[0] / _SAME)):
+        savings, places = zip(*same, strict=True)
+        merged.append((savings[0] if len(savings) == 1 else math.fsum(savings) / len(savings), places))
+    return merged
 
 
-def _at(points: list[Point], level: float, name: str, reached: Status) -> Matched:
-    if not points:
-        return Matched(level, None, {}, "outside")
-    lowest, highest = points[0], points[-1]
-    for point in points:
-        if abs(point.at(name) - level) <= _SAME:
-            return _matched(level, point, reached)
-    if level == 0 and _is_nothing(lowest, highest, name):
-        return _matched(level, lowest, reached)
-    for before, after in pairwise(points):
-        if before.at(name) <= level <= after.at(name):
-            gap = after.at(name) - before.at(name)
-            share = (level - before.at(name)) / gap
-            between = _matched(level, _between(before, after, share), reached)
-            return replace(between, saved={**between.saved, name: level}, gap=gap)
-    return Matched(level, None, {}, "outside")
+def _mean(values: Floats, places: Sequence[int]) -> Floats:
+    if len(places) == 1:
+        return values[places[0]]
+    some = values[list(places)]
+    return np.array([math.fsum(column) for column in some.reshape(len(places), -1).T]).reshape(some[0].shape) / len(
+        places
+    )
 
 
-def _is_nothing(lowest: Point, highest: Point, name: str) -> bool:
+def _at(merged: _Merged, level: float, timed: bool, reached: Status) -> Mix:
+    if not merged:
+        return Mix(level, "outside")
+    for saving, places in merged:
+        if abs(saving - level) <= _SAME:
+            return Mix(level, reached, places)
+    if level == 0 and _is_nothing([saving for saving, _ in merged], timed):
+        return Mix(level, reached, merged[0][1])
+    for (before, below), (after, above) in pairwise(merged):
+        if before <= level <= after:
+            return Mix(level, reached, below, above, (level - before) / (after - before), after - before)
+    return Mix(level, "outside")
+
+
+def _is_nothing(savings: Sequence[float], timed: bool) -> bool:
     """Whether a method that does not reach level 0 exactly saves nothing there all the same."""
-    if name == "time" and highest.at(name) < 0:  # nothing but noise, or a loss
-        return lowest is highest and highest.at(name) >= -TIME_TOLERANCE
-    return 0 < lowest.at(name) <= (TIME_TOLERANCE if name == "time" else ZERO_LEVEL_TOLERANCE)
-
-
-def _between(before: Point, after: Point, share: float) -> Point:
-    def mix(one: float, other: float) -> float:
-        low, high = sorted((one, other))
-        return min(max(one * (1 - share) + other * share, low), high)  # rounding must not leave the interval
-
-    saved = {name: mix(before.at(name), after.at(name)) for name in before.known if after.on(name)}
-    of = {name: mix(getattr(before, name), getattr(after, name)) for name in ("dial", "score", "seconds")}
-    return Point(saved=saved, **of)
-
-
-def _matched(level: float, point: Point, status: Status) -> Matched:
-    saved = {name: point.at(name) for name in point.known}
-    return Matched(level, point.score, saved, status, point.dial, point.seconds)
+    if timed and savings[-1] < 0:  # nothing but noise, or a loss
+        return len(savings) == 1 and savings[0] >= -TIME_TOLERANCE
+    return 0 < savings[0] <= (TIME_TOLERANCE if timed else ZERO_LEVEL_TOLERANCE)

@@ -12,21 +12,18 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypedDict
 
-import numpy as np
-
+from adaptive_bench.evaluation.at_levels import Measured, Places
 from adaptive_bench.evaluation.comparable import Conditions
 from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.document_scores import answers_by_seed, matched_scores
-from adaptive_bench.evaluation.intervals import UNBOUNDED, Levels, interval
+from adaptive_bench.evaluation.document_scores import answers_by_seed
+from adaptive_bench.evaluation.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
 from adaptive_bench.evaluation.matching import (
     COUNTED,
     MATCH_PHASES,
     Axis,
-    Matched,
     MatchPhase,
     Status,
     flaws,
-    match,
     saving_name,
 )
 from adaptive_bench.evaluation.record import Evaluation, Sample
@@ -190,24 +187,21 @@ def table_rows(
     )
     if conditions is not None:
         same = replace(same, **asdict(conditions))
+    measured = [Measured(done) for done in evaluations.values() if done]
     tables: list[tuple[Axis, MatchPhase, str | None]] = [(axis, phase, None) for axis, phase in _axes(everything)]
     tables += [("time", "all", setting) for setting in curves or {}]
-    rows = []
-    for metric in metrics:
-        answers = answers_by_seed(metric, evaluations, samples or {})
-        for axis, phase, setting in tables:
-            curve = None if setting is None or curves is None else curves[setting]
-            name = saving_name(axis, phase)
-            points = {seed: [one.point(metric, curve) for one in done] for seed, done in evaluations.items()}
-            by_seed = [match(measured, levels, name) for measured in points.values()]
-            by_document = [matched_scores(points[seed], one, levels, name) for seed, one in answers.items()]
-            for position, level in enumerate(levels):
-                beyond = _beyond(about, axis, phase, level)
-                row = replace(same, metric=metric, axis=axis, phase=phase, level=level, beyond_target=beyond)
-                scores = [one[position] for one in by_document]
-                found = _filled(row, [seed[position] for seed in by_seed], [one for one in scores if one is not None])
-                rows.append(replace(found, timing=setting))
-    return rows
+    found: list[tuple[Places, list[Row]]] = []
+    for axis, phase, setting in tables:
+        curve = None if setting is None or curves is None else curves[setting]
+        places = Places(axis, phase, measured, [seed.mixes(axis, phase, levels, curve) for seed in measured])
+        of_axis = replace(same, axis=axis, phase=phase, timing=setting)
+        rows = []
+        for position, level in enumerate(levels):
+            beyond = _beyond(about, axis, phase, level)
+            means = places.means(position, len(evaluations))
+            rows.append(replace(of_axis, level=level, beyond_target=beyond, **means))
+        found.append((places, rows))
+    return [row for metric in metrics for row in _scored(metric, found, evaluations, samples or {})]
 
 
 def dial_warnings(
@@ -258,50 +252,37 @@ def _beyond(about: About, axis: Axis, phase: MatchPhase, level: float) -> bool |
     return None if target is None else level > target + _SAME
 
 
-def _filled(row: Row, matched: list[Matched], answers: list[Floats]) -> Row:
-    """A row with the score and the savings of the seeds that reached its level, and the scores of their documents."""
-    reached = [seed for seed in matched if seed.score is not None]
-    if not reached:
-        return row
-    metric = metric_of(row.metric)
-    scores = [seed.score for seed in reached if seed.score is not None]
-    table = np.array(answers) if answers else np.array(scores)[:, None]
-    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
-    known = metric.low <= table.min() and table.max() <= metric.high
-    spread = interval(table, (metric.low, metric.high) if known else UNBOUNDED)
-    status: Status = "ok"
-    if len(reached) < len(matched):
-        status = "partial"
-    elif any(seed.status == "inert" for seed in reached):
-        status = "inert"
-    saved: dict[str, Any] = {
-        f"saved_{name}": _mean(reached, name)
-        for phase in MATCH_PHASES
-        for name in (saving_name(axis, phase) for axis in COUNTED)
-    }
-    claimed, executed = _mean(reached, "claimed"), _mean(reached, saving_name("tokens", row.phase))
+def _scored(
+    metric: str,
+    found: Sequence[tuple[Places, list[Row]]],
+    evaluations: Mapping[int, Sequence[Evaluation]],
+    samples: Mapping[int, Sequence[Sequence[Sample]]],
+) -> list[Row]:
+    """Rows with the scores of a metric and their intervals."""
+    answers = list(answers_by_seed(metric, evaluations, samples).values())
+    known = metric_of(metric)
+    rows: list[Row] = []
+    tables: list[tuple[Floats, Bounds]] = []
+    for places, of_axis in found:
+        by_level = places.scores([seed.scores(metric) for seed in places.seeds], answers, len(of_axis))
+        for row, (reached, table) in zip(of_axis, by_level, strict=True):
+            if not reached:
+                rows.append(replace(row, metric=metric))
+                continue
+            rows.append(replace(row, metric=metric, score=fmean(reached), seeds=len(reached)))
+            # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
+            inside = known.low <= table.min() and table.max() <= known.high
+            tables.append((table, (known.low, known.high) if inside else UNBOUNDED))
+    spreads = iter(intervals(tables))
+    return [row if row.score is None else _with_spread(row, next(spreads)) for row in rows]
+
+
+def _with_spread(row: Row, spread: Interval) -> Row:
     return replace(
         row,
-        score=fmean(scores),
         low=spread.low,
         high=spread.high,
         interval=spread.levels,
         seed_error=spread.seed_error,
         document_error=spread.document_error,
-        seeds=len(scores),
-        dial=fmean(seed.dial for seed in reached),
-        gap=max(seed.gap for seed in reached),
-        seconds=fmean(seed.seconds for seed in reached),
-        claimed=claimed,
-        claimed_minus_executed=None if claimed is None or executed is None else claimed - executed,
-        projected_net=_mean(reached, saving_name("projected", row.phase)),
-        status=status,
-        **saved,
     )
-
-
-def _mean(reached: list[Matched], name: str) -> float | None:
-    """Mean over the seeds, `None` unless all of them know it."""
-    if not all(name in seed.saved for seed in reached):
-        return None
-    return fmean(seed.saved[name] for seed in reached)

@@ -215,6 +215,8 @@ class Method(nn.Module):
 def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) -> nn.Linear:
     """A linear map with normal weights and a constant bias, as gates and routers start."""
     linear = nn.Linear(inputs, outputs)
+    if linear.weight.is_meta:  # built for its sizes alone; drawing no values takes a millisecond
+        return linear
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
     return linear

@@ -18,7 +18,6 @@ model that was measured: it gives back its net saving.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import astuple, replace
 from functools import lru_cache
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import PHASES, Ledger
@@ -44,13 +43,13 @@ class Projection:
 
     Args:
         spec: The method.
-        layers: Of the model that was measured.
-        shape: The other model.
+        backbone: The other model with as many layers as the measured one has.
+        depth: How many layers of the other model each of them stands for.
     """
 
-    def __init__(self, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> None:
+    def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
         found = method_class(spec)
-        self.backbone = _without_memory(_with_layers(shape, layers).to_json_string(use_diff=False))
+        self.backbone = backbone
         with torch.device("meta"):
             method = found(found.parse_config(spec), self.backbone, spec.semantics, 0)
         self._map_macs = {
@@ -58,8 +57,13 @@ class Projection:
             for name, module in method.named_modules()
             if isinstance(module, nn.Linear)
         }
-        self._depth = shape.num_hidden_layers / layers  # real layers for each measured one
+        self._depth = depth
         self._costs = LayerCosts(*(self._depth * costs for costs in _columns(self.backbone.costs)))
+
+    @classmethod
+    def onto(cls, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> Projection:
+        """From a model of so many layers onto a shape."""
+        return cls(spec, _without_memory(shape, layers), shape.num_hidden_layers / layers)
 
     def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
         """Projected net saving by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
@@ -77,8 +81,7 @@ class Projection:
             ledger.book(phase, 0, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
             own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
             ledger.book(phase, 0, "overhead.decision", self._depth * own)
-        report = ledger.report()
-        return {"all": report["saved"]["net"], **{phase: report[phase]["net"] for phase in PHASES}}
+        return {"all": ledger.saved_net(), **{phase: ledger.saved_net((phase,)) for phase in PHASES}}
 
 
 def projected(
@@ -93,17 +96,14 @@ def projected(
     Raises:
         UsageError: No shape has that name.
     """
-    config = find_shape(shape)
-    projections: dict[int, Projection] = {}
+    find_shape(shape)
 
     def one(evaluation: Evaluation) -> Evaluation:
         counts = evaluation.report.get("counts", {})
         if not all("work" in counts.get(phase, {}) for phase in PHASES):
             return evaluation
-        layers = len(counts["prefill"]["work"])
-        if layers not in projections:
-            projections[layers] = Projection(spec, layers, config)
-        return replace(evaluation, projected=projections[layers].net(counts), projected_shape=shape)
+        projection = _projection(id(method_class(spec)), spec, len(counts["prefill"]["work"]), shape)
+        return replace(evaluation, projected=projection.net(counts), projected_shape=shape)
 
     try:
         return {seed: [one(evaluation) for evaluation in done] for seed, done in evaluations.items()}, []
@@ -114,18 +114,24 @@ def projected(
         ]
 
 
+# Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
+@lru_cache(maxsize=1024)
+def _projection(registered: int, spec: MethodSpec, layers: int, shape: str) -> Projection:
+    backbone, depth = _widths(shape, layers)
+    return Projection(spec, backbone, depth)
+
+
 @lru_cache(maxsize=8)  # a run has many methods and few shapes
-def _without_memory(description: str) -> Backbone:
-    """The backbone that a config in JSON describes, with tensors that have no values."""
-    values = json.loads(description)
-    with torch.device("meta"):
-        return Backbone(AutoModelForCausalLM.from_config(AutoConfig.for_model(values.pop("model_type"), **values)))
+def _widths(shape: str, layers: int) -> tuple[Backbone, float]:
+    config = find_shape(shape)
+    return _without_memory(config, layers), config.num_hidden_layers / layers
 
 
-def _with_layers(shape: PretrainedConfig, layers: int) -> PretrainedConfig:
-    """The same widths with another number of layers."""
+def _without_memory(shape: PretrainedConfig, layers: int) -> Backbone:
+    """The same widths with another number of layers, in tensors that have no values."""
     values = shape.to_dict() | {"num_hidden_layers": layers, "layer_types": None}
-    return type(shape).from_dict(values)
+    with torch.device("meta"):
+        return Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
 
 
 def _columns(costs: LayerCosts) -> tuple[np.ndarray, ...]:
