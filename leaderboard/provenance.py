@@ -11,6 +11,7 @@ from typing import Any
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 
+from . import verified
 from .plain import block, plain
 from .rows import Rejected, read_json
 
@@ -101,6 +102,7 @@ def _run(folder: Path) -> dict[str, Any]:
         "facts": [
             *_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
             *_facts(_object(folder / "entry.json"), ("submitted",)),
+            *_facts({"verified": verified.said_of(folder)}, ("verified",)),
             *([key, text] for one in entry for key, text in one.items()),
         ],
         "warnings": _texts(about.get("warnings")),

@@ -44,6 +44,9 @@ def verify(
     model: Annotated[str | None, typer.Option(help="The model, where the entry names a folder of its author.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with local data files.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the outcome in the entry's verified.json, for the page to say.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
     debug: Debug = False,
@@ -91,6 +94,9 @@ def verify(
             for one in found
         ]
         typer.echo(fitting(rows) if rows else "The entry has no answers of its first seed.")
+    if record:
+        kept = registry.get("sites", "verified")(entry, [one.to_json() for one in found])
+        typer.echo(f"Kept in {kept}", err=True)
     wrong = sum(one.verdict == "differs" for one in found)
     known = sum(one.verdict != "unknown" for one in found)
     typer.echo(

@@ -21,6 +21,7 @@ from ..provenance import fitting, method_facts_of, runs_of
 from ..samples import samples_of
 from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
+from ..verified import UNVERIFIED
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
 MOST_ROWS = 100  # of one table, unless a reader asks for all
@@ -97,6 +98,16 @@ def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
     parts += [f"model {name}" for name in models]
     if finished:
         parts.append(f"last run {finished[-1][:10]}")
+    said = [fact[1] for run in runs for fact in run["facts"] if fact[0] == "verified"]
+    if said:  # entries
+        again = sum(text != UNVERIFIED for text in said)
+        parts.append(
+            f"{again} of {len(said)} entries measured again"
+            if len(said) > 1
+            else f"verified {said[0]}"
+            if again
+            else UNVERIFIED
+        )
     return " · ".join(parts)
 
 

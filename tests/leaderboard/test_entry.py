@@ -10,6 +10,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
+from adaptive_bench.leaderboard.verified import UNVERIFIED, record, said_of
 
 OLD = Path(__file__).parent / "old_entries"
 
@@ -99,3 +100,37 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
     assert not board.problems
     assert [row["score"] for row in board.rows] == [row["score"] for row in stored]
     assert {row["phase"] for row in board.rows} == {"all"}
+
+
+def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
+    points = [{"verdict": verdict, "documents": 8, "equal": 8} for verdict in ("holds", "differs", "unknown")]
+    with pytest.raises(UsageError, match="is none"):
+        record(run, points)
+    entry = submit(run, tmp_path / "entries")
+    assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
+    record(entry, points)
+    assert said_of(entry).endswith("1 of 2 points hold, 16 of 16 scores of documents are the same")
+    assert read_board([entry / "table.json"]).rows
+    (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
+    assert said_of(entry) == UNVERIFIED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"points": "<b>"},
+        {"points": 0},
+        {"hold": 3},
+        {"points": 1e300},
+        {"documents": None},
+        {"schema": 2},
+        {"equal": []},
+    ],
+)
+def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
+    entry = submit(run, tmp_path / "entries")
+    file = record(entry, [{"verdict": "holds", "documents": 8, "equal": 8}])
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    assert said_of(entry) == UNVERIFIED
+    file.write_text("[" * 10_000)
+    assert said_of(entry) == UNVERIFIED

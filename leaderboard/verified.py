@@ -1,0 +1,72 @@
+"""`verified.json` of an entry: when it was measured again, and how many of its points held.
+
+It stands beside the files of the entry and belongs to none of its digests: whoever merges it vouches for it. It holds
+for the very entry whose `entry.json` it names by digest; of any other it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import UsageError
+
+from . import entry
+from .plain import plain
+from .rows import Rejected, read_json
+
+FILE_NAME = "verified.json"
+SCHEMA = 1
+UNVERIFIED = "not measured again"
+_MOST = 10**9
+
+
+def record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
+    """Keep what `leaderboard verify` found beside an entry.
+
+    Args:
+        found: The points that were measured again, as it prints them with `--json`.
+
+    Raises:
+        UsageError: The folder is no entry.
+    """
+    about = folder / entry.FILE_NAME
+    if not about.is_file():
+        raise UsageError(
+            f"What was verified is recorded beside an entry, but {str(folder)!r} is none. Submit it first."
+        )
+    known = [one for one in found if one["verdict"] != "unknown"]
+    values = {
+        "schema": SCHEMA,
+        "entry_sha256": entry.digest_of(about.read_bytes()),
+        "verified": datetime.now(UTC).isoformat(timespec="seconds"),
+        "adaptive_bench": version("adaptive-bench"),
+        "points": len(known),
+        "hold": sum(one["verdict"] == "holds" for one in known),
+        "documents": sum(one["documents"] for one in known),
+        "equal": sum(one["equal"] for one in known),
+    }
+    atomic.write_json(folder / FILE_NAME, values)
+    return folder / FILE_NAME
+
+
+def said_of(folder: Path) -> str:
+    """Whether an entry was measured again, as its page says it; of a run, which is no entry, nothing."""
+    about = folder / entry.FILE_NAME
+    if not about.is_file():
+        return ""
+    try:
+        values = read_json(folder / FILE_NAME)
+        same = values["schema"] == SCHEMA and values["entry_sha256"] == entry.digest_of(about.read_bytes())
+        points, hold, documents, equal = (values[key] for key in ("points", "hold", "documents", "equal"))
+        sound = 0 <= hold <= points <= documents <= _MOST and 0 <= equal <= documents
+        when = plain(str(values["verified"])[:10])
+    except (Rejected, OSError, KeyError, TypeError):
+        return UNVERIFIED
+    if not (same and sound and points):
+        return UNVERIFIED
+    return f"{when}: {hold:g} of {points:g} points hold, {equal:g} of {documents:g} scores of documents are the same"
