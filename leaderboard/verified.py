@@ -22,6 +22,7 @@ from .rows import Rejected, read_json
 FILE_NAME = "verified.json"
 SCHEMA = 1
 UNVERIFIED = "not measured again"
+_COUNTS = ("points", "hold", "trained", "documents", "equal")
 _MOST = 10**9
 
 
@@ -46,6 +47,7 @@ def record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
         "verified": datetime.now(UTC).isoformat(timespec="seconds"),
         "adaptive_bench": version("adaptive-bench"),
         "points": len(known),
+        "trained": sum(one["trained"] for one in known),  # of models trained anew, the others were found trained
         "hold": sum(one["verdict"] == "holds" for one in known),
         "documents": sum(one["documents"] for one in known),
         "equal": sum(one["equal"] for one in known),
@@ -62,11 +64,14 @@ def said_of(folder: Path) -> str:
     try:
         values = read_json(folder / FILE_NAME)
         same = values["schema"] == SCHEMA and values["entry_sha256"] == entry.digest_of(about.read_bytes())
-        points, hold, documents, equal = (values[key] for key in ("points", "hold", "documents", "equal"))
-        sound = 0 <= hold <= points <= documents <= _MOST and 0 <= equal <= documents
+        points, hold, trained, documents, equal = (values[key] for key in _COUNTS)
+        sound = 0 <= hold <= points <= documents <= _MOST and 0 <= trained <= points and 0 <= equal <= documents
         when = plain(str(values["verified"])[:10])
     except (Rejected, OSError, KeyError, TypeError):
         return UNVERIFIED
     if not (same and sound and points):
         return UNVERIFIED
-    return f"{when}: {hold:g} of {points:g} points hold, {equal:g} of {documents:g} scores of documents are the same"
+    return (
+        f"{when}: {hold:g} of {points:g} points hold, {equal:g} of {documents:g} scores of documents are the same; "
+        f"{trained:g} of the points are of models trained again"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench.config import RunConfig
@@ -33,6 +34,7 @@ class Checked:
         claimed, found: Mean score of these documents in the entry, and now.
         claimed_saving, found_saving: Saved tokens, where all documents were asked again; else `None`.
         verdict: `holds`; `differs`; `unknown` where the entry has no scores by document.
+        trained: Whether the model was trained anew for this, and not found trained.
     """
 
     method: str
@@ -47,6 +49,7 @@ class Checked:
     claimed_saving: float | None
     found_saving: float | None
     verdict: Verdict
+    trained: bool
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -80,6 +83,7 @@ def verify(
     reporter = reporter or SilentReporter()
     sweeps = {_place(sweep): sweep for sweep in plan(config).sweeps if sweep.split == "test"}
     found = []
+    trained: set[Path] = set()
     for entry in entries:
         if entry["seed"] != config.seeds[0]:
             continue
@@ -91,8 +95,11 @@ def verify(
             )
         sweep = sweeps[place]
         for cell in _chain(sweep.cell):
+            if not cell.finished:
+                trained.add(cell.folder)
             train_cell(cell, config, reporter)
-        found.append(_again(sweep, entry, saving, documents, tolerance, reporter))
+        anew = sweep.cell.folder in trained
+        found.append(_again(sweep, entry, saving, documents, tolerance, reporter, trained=anew))
     return found
 
 
@@ -108,17 +115,24 @@ def _chain(cell: Cell) -> list[Cell]:
 
 
 def _again(
-    sweep: Sweep, entry: Mapping[str, Any], saving: float, documents: int, tolerance: float, reporter: Reporter
+    sweep: Sweep,
+    entry: Mapping[str, Any],
+    saving: float,
+    documents: int,
+    tolerance: float,
+    reporter: Reporter,
+    *,
+    trained: bool,
 ) -> Checked:
     point = min(entry["points"], key=lambda one: abs(one["asked"] - saving))
-    trained = Calibrated(sweep)
-    trained.calibrate([point["asked"]], reporter)
-    trained.model.dial = trained.model.method.dial_for(point["asked"])
+    calibrated = Calibrated(sweep)
+    calibrated.calibrate([point["asked"]], reporter)
+    calibrated.model.dial = calibrated.model.method.dial_for(point["asked"])
     recipe = sweep.config.evaluation
     known = len(entry["documents"])
     evaluation, samples = evaluate(
-        trained.model,
-        trained.tokenizer,
+        calibrated.model,
+        calibrated.tokenizer,
         sweep.task,
         data_dir=sweep.config.data_dir,
         limit=min(documents, known),
@@ -149,6 +163,7 @@ def _again(
         claimed_saving=claimed if whole else None,
         found_saving=found if whole else None,
         verdict=("holds" if holds else "differs") if common else "unknown",
+        trained=trained,
     )
 
 

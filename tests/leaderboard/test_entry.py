@@ -103,13 +103,17 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
 
 
 def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
-    points = [{"verdict": verdict, "documents": 8, "equal": 8} for verdict in ("holds", "differs", "unknown")]
+    points = [
+        {"verdict": verdict, "documents": 8, "equal": 8, "trained": True} for verdict in ("holds", "differs", "unknown")
+    ]
     with pytest.raises(UsageError, match="is none"):
         record(run, points)
     entry = submit(run, tmp_path / "entries")
     assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
     record(entry, points)
-    assert said_of(entry).endswith("1 of 2 points hold, 16 of 16 scores of documents are the same")
+    assert said_of(entry).partition(": ")[2] == (
+        "1 of 2 points hold, 16 of 16 scores of documents are the same; 2 of the points are of models trained again"
+    )
     assert read_board([entry / "table.json"]).rows
     (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
     assert said_of(entry) == UNVERIFIED
@@ -129,7 +133,7 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
 )
 def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
     entry = submit(run, tmp_path / "entries")
-    file = record(entry, [{"verdict": "holds", "documents": 8, "equal": 8}])
+    file = record(entry, [{"verdict": "holds", "documents": 8, "equal": 8, "trained": True}])
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     assert said_of(entry) == UNVERIFIED
     file.write_text("[" * 10_000)

@@ -52,5 +52,6 @@ def test_a_true_entry_holds_and_a_false_one_differs(config_of, tmp_path):
         verify(config.model_copy(update={"methods": ("dense",)}), answers)
     elsewhere = config.model_copy(update={"out": tmp_path / "elsewhere"})
     (only,) = verify(elsewhere, answers[1:], documents=2)
-    assert (only.documents, only.verdict, only.claimed_saving) == (2, "holds", None)
+    assert (only.documents, only.verdict, only.claimed_saving, only.trained) == (2, "holds", None, True)
+    assert not any(one.trained for one in found)
     assert any((tmp_path / "elsewhere" / "records").iterdir())  # the training was made
