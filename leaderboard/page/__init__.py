@@ -24,7 +24,7 @@ from ..verdict import verdict
 from ..verified import UNVERIFIED
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
-MOST_ROWS = 100  # of one table, unless a reader asks for all
+MOST_ROWS = 50  # of one table, unless a reader asks for all
 _SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
 
 
