@@ -15,6 +15,7 @@ from .grid import AXES, Grid, grids, label, marks, percent
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
+from .provenance import variants_of
 from .rows import Row
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
 
@@ -22,6 +23,7 @@ _LEVEL = 0.15  # of the paper's second table
 _PAPER_COLUMN = 3  # 15 % of the generative tasks in its first
 _CLAIM_GAP = 0.02
 _PHASE_GAP = 0.05
+_VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
 
 
 def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
@@ -99,12 +101,14 @@ def _reasons(board: Board, rows: Sequence[Row]) -> Iterator[str]:
                 f"token-branches, these save much less net: {told}."
             )
     tasks = {(row["task"], row["metric"]) for row in rows}
+    variants = variants_of(board.folders)
     for grid in grids(row for row in board.rows if (row["axis"], row["phase"]) == ("tokens", "all")):
-        full = [name for name in ("dense", "gateskip") if (name, 0.0) in grid.cells]
-        if (grid.task, grid.metric) in tasks and len(full) > 1:
+        gated = [name for name in grid.methods if variants.get(name, name) == _VECTOR and (name, 0.0) in grid.cells]
+        if (grid.task, grid.metric) in tasks and gated and ("dense", 0.0) in grid.cells:
+            told = ", ".join(f"`{name}` {_shown(grid, name, 0.0)}" for name in gated)
             yield (
-                f"**{markdown(grid.name)}**: without skipping `dense` has {_shown(grid, 'dense', 0.0)}, `gateskip` "
-                f"{_shown(grid, 'gateskip', 0.0)}. What it lacks there, skipping did not cost."
+                f"**{markdown(grid.name)}**: without skipping `dense` has {_shown(grid, 'dense', 0.0)}, {told}. What "
+                f"it lacks there, skipping did not cost."
             )
     if tasks:
         yield (
@@ -133,21 +137,25 @@ def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
 
 
 def _gates(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
-    vector, scalar = "gateskip", "gateskip[shape=scalar]"
+    variants = variants_of(board.folders)
     for grid, level, found in _columns(board, rows, axis):
-        if vector in found.groups and scalar in found.groups:
-            better = scalar if found.order.index(scalar) < found.order.index(vector) else vector
-            worse = vector if better == scalar else scalar
-            told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
-            skipped = [_share(grid.cells[name, level]["saved_tokens"]) for name in (vector, scalar)]
-            yield (
-                f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
-                f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
-                f"scalar gates {skipped[1]}."
-            )
+        ours = {variants.get(name, name): name for name in reversed(found.order)}
+        if _VECTOR not in ours or _SCALAR not in ours:
+            continue
+        both = (ours[_VECTOR], ours[_SCALAR])
+        better, worse = sorted(both, key=found.order.index)
+        told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
+        skipped = [_share(grid.cells[name, level]["saved_tokens"]) for name in both]
+        yield (
+            f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
+            f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
+            f"scalar gates {skipped[1]}."
+        )
     for row in board.rows:
-        if (row["method"], row["axis"], row["level"], row["phase"]) == ("gated", "tokens", 0.0, "all") and row["score"]:
-            yield f"Gates that skip nothing (`gated`, {markdown(row['task'])}) save {_share(row['saved_net'])} net."
+        place = (method_name(row["method"]), row["axis"], row["level"], row["phase"])
+        if place == ("gated", "tokens", 0.0, "all") and row["score"]:
+            told = f"`{label(row)}`, {markdown(row['task'])}"
+            yield f"Gates that skip nothing ({told}) save {_share(row['saved_net'])} net."
             break
 
 

@@ -50,14 +50,18 @@ _SKIPPING = tuple(row for row in _METHODS if row[2] == "gateskip")
 _INSTRUCT = "instruct"  # in the name of a model that follows instructions
 _WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
 _Cells = Mapping[tuple[str, str, str, float], Row]  # label, task, metric, level
+_SAME: Mapping[str, str] = {}
 _Column = tuple[str, str, Callable[[str], str]]  # group, title, text by label
 
 
-def layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def layouts(rows: Sequence[Row], variants: Mapping[str, str] = _SAME) -> list[dict[str, Any]]:
     """Tables as `paper_tables` gives them, those of which the board has at least one value.
 
     An average is the mean score of all the board's tasks of that kind; it is left out where a task has no score. Models
     and recipes have tables of their own; of a task that was asked in several ways, the one with the most documents.
+
+    Args:
+        variants: By spec the same method without what it was tuned to; others stand for themselves.
     """
     by_model: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in rows:
@@ -70,7 +74,7 @@ def layouts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         said = apart[_shared(some)]
         found += [
             table | {"caption": table["caption"].removesuffix(".") + (f", {said}." if said else ".")}
-            for table in _layouts(_asked_alike(some), is_instruct=_INSTRUCT in (_shared(some).model or "").lower())
+            for table in _layouts(_asked_alike(some), variants, _INSTRUCT in (_shared(some).model or "").lower())
         ]
     return found
 
@@ -91,12 +95,12 @@ def _asked_alike(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if conditions_of(row) == largest[row["task"]]]
 
 
-def _layouts(rows: Sequence[Row], *, is_instruct: bool) -> list[dict[str, Any]]:
+def _layouts(rows: Sequence[Row], variants: Mapping[str, str], is_instruct: bool) -> list[dict[str, Any]]:
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row["task"], row["metric"])
     cells = {(label(row), row["task"], row["metric"], row["level"]): row for row in rows}
-    labels = list(dict.fromkeys(label(row) for row in rows))
+    labels = {label(row): variants.get(label(row), label(row)) for row in rows}
     written, likelihood = (
         [(task, metric) for task, metric in first.items() if metric.partition(",")[0] in kind]
         for kind in (_WRITTEN, _LIKELIHOOD)
@@ -171,12 +175,12 @@ def _table(
     corner: str,
     rows: Sequence[tuple[str | None, str, str]],
     columns: Sequence[_Column],
-    labels: Sequence[str],
+    labels: Mapping[str, str],
 ) -> dict[str, Any] | None:
     lines: list[dict[str, Any]] = []
     for section, name, spec in rows:
-        for one in labels:
-            if one.partition(" (")[0].partition("@")[0] == spec:
+        for one, variant in labels.items():
+            if variant.partition(" (")[0].partition("@")[0] == spec:
                 lines.append(
                     {"section": section, "name": f"{name}: {one}", "values_": [text(one) for *_, text in columns]}
                 )

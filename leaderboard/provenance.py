@@ -79,6 +79,17 @@ def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
     return found
 
 
+def variants_of(folders: Sequence[Path]) -> dict[str, str]:
+    """By spec the same method without what it was tuned to, as far as runs say."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        methods = _object(folder / "methods.json").get("methods")
+        for spec, facts in methods.items() if isinstance(methods, dict) else ():
+            if isinstance(facts, dict) and isinstance(facts.get("variant"), str):
+                found.setdefault(plain(spec, 200), plain(facts["variant"], 200))
+    return found
+
+
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once; of an entry what it says."""
     told = _object(folder / "entry.json").get("environments")

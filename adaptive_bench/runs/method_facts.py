@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
     kv_policy: What becomes of keys and values of skipped tokens; `None` where the method cannot be asked.
     executor: What measured it.
     code: Digest of the code that trained and evaluated it.
+    variant: The spec without the parameters that `tune` searches: what the method is, whatever it was tuned to.
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
         of the run, of `rates` and of `tune` counted once each, whatever the seed.
     """
@@ -44,9 +46,15 @@ def method_facts(whole: Plan) -> dict[str, Any]:
             "kv_policy": _kv_policy(spec, backbone),
             "executor": "packed",
             "code": code_of(spec.name),
+            "variant": str(_untuned(spec)),
             "settings_tried": len(tried.get(spec.name, ())),
         }
     return {"schema": SCHEMA, "methods": found}
+
+
+def _untuned(spec: MethodSpec) -> MethodSpec:
+    tuned = method_class(spec).Config.search_space
+    return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
 
 
 def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:

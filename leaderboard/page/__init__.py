@@ -17,7 +17,7 @@ from ..frame import Board
 from ..grid import ALL_MARKS, AXES
 from ..layout import layouts
 from ..paper import paper_tables
-from ..provenance import fitting, method_facts_of, runs_of
+from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..samples import samples_of
 from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
@@ -71,7 +71,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         stale={one["label"] for one in methods if one["stale"]},
         tests=TESTS,
         marks=ALL_MARKS,
-        layouts=layouts(board.rows),
+        layouts=layouts(board.rows, variants_of(board.folders)),
         paper=paper_tables(),
         figures=figures,
         version=version("adaptive-bench"),

@@ -1,6 +1,7 @@
 """Sentences of findings carry the numbers of the rows, and claim only what a test carries."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,13 @@ def test_gates_claims_and_phases_have_their_sentences(board):
     assert "vector gates skip 40.0 % of the token-branches" in text
     assert "claims to skip 40.0 % of the token-branches; 30.0 % were skipped" in text
     assert "net saving 20.0 % in prefill, 2.0 % in decode" in text
+
+
+def test_tuned_gates_are_compared_like_their_defaults(board, tmp_path):
+    facts = {"gateskip[sparsity_weight=0.01]": {"variant": "gateskip"}}
+    (tmp_path / "methods.json").write_text(json.dumps({"methods": facts}))
+    found = replace(board(**{"gateskip[sparsity_weight=0.01]": 30, "scalar": 80}), folders=[tmp_path])
+    assert "`gateskip[shape=scalar]` is ahead of `gateskip[sparsity_weight=0.01]`" in findings(found)
 
 
 def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
