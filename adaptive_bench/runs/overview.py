@@ -84,7 +84,8 @@ def _described(folder: Path, training: Piece | None) -> Piece:
 def _points(names: list[str]) -> str:
     known = set(names)
     asked = (name.removesuffix(DOCUMENTS) for name in names if name.endswith(DOCUMENTS))
-    return f"{sum(f'{saving}.json' in known for saving in asked)} points"
+    measured = sum(f"{saving}.json" in known for saving in asked)
+    return f"{measured} point{'' if measured == 1 else 's'}"
 
 
 def _steps(folder: Path, about: dict[str, Any], state: str) -> str:

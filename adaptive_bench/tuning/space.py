@@ -8,6 +8,7 @@ from typing import Any
 
 from optuna import Trial
 from pydantic import ValidationError
+from scipy.stats.qmc import Halton
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
@@ -70,6 +71,19 @@ class Space:
     def at(self, shares: Iterable[float]) -> dict[str, Any]:
         """A point of the space from one number in [0, 1) for each range."""
         return {name: _at(one, share) for (name, one), share in zip(self.ranges.items(), shares, strict=True)}
+
+    def spread(self, number: int) -> list[dict[str, Any]]:
+        """So many points that cover the space evenly, without the method as it is, which is a trial of its own."""
+        shares = Halton(len(self.ranges), scramble=False).random(number + 2)[1:]
+        points = map(self.at, shares)
+        return [point for point in points if not self._is_default(point)][:number]
+
+    def _is_default(self, point: Mapping[str, Any]) -> bool:
+        if any(name in RATES for name in point):
+            return False
+        there = self.spec_with({name: _text(self.ranges[name], value) for name, value in point.items()})
+        found = method_class(self.spec)
+        return found.parse_config(there) == found.parse_config(self.spec)
 
     def spec_with(self, values: Values) -> MethodSpec:
         """The method with those values that are its own."""

@@ -19,7 +19,6 @@ from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
-from scipy.stats.qmc import Halton
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import AdaptiveBenchError, message_of
@@ -142,7 +141,7 @@ class Study:
         place = sum("again" not in one.user_attrs for one in self.all)
         point = {}
         if 1 <= place <= SPREAD:
-            point = self.space.at(Halton(len(self.space.ranges), scramble=False).random(place + 1)[place])
+            point = self.space.spread(SPREAD)[place - 1]
         self.study.enqueue_trial(point, user_attrs={"place": place})
 
     def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:

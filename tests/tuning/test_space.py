@@ -79,3 +79,11 @@ def test_values_go_into_the_spec_and_the_recipe():
     assert trial.methods == ("gateskip[shape=scalar,sparsity_weight=0.1]",)
     assert trial.train.learning_rate == 0.002
     assert trial.train.method_learning_rates == {"gateskip[shape=scalar,sparsity_weight=0.1]": 0.05}
+
+
+def test_points_that_cover_a_space_are_never_the_method_as_it_is():
+    """The middle of FREE's range is its default."""
+    space = Space.of(MethodSpec("free"), [])
+    assert [point["distillation_weight"] for point in space.spread(4)] == [0.25, 0.75, 0.125, 0.625]
+    rates = Space.of(MethodSpec("free"), ["train.weight_decay=linear:0:1"])
+    assert [point["train.weight_decay"] for point in rates.spread(2)] == [0.5, 0.25]
