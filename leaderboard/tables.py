@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 
 from .grid import AXES, Grid, grids, label, marks, number, percent
 from .provenance import METHOD_FACTS, OTHER_CODE
@@ -134,7 +135,7 @@ def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | Non
     return [
         {
             "label": name,
-            "control": some[0]["method"].partition("[")[0].partition(" ")[0] in FAMILY_OF_CONTROLS,
+            "control": method_name(some[0]["method"]) in FAMILY_OF_CONTROLS,
             "causality": known.get(_spec(name), {}).get("causality", ""),
             "stale": known.get(_spec(name), {}).get("code") == OTHER_CODE,
             "facts": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 
 from .frame import Board
 from .grid import AXES, Grid, grids, label, marks, percent
@@ -70,13 +71,13 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
 
     leader, others = ranked[0], ranked[1:]
     keeps = f"{label(leader)} {_keeps(leader, grid)}"
-    chance = [row for row in reached if _name(row) == "random_skip"]
+    chance = [row for row in reached if method_name(row["method"]) == "random_skip"]
     if not chance:
         return f"{where} {keeps}, with no random skipping to compare with"
     if not all(apart(leader, row) for row in chance):
         return f"{where} no method is separated from random skipping (the highest score: {keeps})"
     told = f"{where} {keeps}, ahead of random skipping"
-    fixed = [label(row) for row in reached if _name(row) == "static_depth" and not apart(leader, row)]
+    fixed = [label(row) for row in reached if method_name(row["method"]) == "static_depth" and not apart(leader, row)]
     if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
     tied = [label(row) for row in others if not apart(leader, row)]
@@ -100,11 +101,7 @@ def _level(grid: Grid) -> float | None:
 
 
 def _control(row: Row) -> bool:
-    return _name(row) in FAMILY_OF_CONTROLS
-
-
-def _name(row: Row) -> str:
-    return str(row["method"]).partition("[")[0].partition(" ")[0]
+    return method_name(row["method"]) in FAMILY_OF_CONTROLS
 
 
 def _separate(better: Row, worse: Row, sign: int) -> bool:
