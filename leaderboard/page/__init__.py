@@ -18,6 +18,7 @@ from ..grid import ALL_MARKS, AXES
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
+from ..rows import Row
 from ..samples import samples_of
 from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
@@ -35,7 +36,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         axis, phase: What is shown first.
         figures: Names of the files in `figures/` to link to.
     """
-    tables = tables_of(board.rows)
+    tables = tables_of(_shown(board.rows))
     runs = runs_of(board.folders)
     methods = methods_of(board.rows, method_facts_of(board.folders))
     data = {
@@ -77,6 +78,14 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         version=version("adaptive-bench"),
         data=embedded(data),
     )
+
+
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    """What fits into a page: a task's first metric everywhere, the others pooled over the phases."""
+    first: dict[str, str] = {}
+    for row in rows:
+        first.setdefault(row["task"], row["metric"])
+    return [row for row in rows if row["phase"] == "all" or row["metric"] == first[row["task"]]]
 
 
 def embedded(data: Mapping[str, Any]) -> Markup:

@@ -58,7 +58,7 @@ def test_an_entry_is_never_overwritten(run, tmp_path):
         ("table.json", '[{"method": "<b>"}]', "row 0"),
         ("answers.json", '{"sweeps": 3}', "answers.json"),
         ("answers.json", None, "missing"),
-        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 8 MB"),
+        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 16 MB"),
     ],
 )
 def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
