@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 
 from adaptive_bench import atomic
-from adaptive_bench.evaluation.comparison import differences, tie_groups
-from adaptive_bench.evaluation.crossed import Crossed
-from adaptive_bench.evaluation.document_scores import DocumentScores
-from adaptive_bench.evaluation.intervals import SHARE, UNBOUNDED, Bounds, limits
+from adaptive_bench.tables.comparison import differences, tie_groups
+from adaptive_bench.tables.crossed import Crossed
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, limits
 
 PAGE = Path(__file__).parent.parent / "docs" / "statistics.md"
 
@@ -215,7 +215,7 @@ and which documents it was asked. An interval of a score covers both.
 
 - **Variance.** score[s, d] = mean + seed + document + interaction. The variance of the mean over S seeds and D
   documents is var_seed / S + var_document / D + var_interaction / (S D), from the mean squares of the table, without
-  bias (`evaluation/crossed.py`).
+  bias (`tables/crossed.py`).
 - **Quantile.** Student's t. Its degrees of freedom are those of the documents, D - 1, where seeds hardly differ, and
   those of the seeds, S - 1, as soon as seeds make up a notable part. With two seeds that quantile is 12.7: two seeds
   say very little about all seeds, and their intervals say so. Three are much better, five are good.

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.document_scores import DocumentScores, matched_scores
-from adaptive_bench.evaluation.matching import Point, saving_name
+from adaptive_bench.evaluation.savings import Point, saving_name
+from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 
 from .rows import Rejected, read_json
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from adaptive_bench.evaluation.comparable import Conditions, conditions_of
 from adaptive_bench.metric import Metric, metric_of
+from adaptive_bench.tables.comparable import Conditions, conditions_of
 
 from .rows import Row
 

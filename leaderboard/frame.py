@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas
 
-from adaptive_bench.evaluation.comparable import conditions_of
-from adaptive_bench.evaluation.tables import joined, short_names
+from adaptive_bench.tables.comparable import conditions_of
+from adaptive_bench.tables.finished import joined, short_names
 
 from .answers import Answers, read_answers
 from .curves import with_curves

@@ -10,8 +10,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
 from adaptive_bench.metric import metric_of
+from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
 
 from .rows import Row
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.evaluation.comparable import Conditions, conditions_of, differences
+from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
 
 from .grid import label, marks, number
 from .rows import Row

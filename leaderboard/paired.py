@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.comparable import Conditions
-from adaptive_bench.evaluation.comparison import Difference, anchored, differences, holm
-from adaptive_bench.evaluation.document_scores import DocumentScores
-from adaptive_bench.evaluation.intervals import CONFIDENCE, UNBOUNDED, levels_of
 from adaptive_bench.metric import Metric, metric_of
+from adaptive_bench.tables.comparable import Conditions
+from adaptive_bench.tables.comparison import Difference, anchored, differences, holm
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import CONFIDENCE, UNBOUNDED, levels_of
 
 from .answers import Answers
 from .grid import Place, grids

@@ -44,9 +44,9 @@ def diff(
 def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
     """One row for each method, task and asked saving that both runs have measured."""
     from adaptive_bench.errors import UsageError
-    from adaptive_bench.evaluation.comparison import paired_difference
-    from adaptive_bench.evaluation.document_scores import DocumentScores
     from adaptive_bench.metric import metric_of
+    from adaptive_bench.tables.comparison import paired_difference
+    from adaptive_bench.tables.document_scores import DocumentScores
 
     tables = [_scores(folder) for folder in (first, second)]
     for key in tables[0]:

@@ -1,1 +1,1 @@
-"""Evaluation: lm-eval over an adaptive model, the sweep of the dial, matching at equal savings, spread over seeds."""
+"""Evaluation: lm-eval over an adaptive model, the sweep of the dial, and what is kept of both."""

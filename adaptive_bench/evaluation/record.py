@@ -7,10 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.matching import COUNTED, MATCH_PHASES, Axis, MatchPhase, Point, saving_name
-from adaptive_bench.evaluation.time_axis import TimeCurve
-
-_AXES: tuple[Axis, ...] = (*COUNTED, "claimed", "projected")
+from adaptive_bench.evaluation.savings import Axis, MatchPhase
 
 
 @dataclass(frozen=True)
@@ -73,13 +70,6 @@ class Evaluation:
             return None if self.projected is None else self.projected.get(phase)
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
-
-    def point(self, metric: str, curve: TimeCurve | None = None) -> Point:
-        """The measured point for matching, with its saved time where a timing is given and reaches that far."""
-        saved = {saving_name(axis, phase): self.saved(axis, phase) for phase in MATCH_PHASES for axis in _AXES}
-        tokens = self.saved("tokens")
-        saved["time"] = None if curve is None or tokens is None else curve.at(tokens)
-        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""

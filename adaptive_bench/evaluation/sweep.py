@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from adaptive_bench.evaluation.matching import Point
+from adaptive_bench.evaluation.savings import Point
 
 # Points the sweep may add to the first grid.
 EXTRA_POINTS = 6
@@ -58,7 +58,7 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
     Args:
         measured: The points so far, by the share of saved tokens that was asked for.
         levels: Levels that should be reached.
-        axis: Name of the saving they are shares of (see `matching.saving_name`).
+        axis: Name of the saving they are shares of (see `saving_name`).
         maximum: End of the dial (`method.max_saved_tokens`).
     """
     if not measured or not levels or not measured[max(measured)].on(axis):

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adaptive_bench.evaluation.document_scores import answers_by_seed
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.tables.document_scores import answers_by_seed
+from adaptive_bench.tables.points import point_of
 
 
 def answers_of(whole: Plan) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _entry(sweep: Sweep) -> dict[str, Any] | None:
 def _point(one: Evaluation, sweep: Sweep, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     tokens = one.saved("tokens")
     times = {} if tokens is None else {name: curve.at(tokens) for name, curve in sweep.curves.items()}
-    saved = one.point(sweep.metric).saved
+    saved = point_of(one, sweep.metric).saved
     return {
         "dial": one.dial,
         "saved": {name: value for name, value in saved.items() if value is not None},

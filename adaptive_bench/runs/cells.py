@@ -9,12 +9,13 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import DocumentSplit
-from adaptive_bench.evaluation.matching import Point, saving_name
 from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
-from adaptive_bench.evaluation.time_axis import TimeCurve
 from adaptive_bench.runs.records import Record, SweepRecord
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.time_axis import TimeCurve
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Sweep:
 
         def point(saving: float) -> Point:
             measured[saving] = measure(saving)
-            return measured[saving].point(self.metric, self.matched_curve)
+            return point_of(measured[saving], self.metric, self.matched_curve)
 
         matched = saving_name(self.config.match_on, self.config.match_phase)
         sweep(point, method, self.levels, matched, self.config.evaluation)

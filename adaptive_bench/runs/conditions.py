@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.comparable import Conditions
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.runs.aims import Aims
 from adaptive_bench.runs.cells import Sweep
 from adaptive_bench.runs.training_text import training_tasks
+from adaptive_bench.tables.comparable import Conditions
 
 # What neither belongs to every method alike nor changes a result.
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}

@@ -9,7 +9,6 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
-from adaptive_bench.evaluation.time_axis import TimeCurves
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs import timing_records
@@ -21,6 +20,7 @@ from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.time_axis import TimeCurves
 from adaptive_bench.task import Task
 
 

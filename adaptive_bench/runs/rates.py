@@ -14,7 +14,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.matching import Point, largest_saving, match, saving_name
+from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.cells import Sweep
@@ -23,6 +23,8 @@ from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.matching import largest_saving, match
+from adaptive_bench.tables.points import point_of
 
 GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone
 
@@ -147,7 +149,7 @@ def _common_level(trials: Sequence[Sequence[Sweep]]) -> float:
 
 
 def _points(sweep: Sweep) -> list[Point]:
-    return [one.point(sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+    return [point_of(one, sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
 
 
 def _axis(sweep: Sweep) -> str:

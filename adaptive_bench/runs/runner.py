@@ -16,9 +16,7 @@ import yaml
 from adaptive_bench import atomic, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued
-from adaptive_bench.evaluation.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.unparsable import unparsable_notes
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.answers import answers_of
 from adaptive_bench.runs.chains import Failure
@@ -37,6 +35,8 @@ from adaptive_bench.runs.share import WHOLE, Share
 from adaptive_bench.runs.table import make_table
 from adaptive_bench.runs.work import follow
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
+from adaptive_bench.tables.unparsable import unparsable_notes
 
 Launcher = Callable[[Order], Launched]
 

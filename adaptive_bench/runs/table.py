@@ -9,7 +9,6 @@ from statistics import fmean
 
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.twins import twin_warnings
 from adaptive_bench.runs.cells import Cell, Sweep
@@ -17,6 +16,7 @@ from adaptive_bench.runs.conditions import conditions
 from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
 Evaluations = Mapping[int, list[Evaluation]]  # by seed
 

@@ -14,9 +14,9 @@ from typing import Any
 from adaptive_bench import atomic
 from adaptive_bench.digest import is_intact, is_sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.evaluation.time_axis import TimeCurve, TimeCurves
 from adaptive_bench.runs.keys import key_of
 from adaptive_bench.schema import check_schema
+from adaptive_bench.tables.time_axis import TimeCurve, TimeCurves
 
 FOLDER = "time"
 

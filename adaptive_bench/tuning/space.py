@@ -73,10 +73,11 @@ class Space:
         return {name: _at(one, share) for (name, one), share in zip(self.ranges.items(), shares, strict=True)}
 
     def spread(self, number: int) -> list[dict[str, Any]]:
-        """So many points that cover the space evenly, without the method as it is, which is a trial of its own."""
+        """So many points that cover the space evenly. The method as it is comes last, being a trial of its own: a space
+        of a few choices may have too few others.
+        """
         shares = Halton(len(self.ranges), scramble=False).random(number + 2)[1:]
-        points = map(self.at, shares)
-        return [point for point in points if not self._is_default(point)][:number]
+        return sorted(map(self.at, shares), key=self._is_default)[:number]
 
     def _is_default(self, point: Mapping[str, Any]) -> bool:
         if any(name in RATES for name in point):

@@ -8,11 +8,13 @@ from statistics import fmean
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.matching import Point, match, saving_name
+from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.tables.matching import match
+from adaptive_bench.tables.points import point_of
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.space import Space, Values
 from adaptive_bench.tuning.study import Intermediate, TrialFailed
@@ -82,7 +84,7 @@ def _needed(cell: Cell) -> list[Cell]:
 
 def _points(sweep: Sweep) -> list[Point] | None:
     measured = sweep.finished()
-    return None if measured is None else [one.point(sweep.metric, sweep.matched_curve) for one in measured.values()]
+    return None if measured is None else [point_of(one, sweep.metric, sweep.matched_curve) for one in measured.values()]
 
 
 def _mean(scores: tuple[float | None, ...]) -> float | None:

@@ -12,13 +12,13 @@ from adaptive_bench import registry
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.rows import Row
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run, work
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.records import Record
+from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
 
 ROW_KEYS = [field.name for field in fields(Row)]

@@ -87,3 +87,5 @@ def test_points_that_cover_a_space_are_never_the_method_as_it_is():
     assert [point["distillation_weight"] for point in space.spread(4)] == [0.25, 0.75, 0.125, 0.625]
     rates = Space.of(MethodSpec("free"), ["train.weight_decay=linear:0:1"])
     assert [point["train.weight_decay"] for point in rates.spread(2)] == [0.5, 0.25]
+    few = Space.of(GATESKIP, ["stride=int:1:2"])  # every second point is the default
+    assert [point["stride"] for point in few.spread(4)] == [2, 2, 2, 1]

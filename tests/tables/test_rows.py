@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.intervals import interval
 from adaptive_bench.evaluation.record import Evaluation, Sample
-from adaptive_bench.evaluation.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.intervals import interval
+from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
 METRIC = "exact_match,strict-match"
 SPEC = MethodSpec.parse("gateskip[gate=scalar]@paper")

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import t as student_t
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.crossed import Crossed, Floats
-from adaptive_bench.evaluation.document_scores import DocumentScores
-from adaptive_bench.evaluation.intervals import CONFIDENCE, SHARE, Bounds, Levels, checked, levels_of
+from adaptive_bench.tables.crossed import Crossed, Floats
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import CONFIDENCE, SHARE, Bounds, Levels, checked, levels_of
 
 # A bounded score has two documents more that favour each side by a half, a quarter of the time each (Agresti and Min,
 # Statistics in Medicine 24, 2005): without them a few documents that all agree would be certain.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.crossed import Crossed, Floats
+from adaptive_bench.tables.crossed import Crossed, Floats
 
 CONFIDENCE = 0.95
 Bounds = tuple[float, float]

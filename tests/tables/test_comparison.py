@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.comparison import differences, holm, paired_difference, tie_groups
-from adaptive_bench.evaluation.document_scores import DocumentScores
-from adaptive_bench.evaluation.intervals import SHARE, UNBOUNDED
+from adaptive_bench.tables.comparison import differences, holm, paired_difference, tie_groups
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import SHARE, UNBOUNDED
 
 PAIRS = st.tuples(st.integers(1, 4), st.integers(1, 9)).flatmap(
     lambda shape: st.tuples(*[arrays(float, shape, elements=st.sampled_from([0.0, 0.25, 1.0]))] * 2)

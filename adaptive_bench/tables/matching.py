@@ -14,12 +14,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adaptive_bench.evaluation.crossed import Floats
+from adaptive_bench.evaluation.savings import Point
+from adaptive_bench.tables.crossed import Floats
 
-Axis = Literal["tokens", "core", "net", "claimed", "projected", "time"]
-COUNTED: tuple[Axis, ...] = ("tokens", "core", "net")  # what the ledger counts, in every phase
-MatchPhase = Literal["all", "prefill", "decode"]
-MATCH_PHASES: tuple[MatchPhase, ...] = ("all", "prefill", "decode")
 Status = Literal["ok", "outside", "partial", "inert"]
 Flaw = Literal["inert", "non-monotone"]
 
@@ -30,36 +27,6 @@ FLAW_TOLERANCE = 1e-3
 # Two measurements of the same time differ by so much; what lies within it of nothing saves no time and loses none.
 TIME_TOLERANCE = 0.02
 _SAME = 1e-9
-
-
-def saving_name(axis: Axis, phase: MatchPhase = "all") -> str:
-    """What a saving is called among those of a point: `net`, and of one phase alone `decode_net`."""
-    return axis if phase == "all" else f"{phase}_{axis}"
-
-
-@dataclass(frozen=True)
-class Point:
-    """One measured dial value: a score and the savings that came with it.
-
-    Attributes:
-        saved: Savings by name (see `saving_name`); `None`, or absent, where one is not known.
-        seconds: Spent inside model calls.
-    """
-
-    dial: float
-    score: float
-    saved: Mapping[str, float | None]
-    seconds: float = 0.0
-
-    def on(self, name: str) -> bool:
-        """Whether this saving is known."""
-        return self.saved.get(name) is not None
-
-    def at(self, name: str) -> float:
-        """A saving that is known."""
-        value = self.saved[name]
-        assert value is not None
-        return value
 
 
 class Mix(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.comparable import conditions_of
+from adaptive_bench.tables.comparable import conditions_of
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")

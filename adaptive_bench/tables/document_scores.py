@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.matching import Mix, Point, mixes
 from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.evaluation.savings import Point
+from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.matching import Mix, mixes
 
 _SAME = 1e-6  # between a metric and the mean of its documents
 ByDocument = Mapping[int, float]  # document index to its score

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.evaluation.matching import COUNTED, MATCH_PHASES, Point, flaws, match, saving_name
+from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Point, saving_name
+from adaptive_bench.tables.matching import flaws, match
 
 SHARES = st.floats(min_value=-0.5, max_value=1.0).map(lambda value: round(value, 4))
 NAMES = [saving_name(axis, phase) for axis in COUNTED for phase in MATCH_PHASES] + ["claimed", "projected"]

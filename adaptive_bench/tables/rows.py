@@ -12,24 +12,18 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypedDict
 
-from adaptive_bench.evaluation.at_levels import Measured, Places
-from adaptive_bench.evaluation.comparable import Conditions
-from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.document_scores import answers_by_seed
-from adaptive_bench.evaluation.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
-from adaptive_bench.evaluation.matching import (
-    COUNTED,
-    MATCH_PHASES,
-    Axis,
-    MatchPhase,
-    Status,
-    flaws,
-    saving_name,
-)
 from adaptive_bench.evaluation.record import Evaluation, Sample
-from adaptive_bench.evaluation.time_axis import TimeCurve
+from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.at_levels import Measured, Places
+from adaptive_bench.tables.comparable import Conditions
+from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.document_scores import answers_by_seed
+from adaptive_bench.tables.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
+from adaptive_bench.tables.matching import Status, flaws
+from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.time_axis import TimeCurve
 
 # Between what a dial claims and what was skipped: more than this is said aloud.
 CLAIM_TOLERANCE = 0.05
@@ -217,7 +211,9 @@ def dial_warnings(
     time, by the curve it was matched on), and one if it claims what was not skipped.
     """
     name = saving_name(axis, phase)
-    found = {flaw for done in evaluations.values() for flaw in flaws([one.point(metric, curve) for one in done], name)}
+    found = {
+        flaw for done in evaluations.values() for flaw in flaws([point_of(one, metric, curve) for one in done], name)
+    }
     where = axis if phase == "all" else f"{axis} in {phase}"
     said = [f"{spec} on {task}: " + _WARNINGS[flaw].format(axis=where) for flaw in sorted(found)]
     claims = [

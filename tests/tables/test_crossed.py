@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student_t
 
-from adaptive_bench.evaluation.crossed import Crossed
+from adaptive_bench.tables.crossed import Crossed
 
 
 def test_parts_of_the_variance_are_unbiased() -> None:

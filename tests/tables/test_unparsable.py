@@ -1,4 +1,4 @@
-from adaptive_bench.evaluation.unparsable import unparsable_notes
+from adaptive_bench.tables.unparsable import unparsable_notes
 
 
 def rows(*scores, metric="unparsable,strict-match", method="gateskip"):

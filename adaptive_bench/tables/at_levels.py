@@ -9,24 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.crossed import Floats
-from adaptive_bench.evaluation.document_scores import mixed_scores
-from adaptive_bench.evaluation.matching import (
-    COUNTED,
-    MATCH_PHASES,
-    Axis,
-    MatchPhase,
-    Mix,
-    Status,
-    mixes,
-    saving_name,
-)
 from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.time_axis import TimeCurve
-
-_AXES: tuple[Axis, ...] = (*COUNTED, "claimed", "projected")
-_KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in _AXES]
-_NAMES = [saving_name(axis, phase) for axis, phase in _KNOWN]
+from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.document_scores import mixed_scores
+from adaptive_bench.tables.matching import Mix, Status, mixes
+from adaptive_bench.tables.points import KNOWN, NAMES, saved_time
+from adaptive_bench.tables.time_axis import TimeCurve
 
 
 class Measured:
@@ -38,15 +27,13 @@ class Measured:
 
     def __init__(self, evaluations: Sequence[Evaluation]) -> None:
         self.evaluations = evaluations
-        columns = [(one.dial, one.time_s, *(one.saved(*known) for known in _KNOWN)) for one in evaluations]
+        columns = [(one.dial, one.time_s, *(one.saved(*known) for known in KNOWN)) for one in evaluations]
         self.values: Floats = np.array(columns, dtype=float)  # what is not known becomes NaN
         self._dials = [one.dial for one in evaluations]
 
     def mixes(self, axis: Axis, phase: MatchPhase, levels: Sequence[float], curve: TimeCurve | None) -> list[Mix]:
         """Where each level is read off; `curve` gives the saved time on the axis `time`."""
-        savings = [one.saved("tokens") if axis == "time" else one.saved(axis, phase) for one in self.evaluations]
-        if axis == "time":
-            savings = [None if curve is None or tokens is None else curve.at(tokens) for tokens in savings]
+        savings = [saved_time(one, curve) if axis == "time" else one.saved(axis, phase) for one in self.evaluations]
         return mixes(self._dials, savings, levels, saving_name(axis, phase))
 
     def scores(self, metric: str) -> Floats:
@@ -81,13 +68,13 @@ class Places:
             return {}
         values = np.array([mix.of(seed.values) for mix, seed in reached])
         if self.axis != "time":  # the level itself, whatever rounding makes of it
-            own = 2 + _KNOWN.index((self.axis, self.phase))
+            own = 2 + KNOWN.index((self.axis, self.phase))
             values[:, own] = [
                 mix.level if mix.above else value for (mix, _), value in zip(reached, values[:, own], strict=True)
             ]
         dial, seconds, *savings = (fmean(column) for column in values.T.tolist())
         saved: Mapping[str, float | None] = {
-            name: None if mean != mean else mean for name, mean in zip(_NAMES, savings, strict=True)
+            name: None if mean != mean else mean for name, mean in zip(NAMES, savings, strict=True)
         }
         claimed, executed = saved["claimed"], saved[saving_name("tokens", self.phase)]
         status: Status = "ok"

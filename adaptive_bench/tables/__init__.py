@@ -1,0 +1,1 @@
+"""Tables from measured points: matching at levels, intervals, paired tests, and which rows may stand together."""
