@@ -15,7 +15,10 @@ from adaptive_bench.cli.values import seeds_value
 from adaptive_bench.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from adaptive_bench.tuning import StudyResult
+    from adaptive_bench.tuning.result import TrialResult
 
 
 def tune(
@@ -41,6 +44,14 @@ def tune(
         ),
     ] = "area",
     trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,
+    confirm: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Train the best of each method and its defaults again with so many other seeds, and let the better "
+            "mean stand. A best trial of one seed is partly luck.",
+        ),
+    ] = 0,
     config: Annotated[str | None, typer.Option(help="A preset or a YAML file. Default: tune.")] = None,
     tasks: Annotated[str | None, typer.Option(help="Tasks to tune on, with validation documents.")] = None,
     model: Annotated[str | None, typer.Option(help="A model of `list models`, a folder, or a hub id.")] = None,
@@ -91,6 +102,7 @@ def tune(
                 aim,
                 trials,
                 param or [],
+                confirm=confirm,
                 name=study,
                 storage=storage,
                 reporter=reporter,
@@ -113,24 +125,17 @@ def _print(result: StudyResult, preset: str, out: Path) -> None:
     """Every trial, the best against the defaults, the line to run it, and where the page is."""
     from adaptive_bench.tuning.result import command, studies_folder
 
-    body = [
-        [
-            trial.method,
-            trial.number,
-            ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)",
-            trial.state,
-            "" if trial.value is None else f"{trial.value:.4f}",
-        ]
-        for trial in result.trials
-        if not trial.interrupted and trial.state != "waiting"
-    ]
-    header = ["method", "trial", "values", "state", result.definition["objective"]]
-    typer.echo("\n" + tabulate(body, header, tablefmt="simple", disable_numparse=True))
+    objective = result.definition["objective"]
+    typer.echo("\n" + _table(result.trials, objective))
+    if result.confirmed:
+        typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
+        typer.echo(_table(result.confirmed, objective))
     for method, best in result.best.items():
         default = result.default(method)
         than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
         typer.echo(f"\nBest of {method}: {best.spec} with {best.value:.4f}{than}")
-    failed = [trial for trial in result.trials if trial.state == "fail" and not trial.interrupted]
+    trials = (*result.trials, *result.confirmed)
+    failed = [trial for trial in trials if trial.state == "fail" and not trial.interrupted]
     for trial in failed:
         typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
     folder = studies_folder(out) / result.name
@@ -141,3 +146,18 @@ def _print(result: StudyResult, preset: str, out: Path) -> None:
     typer.echo(f"\nStudy page: {folder / 'study.html'}\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)
+
+
+def _table(trials: Sequence[TrialResult], objective: str) -> str:
+    body = [
+        [
+            trial.method,
+            trial.number,
+            ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)",
+            trial.state,
+            "" if trial.value is None else f"{trial.value:.4f}",
+        ]
+        for trial in trials
+        if not trial.interrupted and trial.state != "waiting"
+    ]
+    return tabulate(body, ["method", "trial", "values", "state", objective], tablefmt="simple", disable_numparse=True)

@@ -22,7 +22,7 @@ def write_page(result: StudyResult, studies: Sequence[optuna.Study], folder: Pat
     plots = list(_plots(result, studies)) if visualization.is_available() else [f"<p>{_WITHOUT}</p>"]
     title = f"Study {escape(result.name)}"
     about = f"<p>Objective {escape(result.definition['objective'])}, on validation documents.</p>"
-    body = "\n".join([f"<h1>{title}</h1>", about, _table(result.trials), *plots])
+    body = "\n".join([f"<h1>{title}</h1>", about, _table(result.trials), *_confirmed(result), *plots])
     head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
     page = folder / "study.html"
     atomic.write_text(page, f"<!doctype html><html><head>{head}</head><body>{body}</body></html>\n")
@@ -38,6 +38,15 @@ def _table(trials: Sequence[TrialResult]) -> str:
         cells = [trial.method, str(trial.number), values, state, value, trial.reason]
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return "<table>" + "\n".join(rows) + "</table>"
+
+
+def _confirmed(result: StudyResult) -> list[str]:
+    if not result.confirmed:
+        return []
+    about = (
+        "<p>The best of each method and its defaults, trained again with seeds of their own; the better one stands.</p>"
+    )
+    return ["<h2>Confirmed</h2>", about, _table(result.confirmed)]
 
 
 def _plots(result: StudyResult, studies: Sequence[optuna.Study]) -> Iterator[str]:

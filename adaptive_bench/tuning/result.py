@@ -57,34 +57,44 @@ class StudyResult:
         name: Of the study.
         definition: What it searches, for what, and with which recipe.
         trials: By method, in the order they were begun.
+        confirmed: Of methods whose best was trained again beside the defaults, those two.
     """
 
     name: str
     definition: dict[str, Any]
     trials: tuple[TrialResult, ...]
+    confirmed: tuple[TrialResult, ...] = ()
 
     @property
     def best(self) -> dict[str, TrialResult]:
-        """By method, the complete trial with the highest value; of equal ones the first."""
+        """By method, the complete trial with the highest value, of those that confirm it where there are; of equal ones
+        the first.
+        """
         best: dict[str, TrialResult] = {}
-        for trial in self.trials:
+        for trial in self._that_count:
             if trial.state != "complete" or trial.value is None:
                 continue
             if trial.method not in best or trial.value > (best[trial.method].value or 0.0):
                 best[trial.method] = trial
         return best
 
+    @property
+    def _that_count(self) -> tuple[TrialResult, ...]:
+        complete = [trial.method for trial in self.confirmed if trial.state == "complete"]
+        settled = {method for method in complete if complete.count(method) == 2}
+        searched = [trial for trial in self.trials if trial.method not in settled]
+        return (*searched, *(trial for trial in self.confirmed if trial.method in settled))
+
     def default(self, method: str) -> TrialResult | None:
         """The trial of a method as it is."""
-        return next((one for one in self.trials if one.method == method and not one.values), None)
+        return next((one for one in self._that_count if one.method == method and not one.values), None)
 
     def write(self, folder: Path) -> None:
         """Write `result.json`."""
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
-        atomic.write_json(
-            folder / "result.json", {**plain, "best": best, "trials": [asdict(one) for one in self.trials]}
-        )
+        trials = {name: [asdict(one) for one in getattr(self, name)] for name in ("trials", "confirmed")}
+        atomic.write_json(folder / "result.json", {**plain, "best": best, **trials})
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
@@ -100,8 +110,8 @@ class StudyResult:
                     f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
                     f"Give the `adaptive-bench tune` command again: it writes the file anew from the storage."
                 )
-            trials = TypeAdapter(tuple[TrialResult, ...]).validate_python(values["trials"])
-            return cls(values["name"], values["definition"], trials)
+            read = TypeAdapter(tuple[TrialResult, ...]).validate_python
+            return cls(values["name"], values["definition"], read(values["trials"]), read(values.get("confirmed", ())))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({type(error).__name__}). Give the `adaptive-bench "

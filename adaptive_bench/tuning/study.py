@@ -8,10 +8,11 @@ before it and on its place in the study, so an interrupted study of one worker d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import optuna
 from filelock import FileLock, Timeout
@@ -25,6 +26,7 @@ from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
+_WAIT_S = 0.2
 _PRUNE_AFTER = 4  # complete trials that a median is taken of
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
@@ -69,10 +71,20 @@ class Study:
         folder: Where workers lock trials; the same one for all of them.
         space: What is searched.
         trials: How many are tried, the one with the method's defaults included.
+        points: What is tried after the defaults and before the sampler is asked; by default what covers the space.
     """
 
-    def __init__(self, name: str, storage: BaseStorage, folder: Path, space: Space, trials: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        storage: BaseStorage,
+        folder: Path,
+        space: Space,
+        trials: int,
+        points: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
         self.storage, self.space, self.trials, self.folder = storage, space, trials, folder
+        self._points = space.spread(SPREAD) if points is None else points
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
@@ -94,6 +106,11 @@ class Study:
     def left(self) -> int:
         """Trials that nobody has begun."""
         return max(0, self.trials - sum(map(_counts, self.all)))
+
+    def finish(self, attempt: Attempt) -> None:
+        """Do every trial that is left, and wait for those that other workers have begun."""
+        while self.work(attempt) or any(one.state is TrialState.RUNNING for one in self.all):
+            time.sleep(_WAIT_S)
 
     def work(self, attempt: Attempt) -> bool:
         """Do one trial; `False` if there is none left to begin.
@@ -137,11 +154,9 @@ class Study:
             return trial, lock
 
     def _enqueue_next(self) -> None:
-        """The method as it is, then points that cover the space evenly, then whatever the sampler will say."""
+        """The method as it is, then the given points, then whatever the sampler will say."""
         place = sum("again" not in one.user_attrs for one in self.all)
-        point = {}
-        if 1 <= place <= SPREAD:
-            point = self.space.spread(SPREAD)[place - 1]
+        point = dict(self._points[place - 1]) if 1 <= place <= len(self._points) else {}
         self.study.enqueue_trial(point, user_attrs={"place": place})
 
     def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:

@@ -27,9 +27,10 @@ from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
 from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
-from adaptive_bench.tuning.study import Study
+from adaptive_bench.tuning.study import Attempt, Study
 from adaptive_bench.tuning.trial import Trials
 
+FIRST_SEED = 1001  # of those that confirm: no board uses them
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
 
 
@@ -39,6 +40,7 @@ def tune(
     trials: int,
     params: Sequence[str] = (),
     *,
+    confirm: int = 0,
     name: str | None = None,
     storage: str | None = None,
     reporter: Reporter | None = None,
@@ -51,6 +53,8 @@ def tune(
         config: Its methods are tuned with its recipe; one target.
         trials: For each method, the one with its defaults included. A study that has as many is done.
         params: `NAME=RANGE`; without any, each method's own search space.
+        confirm: Seeds of their own with which the best of each method and its defaults are trained again once all
+            trials are over. The one with the higher mean over them stands: a best trial is partly luck.
         name: Of the study; by default one that follows from everything else, so the same command continues.
         storage: An Optuna storage URL; by default a journal file in the folder of the study.
         jobs: Processes for the work of one trial.
@@ -70,7 +74,8 @@ def tune(
     for task in map(find_task, config.tasks):
         objective.check(task.metrics[0])
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
-    definition = _definition(config, objective, spaces)
+    again = config.model_copy(update={"seeds": tuple(range(FIRST_SEED, FIRST_SEED + confirm))})
+    definition = _definition(config, objective, spaces) | ({"confirm": list(again.seeds)} if confirm else {})
     name = name or f"tune-{key_of(definition)[:8]}"
     folder = studies_folder(config.out) / name
     _begin(folder, definition)
@@ -79,29 +84,42 @@ def tune(
     studies = {
         space: Study(f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials) for space in spaces
     }
+    finals: dict[Space, Study] = {}
     if workers is None:
         workers = 1 if jobs else useful_processes(config)
     helpers = min(workers, sum(study.left() for study in studies.values())) - 1
 
     def work(share: int | None) -> None:
-        waiting = {space: Trials(space, objective, config, reporter, share) for space in spaces}
-        while waiting:  # in turns, so that a stopped study has given every method as much as any other
-            for space, some in list(waiting.items()):
-                if not studies[space].work(some.attempt):
+        attempts = {space: Trials(space, objective, config, reporter, share).attempt for space in spaces}
+        in_turns(studies, attempts)
+        if confirm:
+            for space, study in studies.items():
+                study.finish(attempts[space])
+                if study.best is not None and study.best.params:
+                    finals[space] = _final(study)
+            in_turns(finals, {space: Trials(space, objective, again, reporter, share).attempt for space in finals})
+
+    def in_turns(some: Mapping[Space, Study], attempts: Mapping[Space, Attempt]) -> None:
+        waiting = dict(some)
+        while waiting:  # so that a stopped study has given every method as much as any other
+            for space, study in list(waiting.items()):
+                if not study.work(attempts[space]):
                     del waiting[space]
                     continue
-                reporter.line(_said(studies[space]))
-                _result(name, definition, studies).write(folder)
+                reporter.line(_said(study))
+                _result(name, definition, studies, finals).write(folder)
 
     try:
         if helpers > 0:
             share = jobs or 1
-            same = partial(tune, config, objective, trials, params, name=name, storage=storage, jobs=share)
+            same = partial(
+                tune, config, objective, trials, params, confirm=confirm, name=name, storage=storage, jobs=share
+            )
             with helped(helpers, reporter, same):
                 work(share)
         work(jobs)  # all of it, or what a helper that was ended has left
     finally:
-        result = _result(name, definition, studies)
+        result = _result(name, definition, studies, finals)
         result.write(folder)
         write_page(result, [study.study for study in studies.values()], folder)
     return result
@@ -155,9 +173,22 @@ def _open(storage: str | None, folder: Path) -> BaseStorage:
         ) from error
 
 
-def _result(name: str, definition: dict[str, Any], studies: Mapping[Space, Study]) -> StudyResult:
-    trials = [_trial(space, trial) for space, study in studies.items() for trial in study.all]
-    return StudyResult(name, definition, tuple(trials))
+def _final(study: Study) -> Study:
+    """The method as it is against the best trial of its finished study."""
+    best = study.best
+    assert best is not None
+    name, folder = f"{study.study.study_name}/confirm-{best.number}", study.folder / f"confirm-{best.number}"
+    return Study(name, study.storage, folder, study.space, 2, [best.params])
+
+
+def _result(
+    name: str, definition: dict[str, Any], studies: Mapping[Space, Study], finals: Mapping[Space, Study]
+) -> StudyResult:
+    trials, confirmed = (
+        tuple(_trial(space, trial) for space, study in some.items() for trial in study.all)
+        for some in (studies, finals)
+    )
+    return StudyResult(name, definition, trials, confirmed)
 
 
 def _trial(space: Space, trial: FrozenTrial) -> TrialResult:

@@ -53,3 +53,36 @@ def test_a_trial_that_fails_says_why(config, monkeypatch):
     assert json.loads((config.out / "studies" / "mine" / "result.json").read_text())["best"] == {}
     with pytest.raises(UsageError, match="no method"):
         tuned(config, result)
+
+
+def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, monkeypatch):
+    asked = []
+
+    def attempt(self, values):
+        asked.append((self.config.seeds, dict(values)))
+        lucky = bool(values) and self.config.seeds == (1,)
+        yield trial_module.Intermediate(0.9 if lucky else 0.2 if values else 0.5, True, {})
+
+    monkeypatch.setattr(trial_module.Trials, "attempt", attempt)
+    result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=2, name="mine", jobs=1)
+    tried = {"sparsity_weight": "0.03162"}
+    assert asked == [((1,), {}), ((1,), tried), ((1001, 1002), {}), ((1001, 1002), tried)]
+    assert [trial.value for trial in result.trials] == [0.5, 0.9]
+    assert [trial.value for trial in result.confirmed] == [0.5, 0.2]
+    assert result.best["gateskip"].spec == "gateskip" and result.default("gateskip").value == 0.5
+    assert tuned(config, result).methods == ("gateskip",)
+    folder = config.out / "studies" / "mine"
+    assert find_result("mine", config.out) == result and "Confirmed" in (folder / "study.html").read_text()
+
+    assert tune(config, Objective.parse("area"), 2, PARAMS, confirm=2, name="mine") == result and len(asked) == 4
+    with pytest.raises(UsageError, match="confirm"):
+        tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
+
+
+def test_defaults_that_are_best_need_no_confirmation(config, monkeypatch):
+    def attempt(self, values):
+        yield trial_module.Intermediate(0.2 if values else 0.5, True, {})
+
+    monkeypatch.setattr(trial_module.Trials, "attempt", attempt)
+    result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=1, name="mine", jobs=1)
+    assert not result.confirmed and result.best["gateskip"].spec == "gateskip"
