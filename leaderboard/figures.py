@@ -16,7 +16,7 @@ from adaptive_bench import atomic
 from adaptive_bench.metric import metric_of
 
 from .grid import AXES, Grid, grids, number
-from .rows import Row
+from .rows import Row, first_metrics
 from .tables import FAMILY_OF_CONTROLS
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
@@ -33,9 +33,7 @@ def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "al
     """Write `<task>.svg` and `<task>.pdf` for the first metric of each task, with a number where rows of a task are not
     comparable; names of what was written.
     """
-    first: dict[str, str] = {}
-    for row in rows:
-        first.setdefault(row["task"], row["metric"])
+    first = first_metrics(rows)
     chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
     written = []
     times: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
 from .provenance import variants_of
-from .rows import Row
+from .rows import Row, first_metrics
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
 
 _LEVEL = 0.15  # of the paper's second table
@@ -31,9 +31,7 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
 
     A difference is stated as one only where the paired test of its column says so, corrected for all its pairs.
     """
-    first: dict[str, str] = {}
-    for row in board.rows:
-        first.setdefault(row["task"], row["metric"])
+    first = first_metrics(board.rows)
     rows = [row for row in board.rows if row["metric"] == first[row["task"]] and row["level"] == level]
     rows = [row for row in rows if row["score"] is not None and row["phase"] == "all"]
     parts = [

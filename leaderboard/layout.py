@@ -9,7 +9,7 @@ from typing import Any
 from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
 
 from .grid import label, marks, number
-from .rows import Row
+from .rows import Row, first_metrics
 from .tables import NONE
 
 AXIS = "tokens"
@@ -96,9 +96,7 @@ def _asked_alike(rows: Sequence[Row]) -> list[Row]:
 
 
 def _layouts(rows: Sequence[Row], variants: Mapping[str, str], is_instruct: bool) -> list[dict[str, Any]]:
-    first: dict[str, str] = {}
-    for row in rows:
-        first.setdefault(row["task"], row["metric"])
+    first = first_metrics(rows)
     cells = {(label(row), row["task"], row["metric"], row["level"]): row for row in rows}
     labels = {label(row): variants.get(label(row), label(row)) for row in rows}
     written, likelihood = (

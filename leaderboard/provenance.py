@@ -68,26 +68,30 @@ OTHER_CODE = "another version"  # than the one that makes the board
 def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
     """By spec what runs know of their methods; of two runs that disagree, what the first says."""
     found: dict[str, dict[str, str]] = {}
-    for folder in folders:
-        methods = _object(folder / "methods.json").get("methods")
-        for spec, facts in methods.items() if isinstance(methods, dict) else ():
-            if isinstance(facts, dict):
-                known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
-                if "code" in known:
-                    known["code"] = "this version" if known["code"] == code_of(method_name(spec)) else OTHER_CODE
-                found.setdefault(plain(spec, 200), known)
+    for spec, facts in _methods(folders):
+        known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
+        if "code" in known:
+            known["code"] = "this version" if known["code"] == code_of(method_name(spec)) else OTHER_CODE
+        found.setdefault(plain(spec, 200), known)
     return found
 
 
 def variants_of(folders: Sequence[Path]) -> dict[str, str]:
     """By spec the same method without what it was tuned to, as far as runs say."""
     found: dict[str, str] = {}
+    for spec, facts in _methods(folders):
+        if isinstance(facts.get("variant"), str):
+            found.setdefault(plain(spec, 200), plain(facts["variant"], 200))
+    return found
+
+
+def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What each run says of its methods, by spec."""
     for folder in folders:
         methods = _object(folder / "methods.json").get("methods")
         for spec, facts in methods.items() if isinstance(methods, dict) else ():
-            if isinstance(facts, dict) and isinstance(facts.get("variant"), str):
-                found.setdefault(plain(spec, 200), plain(facts["variant"], 200))
-    return found
+            if isinstance(facts, dict):
+                yield spec, facts
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ def read_json(path: Path) -> Any:
         if isinstance(error, Rejected):
             raise
         raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
+
+
+def first_metrics(rows: Iterable[Row]) -> dict[str, str]:
+    """By task the metric it is judged by: the first of its rows."""
+    first: dict[str, str] = {}
+    for row in rows:
+        first.setdefault(row["task"], row["metric"])
+    return first
 
 
 def checked(value: object) -> Row:

@@ -10,7 +10,7 @@ from adaptive_bench.spec import method_name
 
 from .grid import AXES, Grid, grids, label, marks, number, percent
 from .provenance import METHOD_FACTS, OTHER_CODE
-from .rows import Row
+from .rows import Row, first_metrics
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.
@@ -45,9 +45,7 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     what was saved there in the order of `SAVED` as far as it is known, and where the column was tested what `tests`
     gives. The table's `best` is the method a column is compared to, by level.
     """
-    first: dict[str, str] = {}
-    for row in rows:
-        first.setdefault(row["task"], row["metric"])
+    first = first_metrics(rows)
     return [_table(grid, headline=first[grid.task] == grid.metric) for grid in grids(rows)]
 
 

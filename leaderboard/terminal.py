@@ -11,7 +11,7 @@ from tabulate import tabulate
 from adaptive_bench.metric import metric_of
 
 from .grid import Grid, grids, marks, number, percent
-from .rows import Row
+from .rows import Row, first_metrics
 
 WIDTH = 80
 _LEVELS = 6
@@ -29,9 +29,7 @@ def render(rows: Sequence[Row], *, wide: bool = False) -> str:
         rows: The rows to show; the caller chooses axis and phase.
         wide: Scores with their intervals, all levels, and what was saved and spent there, however wide that is.
     """
-    headline: dict[str, str] = {}
-    for row in rows:
-        headline.setdefault(row["task"], row["metric"])
+    headline = first_metrics(rows)
     chosen = grids(row for row in rows if row["metric"] == headline[row["task"]])
     parts = [part for grid in chosen for part in (_wide(grid) if wide else _narrow(grid))]
     if parts and not wide:

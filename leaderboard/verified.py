@@ -6,8 +6,9 @@ for the very entry whose `entry.json` it names by digest; of any other it says n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,22 @@ _COUNTS = ("points", "hold", "trained", "documents", "equal")
 _MOST = 10**9
 
 
-def record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
-    """Keep what `leaderboard verify` found beside an entry.
-
-    Args:
-        found: The points that were measured again, as it prints them with `--json`.
+def recorder(folder: Path) -> Callable[[Sequence[Mapping[str, Any]]], Path]:
+    """What keeps the findings of `leaderboard verify` beside an entry: it takes the points that were measured again, as
+    `--json` prints them, and gives the file.
 
     Raises:
         UsageError: The folder is no entry.
     """
-    about = folder / entry.FILE_NAME
-    if not about.is_file():
+    if not (folder / entry.FILE_NAME).is_file():
         raise UsageError(
             f"What was verified is recorded beside an entry, but {str(folder)!r} is none. Submit it first."
         )
+    return partial(_record, folder)
+
+
+def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
+    about = folder / entry.FILE_NAME
     known = [one for one in found if one["verdict"] != "unknown"]
     values = {
         "schema": SCHEMA,

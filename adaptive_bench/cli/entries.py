@@ -58,6 +58,7 @@ def verify(
     if not debug:
         quiet()
     values, answers = registry.get("sites", "entry")(entry)
+    keep = registry.get("sites", "verified")(entry) if record else None  # before hours of measuring
     load_libraries()
     registry.load_plugins(plugin)
     from pydantic import ValidationError
@@ -94,9 +95,8 @@ def verify(
             for one in found
         ]
         typer.echo(fitting(rows) if rows else "The entry has no answers of its first seed.")
-    if record:
-        kept = registry.get("sites", "verified")(entry, [one.to_json() for one in found])
-        typer.echo(f"Kept in {kept}", err=True)
+    if keep is not None:
+        typer.echo(f"Kept in {keep([one.to_json() for one in found])}", err=True)
     wrong = sum(one.verdict == "differs" for one in found)
     known = sum(one.verdict != "unknown" for one in found)
     typer.echo(

@@ -63,7 +63,7 @@ class Projection:
     @classmethod
     def onto(cls, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> Projection:
         """From a model of so many layers onto a shape."""
-        return cls(spec, _without_memory(shape, layers), shape.num_hidden_layers / layers)
+        return cls(spec, *_priced(shape, layers))
 
     def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
         """Projected net saving by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
@@ -102,7 +102,7 @@ def projected(
         counts = evaluation.report.get("counts", {})
         if not all("work" in counts.get(phase, {}) for phase in PHASES):
             return evaluation
-        projection = _projection(id(method_class(spec)), spec, len(counts["prefill"]["work"]), shape)
+        projection = _projection(method_class(spec), spec, len(counts["prefill"]["work"]), shape)
         return replace(evaluation, projected=projection.net(counts), projected_shape=shape)
 
     try:
@@ -116,22 +116,23 @@ def projected(
 
 # Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
 @lru_cache(maxsize=1024)
-def _projection(registered: int, spec: MethodSpec, layers: int, shape: str) -> Projection:
-    backbone, depth = _widths(shape, layers)
-    return Projection(spec, backbone, depth)
+def _projection(registered: object, spec: MethodSpec, layers: int, shape: str) -> Projection:
+    return Projection(spec, *_named(shape, layers))
 
 
 @lru_cache(maxsize=8)  # a run has many methods and few shapes
-def _widths(shape: str, layers: int) -> tuple[Backbone, float]:
-    config = find_shape(shape)
-    return _without_memory(config, layers), config.num_hidden_layers / layers
+def _named(shape: str, layers: int) -> tuple[Backbone, float]:
+    return _priced(find_shape(shape), layers)
 
 
-def _without_memory(shape: PretrainedConfig, layers: int) -> Backbone:
-    """The same widths with another number of layers, in tensors that have no values."""
+def _priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
+    """The same widths with another number of layers, in tensors that have no values; and for how many layers each of
+    them stands.
+    """
     values = shape.to_dict() | {"num_hidden_layers": layers, "layer_types": None}
     with torch.device("meta"):
-        return Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
+        backbone = Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
+    return backbone, shape.num_hidden_layers / layers
 
 
 def _columns(costs: LayerCosts) -> tuple[np.ndarray, ...]:

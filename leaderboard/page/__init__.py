@@ -18,7 +18,7 @@ from ..grid import ALL_MARKS, AXES
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
-from ..rows import Row
+from ..rows import Row, first_metrics
 from ..samples import samples_of
 from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
 from ..verdict import verdict
@@ -82,9 +82,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
 
 def _shown(rows: Sequence[Row]) -> list[Row]:
     """What fits into a page: a task's first metric everywhere, the others pooled over the phases."""
-    first: dict[str, str] = {}
-    for row in rows:
-        first.setdefault(row["task"], row["metric"])
+    first = first_metrics(rows)
     return [row for row in rows if row["phase"] == "all" or row["metric"] == first[row["task"]]]
 
 
@@ -108,15 +106,11 @@ def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
     if finished:
         parts.append(f"last run {finished[-1][:10]}")
     said = [fact[1] for run in runs for fact in run["facts"] if fact[0] == "verified"]
-    if said:  # entries
-        again = sum(text != UNVERIFIED for text in said)
-        parts.append(
-            f"{again} of {len(said)} entries measured again"
-            if len(said) > 1
-            else f"verified {said[0]}"
-            if again
-            else UNVERIFIED
-        )
+    again = [text for text in said if text != UNVERIFIED]
+    if len(said) > 1:
+        parts.append(f"{len(again)} of {len(said)} entries measured again")
+    elif said:
+        parts.append(f"verified {again[0]}" if again else UNVERIFIED)
     return " · ".join(parts)
 
 

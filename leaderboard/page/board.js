@@ -52,7 +52,7 @@ function render() {
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
   const tables = chosen();
   byId("board").replaceChildren(...pictures(tables), ...tables.map(section));
-  if (!tables.length) byId("board").append(element("p", { class: "note" }, "No run has this axis, phase and metric. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
+  if (!tables.length) byId("board").append(element("p", { class: "note" }, "No table here has this axis, phase and metric. Other metrics than a task's first stand pooled over the phases alone. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   drawer();
 }

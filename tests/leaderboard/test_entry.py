@@ -10,7 +10,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
-from adaptive_bench.leaderboard.verified import UNVERIFIED, record, said_of
+from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
 
 OLD = Path(__file__).parent / "old_entries"
 
@@ -107,10 +107,10 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
         {"verdict": verdict, "documents": 8, "equal": 8, "trained": True} for verdict in ("holds", "differs", "unknown")
     ]
     with pytest.raises(UsageError, match="is none"):
-        record(run, points)
+        recorder(run)(points)
     entry = submit(run, tmp_path / "entries")
     assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
-    record(entry, points)
+    recorder(entry)(points)
     assert said_of(entry).partition(": ")[2] == (
         "1 of 2 points hold, 16 of 16 scores of documents are the same; 2 of the points are of models trained again"
     )
@@ -133,7 +133,7 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
 )
 def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
     entry = submit(run, tmp_path / "entries")
-    file = record(entry, [{"verdict": "holds", "documents": 8, "equal": 8, "trained": True}])
+    file = recorder(entry)([{"verdict": "holds", "documents": 8, "equal": 8, "trained": True}])
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     assert said_of(entry) == UNVERIFIED
     file.write_text("[" * 10_000)
