@@ -20,6 +20,7 @@ _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low"
 _RUN = ("methods", "tasks", "model", "seeds")
 _MOST_NAMED = 5
 DEFAULT_OUT = Path("runs")
+PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`runs.packing`)
 
 
 def find_run(text: str | Path) -> Path:

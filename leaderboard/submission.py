@@ -13,6 +13,7 @@ import yaml
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.results import PACKED_RECORDS
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
@@ -25,8 +26,12 @@ _OF_A_MACHINE = ("out", "data_dir", "device", "preset")
 _OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
 
 
-def submit(run: Path, entries: Path) -> Path:
+def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
     """Write a run as an entry: a new folder of `entries` with the run's name.
+
+    Args:
+        with_records: Put the run's records beside it too, without weights: whoever unpacks them makes the table again,
+            or goes on with more seeds and methods.
 
     Nothing of the machine goes along: no path, no name of a machine, no log.
 
@@ -38,7 +43,7 @@ def submit(run: Path, entries: Path) -> Path:
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
     try:
-        contents = _contents(run)
+        contents = _contents(run) | (_records(run) if with_records else {})
     except Rejected as why:
         raise UsageError(
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
@@ -62,6 +67,12 @@ def submit(run: Path, entries: Path) -> Path:
             (folder / name).write_bytes(content)
         atomic.write_json(folder / FILE_NAME, about)
     return target
+
+
+def _records(run: Path) -> dict[str, bytes]:
+    from adaptive_bench.runs.packing import pack
+
+    return {PACKED_RECORDS: pack(records_of(run))}
 
 
 def _contents(run: Path) -> dict[str, bytes]:

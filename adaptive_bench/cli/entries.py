@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -22,13 +23,38 @@ ENTRIES = Path("leaderboard/entries")
 def submit(
     run: Run,
     to: Annotated[Path, typer.Option(help="Folder of entries.")] = ENTRIES,
+    records: Annotated[
+        bool,
+        typer.Option("--records", help="Put the run's records beside it, without weights: see `leaderboard unpack`."),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Write a run as an entry of a board: table, answers by document, configuration, versions and digests, checked.
 
     Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
     """
-    typer.echo(f"The entry is {registry.get('sites', 'submit')(run, to)}")
+    typer.echo(f"The entry is {registry.get('sites', 'submit')(run, to, with_records=records)}")
+
+
+def unpack(
+    entry: Annotated[Path, typer.Argument(help="Folder of an entry with records.tar.xz, or such a file.")],
+    out: Annotated[Path, typer.Option(help="Output folder that gets the records.")] = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """Put an entry's records where `run` finds them: its table can be made again, and more seeds and methods added.
+
+    Weights do not come along; what needs them is trained anew.
+    """
+    from adaptive_bench.results import PACKED_RECORDS
+    from adaptive_bench.runs.packing import unpack as put
+
+    folder = entry if entry.is_dir() else entry.parent
+    found = put(entry / PACKED_RECORDS if entry.is_dir() else entry, out)
+    typer.echo(f"Unpacked into {out / 'records'}: {found.written} records, {found.known} were there.")
+    if (folder / "config.yaml").is_file():
+        again = shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), "--out", str(out)])
+        typer.echo(f"\nTheir table, made again:\n  {again} --table-only")
+        typer.echo(f"\nWith five seeds, of which only new ones are trained:\n  {again} --seeds 5")
 
 
 def verify(

@@ -17,6 +17,9 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.tables.time_axis import TimeCurve
 
+# In the record of a training that was unpacked without its weights (`runs.packing`).
+WITHOUT_WEIGHTS = "without_weights.json"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -65,6 +68,11 @@ class Cell:
     def finished(self) -> bool:
         """Whether there is nothing left to train."""
         return self.checkpoint.is_dir()
+
+    @property
+    def without_weights(self) -> bool:
+        """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
+        return not self.finished and (self.folder / WITHOUT_WEIGHTS).is_file()
 
 
 @dataclass(frozen=True)

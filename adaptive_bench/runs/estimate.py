@@ -180,7 +180,12 @@ def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, s
     """One line for each training and sweep, and one for the whole."""
     estimator = estimator or Estimator(plan.config.out)
     left: list[tuple[Cell | Sweep, int, str, Estimate]] = []
-    left += [(cell, steps_left(cell), "steps", estimator.training(cell)) for cell in plan.cells]
+    untrained = {cell.folder for cell in plan.untrained}
+    for cell in plan.cells:
+        is_left = cell.folder in untrained
+        left.append(
+            (cell, steps_left(cell), "steps", estimator.training(cell)) if is_left else (cell, 0, "", Estimate(0.0))
+        )
     left += [(sweep, estimator.points_left(sweep), "dial values", estimator.sweep(sweep)) for sweep in plan.sweeps]
     lines = []
     for work, count, unit, estimate in left:
@@ -193,7 +198,7 @@ def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, s
 
 def total(plan: Plan, estimator: Estimator) -> Estimate:
     """Time of everything that is left, one after the other."""
-    parts = [*map(estimator.training, plan.cells), *map(estimator.sweep, plan.sweeps)]
+    parts = [*map(estimator.training, plan.untrained), *map(estimator.sweep, plan.sweeps)]
     return sum(parts, Estimate(0.0))
 
 

@@ -79,13 +79,14 @@ def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
     chains = []
     cells = share.of(plan)
     mine = {cell.folder for cell in cells}
-    bases = {base.folder for cell in cells if not cell.finished for base in _bases(cell)} - mine
+    untrained = {cell.folder for cell in plan.untrained}
+    bases = {base.folder for cell in cells if cell.folder in untrained for base in _bases(cell)} - mine
     by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
     for sweep in plan.sweeps:
         if sweep.cell.folder in mine and sweep.points_left():
             by_cell[sweep.cell.folder].append(sweep)
     for cell in plan.cells:
-        if cell.folder in bases and not cell.finished and cell.record.state != "failed":
+        if cell.folder in bases & untrained and cell.record.state != "failed":
             chains.append(Chain(Training(cell, plan.config, estimator.training(cell).seconds), ()))
         if cell.folder not in mine:
             continue
@@ -93,7 +94,8 @@ def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
         for sweep in by_cell[cell.folder]:
             by_spec[sweep.spec].append(sweep)
         measurings = tuple(_measuring(tuple(sweeps), estimator) for sweeps in by_spec.values())
-        training = None if cell.finished else Training(cell, plan.config, estimator.training(cell).seconds)
+        is_left = cell.folder in untrained
+        training = Training(cell, plan.config, estimator.training(cell).seconds) if is_left else None
         if training or measurings:
             chains.append(Chain(training, measurings))
     return chains
@@ -101,12 +103,11 @@ def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
 
 def left(plan: Plan) -> list[Failure]:
     """What a plan still lacks, and why as far as the records know."""
-    failures = []
-    for cell in plan.cells:
-        if not cell.finished:
-            failures.append(_why(str(cell), cell.record))
+    untrained = plan.untrained
+    failures = [_why(str(cell), cell.record) for cell in untrained]
+    missing = {cell.folder for cell in untrained}
     for sweep in plan.sweeps:
-        if sweep.cell.finished and not sweep.is_complete:
+        if sweep.cell.folder not in missing and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record))
     return failures
 

@@ -32,6 +32,24 @@ class Plan:
     cells: tuple[Cell, ...]
     sweeps: tuple[Sweep, ...]
 
+    @property
+    def untrained(self) -> list[Cell]:
+        """Trainings that are left. One whose weights were left out is left where something is to be measured with them
+        or trained from them.
+        """
+        left: list[Cell] = []
+        needed: set[Path] | None = None
+        for cell in reversed(self.cells):  # what a training starts from comes before it
+            if cell.finished:
+                continue
+            if cell.without_weights:
+                if needed is None:
+                    needed = {sweep.cell.folder for sweep in self.sweeps if not sweep.is_complete}
+                if cell.folder not in needed | {one.base.folder for one in left if one.base}:
+                    continue
+            left.append(cell)
+        return left[::-1]
+
 
 def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None) -> Plan:
     """Work out the plan of a run. Nothing is loaded but text, nothing is written.

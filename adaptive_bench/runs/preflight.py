@@ -110,8 +110,8 @@ def preflight(
                     check_training_text(task, config, tokenizer, facts.context, findings)
     needed = 0
     if whole is not None:
-        left = [cell for cell in whole.cells if not cell.finished]
-        needed = disk_bytes(config.train, facts.empty, [bool(cell.steps and not cell.base) for cell in left])
+        trained = [bool(cell.steps and not cell.base) for cell in whole.untrained]
+        needed = disk_bytes(config.train, facts.empty, trained)
         with findings.checking():
             _check_disk(config.out, needed)
     findings.raise_errors()
@@ -143,7 +143,7 @@ def _pace(
 
 
 def _left(whole: Plan) -> bool:
-    return any(not cell.finished for cell in whole.cells) or any(sweep.points_left() for sweep in whole.sweeps)
+    return bool(whole.untrained) or any(sweep.points_left() for sweep in whole.sweeps)
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:

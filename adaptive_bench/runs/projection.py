@@ -18,10 +18,10 @@ model that was measured: it gives back its net saving.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import astuple, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -102,7 +102,7 @@ def projected(
         counts = evaluation.report.get("counts", {})
         if not all("work" in counts.get(phase, {}) for phase in PHASES):
             return evaluation
-        projection = _projection(method_class(spec), spec, len(counts["prefill"]["work"]), shape)
+        projection = _projection(cast(Hashable, method_class(spec)), spec, len(counts["prefill"]["work"]), shape)
         return replace(evaluation, projected=projection.net(counts), projected_shape=shape)
 
     try:
@@ -116,7 +116,7 @@ def projected(
 
 # Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
 @lru_cache(maxsize=1024)
-def _projection(registered: object, spec: MethodSpec, layers: int, shape: str) -> Projection:
+def _projection(registered: Hashable, spec: MethodSpec, layers: int, shape: str) -> Projection:
     return Projection(spec, *_named(shape, layers))
 
 

@@ -48,6 +48,11 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
     if not sweeps:
         raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
     cell = sweeps[0].cell
+    if cell.without_weights:
+        raise EnvironmentProblem(
+            f"A model must be there to write, but the record of `{cell}` was unpacked without its weights. Remove the "
+            f"folder {str(cell.folder)!r} and give the run's command again: it is trained anew."
+        )
     if not cell.finished:
         raise EnvironmentProblem(
             f"A model must be trained before it writes, but `{cell}` is not finished. Give the run's command again."

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
     assert config == {"methods": ["dense"], "model": "llama"} and answers == []
 
 
+def test_records_go_along_when_asked_and_must_be_what_was_submitted(run, tmp_path):
+    (run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json").write_text('{"state": "done", "reason": ""}')
+    entry = submit(run, tmp_path / "entries", with_records=True)
+    with tarfile.open(entry / "records.tar.xz") as archive:
+        assert archive.getnames() == ["aaaaaaaaaaaaaaaa/env.json", "aaaaaaaaaaaaaaaa/status.json"]
+        assert b"secret" not in archive.extractfile("aaaaaaaaaaaaaaaa/env.json").read()
+    assert len(read_board([entry / "table.json"]).rows) == 2
+    (entry / "records.tar.xz").write_bytes(b"something else")
+    assert "digest differs" in read_board([entry / "table.json"]).problems[0]
+
+
 def test_an_entry_is_never_overwritten(run, tmp_path):
     submit(run, tmp_path / "entries")
     with pytest.raises(UsageError, match="never changed"):
@@ -58,7 +70,7 @@ def test_an_entry_is_never_overwritten(run, tmp_path):
         ("table.json", '[{"method": "<b>"}]', "row 0"),
         ("answers.json", '{"sweeps": 3}', "answers.json"),
         ("answers.json", None, "missing"),
-        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 16 MB"),
+        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 32 MB"),
     ],
 )
 def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):

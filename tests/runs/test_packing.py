@@ -1,0 +1,155 @@
+"""Records in one file: a table can be made of them elsewhere, more can be added, and a false file does no harm."""
+
+import io
+import json
+import lzma
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.runs import packing, plan, run
+from adaptive_bench.runs.packing import pack, unpack
+from adaptive_bench.runs.trained import find_checkpoint
+from adaptive_bench.runs.work import train_cell
+
+KEY = "0123456789abcdef"
+
+
+def table(folder):
+    return json.loads((folder / "table.json").read_text())
+
+
+@pytest.fixture
+def packed(config_of, tmp_path):
+    """A finished run's configuration and table, and its records in a file."""
+    config = config_of(("dense", "random_skip[trained=true]"))
+    folder = run(config).folder
+    file = tmp_path / "records.tar.xz"
+    file.write_bytes(pack((config.out / "records").iterdir()))
+    return config, table(folder), file
+
+
+def test_unpacked_records_make_the_table_again_and_only_what_is_new_is_trained(packed, tmp_path, monkeypatch):
+    config, rows, file = packed
+    there = config.model_copy(update={"out": tmp_path / "there"})
+    assert unpack(file, there.out) == packing.Unpacked(2, 0) and unpack(file, there.out) == packing.Unpacked(0, 2)
+    trained = []
+    monkeypatch.setattr(
+        "adaptive_bench.runs.chains.train_cell",
+        lambda cell, *rest: trained.append(cell.seed) or train_cell(cell, *rest),
+    )
+
+    again = run(there)
+    assert again.exit_code == 0 and not trained and table(again.folder) == rows
+    assert run(there.model_copy(update={"seeds": (1, 2)})).exit_code == 0 and trained == [2, 2]
+
+    with pytest.raises(EnvironmentProblem, match="without its weights"):
+        find_checkpoint(again.folder, "dense")
+    assert run(there.model_copy(update={"evaluation": there.evaluation.model_copy(update={"limit": 2})})).exit_code == 0
+    assert trained == [2, 2, 1, 1]  # something else is asked of the models: their weights are needed
+    assert find_checkpoint(again.folder, "dense").is_dir()
+
+
+def test_a_training_that_others_start_from_is_made_again_for_them_alone(config_of, tmp_path):
+    config = config_of(("dense", "router_tuned_mod"))
+    run(config.model_copy(update={"methods": ("dense",)}))
+    there = config.model_copy(update={"out": tmp_path / "there"})
+    file = tmp_path / "records.tar.xz"
+    file.write_bytes(pack((config.out / "records").iterdir()))
+    unpack(file, there.out)
+    assert [str(cell.spec) for cell in plan(there).untrained] == ["dense", "router_tuned_mod"]
+    assert not plan(there.model_copy(update={"methods": ("dense",)})).untrained
+
+
+def test_a_file_names_no_machine_has_no_weights_and_is_the_same_every_time(packed):
+    config, _, file = packed
+    records = list((config.out / "records").iterdir())
+    assert file.read_bytes() == pack(reversed(records))
+    with tarfile.open(file) as archive:
+        names = archive.getnames()
+        texts = [archive.extractfile(name).read() for name in names]
+    machine = json.loads((records[0] / "env.json").read_text())["machine"].encode()
+    assert not any(b'"machine"' in text or b'"' + machine + b'"' in text for text in texts)
+    assert not any(part in name for name in names for part in ("checkpoint", "resume", "log.txt", ".attempts"))
+
+
+def test_what_is_not_done_is_left_out(config_of, tmp_path):
+    config = config_of()
+    assert run(config.model_copy(update={"methods": ("dense",)})).exit_code == 0
+    (record,) = (config.out / "records").iterdir()
+    (sweep,) = (record / "eval").iterdir()
+    (sweep / "status.json").write_text('{"state": "failed", "reason": "it burns"}')
+    with tarfile.open(fileobj=io.BytesIO(pack([record]))) as archive:
+        assert not any("eval" in name for name in archive.getnames())
+    with pytest.raises(UsageError, match="there is none"):
+        pack([tmp_path / "nothing"])
+
+
+def member(name, content=b"{}", **changes):
+    found = tarfile.TarInfo(name)
+    found.size = len(content)
+    for key, value in changes.items():
+        setattr(found, key, value)
+    return found, content
+
+
+HOSTILE = {
+    "a path upwards": [member("../escaped.json")],
+    "a path upwards in a record": [member(f"{KEY}/../../escaped.json")],
+    "an absolute path": [member("/tmp/escaped.json")],
+    "another folder": [member(f"{KEY}/checkpoint/config.json")],
+    "another file": [member(f"{KEY}/run.sh")],
+    "code": [member(f"{KEY}/eval/task-{KEY}/plugin.py")],
+    "a link": [member(f"{KEY}/config.json", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+    "a hard link": [member(f"{KEY}/config.json", b"", type=tarfile.LNKTYPE, linkname="../../secret")],
+    "a device": [member(f"{KEY}/config.json", b"", type=tarfile.CHRTYPE)],
+    "a folder": [member(f"{KEY}/eval", b"", type=tarfile.DIRTYPE)],
+    "a long name": [member(f"{KEY}/eval/{'a' * 5000}-{KEY}/config.json")],
+    "other letters": [member("０123456789abcdef/config.json")],
+    "a good one first": [member(f"{KEY}/config.json"), member(f"{KEY}/../x.json")],
+}
+
+
+@pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_leads_nowhere(members, tmp_path):
+    file, out = tmp_path / "records.tar.xz", tmp_path / "deep" / "out"
+    with tarfile.open(file, "w:xz") as archive:
+        for found, content in members:
+            archive.addfile(found, io.BytesIO(content))
+    with pytest.raises(EnvironmentProblem, match=r"records\.tar\.xz"):
+        unpack(file, out)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["records.tar.xz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", lzma.compress(b"no archive" * 100)])
+def test_what_is_no_archive_is_refused(content, tmp_path):
+    file = tmp_path / "records.tar.xz"
+    file.write_bytes(content)
+    with pytest.raises(EnvironmentProblem, match="Fetch it again"):
+        unpack(file, tmp_path / "out")
+
+
+def test_a_file_that_was_cut_off_gives_no_half_record(packed, tmp_path):
+    _, _, file = packed
+    cut = tmp_path / "cut.tar.xz"
+    cut.write_bytes(file.read_bytes()[:-2000])
+    with pytest.raises(EnvironmentProblem, match="Fetch it again"):
+        unpack(cut, tmp_path / "cut")
+    assert len(list((tmp_path / "cut").glob("records/*"))) < 2
+
+
+def test_sizes_have_limits(tmp_path, monkeypatch):
+    file = tmp_path / "records.tar.xz"
+    with tarfile.open(file, "w:xz") as archive:
+        for name in ("config", "env"):
+            found, content = member(f"{KEY}/{name}.json", b" " * 3000)
+            archive.addfile(found, io.BytesIO(content))
+    for limit, value in (("LARGEST_FILE_BYTES", 2999), ("LARGEST_UNPACKED_BYTES", 5999), ("MOST_FILES", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(packing, limit, value)
+            with pytest.raises(EnvironmentProblem, match="too large"):
+                unpack(file, tmp_path / limit)
+        assert not list(Path(tmp_path / limit).rglob("*.json"))
+    assert unpack(file, tmp_path / "out").written == 1
