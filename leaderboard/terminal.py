@@ -121,9 +121,12 @@ def _spread(levels: Sequence[float], count: int) -> list[float]:
 
 
 def _broken(method: str, width: int) -> str:
-    """A method's label in lines of at most `width` characters, broken between parameters where that is enough."""
+    """A method's label in lines of at most `width` characters, broken between parameters where that is enough, else
+    before their values.
+    """
     lines = [""]
-    for part in re.split(r"(?<=[\[,])|(?=@)", method):
+    parts = re.split(r"(?<=[\[,])|(?=@)", method)
+    for part in (one for whole in parts for one in ([whole] if len(whole) <= width else re.split(r"(?<==)", whole))):
         for start in range(0, len(part), width):
             piece = part[start : start + width]
             if len(lines[-1]) + len(piece) <= width:

@@ -13,14 +13,16 @@ def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """One sentence for each task of which many answers cannot be read at some level.
 
     Args:
-        rows: Rows of a table on one axis and phase: `method`, `task`, `metric`, `level`, `score`.
+        rows: Rows of a table on one axis and phase: `method`, `task`, `metric`, `level`, `score`, and
+            `train_tokens` where it is known.
     """
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["metric"] == _METRIC and row["score"] is not None:
             by_task.setdefault(row["task"], []).append(row)
     notes = []
-    for task, found in by_task.items():
+    for task, every in by_task.items():
+        found = [row for row in every if row.get("train_tokens")] or every  # a base beside them was taught no form
         worst = max(found, key=lambda row: float(row["score"]))
         if worst["score"] > _MANY:
             dense = next((row for row in found if row["method"] == "dense"), None)

@@ -126,6 +126,9 @@ function sorted(table, rows) {
   return order.sort((one, other) => pinned(one) - pinned(other));
 }
 
+// A name in pieces between which a line may end: after what opens or separates parameters, before their values.
+const breakable = (name) => name.split(/(?<=[[,=])|(?=@)/).flatMap((piece, at) => (at ? [element("wbr", {}), piece] : [piece]));
+
 function grid(table, rows, matching) {
   const reach = state.value === "reach";
   const header = (by, text, first) => {
@@ -151,7 +154,7 @@ function name(table, label) {
   return element("th", { scope: "row" },
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
-    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, label),
+    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, ...breakable(label)),
     METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null,
     METHODS.get(label).stale ? element("abbr", { class: "stale", title: "Measured with another version of the code" }, "old") : null);
 }

@@ -2,7 +2,7 @@
 // Charts as inline SVG. Every number comes as text from the data; nothing is computed but positions.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 600, HEIGHT = 320, LEFT = 56, RIGHT = 20, TOP = 12, BOTTOM = 46;
+const WIDTH = 600, HEIGHT = 320, LEFT = 56, RIGHT = 30, TOP = 12, BOTTOM = 46;
 const DASHES = { dense: "9 4", base: "2 4" }; // models drawn as lines across
 
 /** An SVG element with attributes and children. */
