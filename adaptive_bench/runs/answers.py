@@ -16,7 +16,7 @@ from adaptive_bench.runs.plan import Plan
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.tables.document_scores import answers_by_seed
-from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.points import point_of, saved_time
 
 
 def answers_of(whole: Plan) -> dict[str, Any]:
@@ -62,8 +62,7 @@ def _entry(sweep: Sweep) -> dict[str, Any] | None:
 
 
 def _point(one: Evaluation, sweep: Sweep, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    tokens = one.saved("tokens")
-    times = {} if tokens is None else {name: curve.at(tokens) for name, curve in sweep.curves.items()}
+    times = {name: saved_time(one, curve) for name, curve in sweep.curves.items()}
     saved = point_of(one, sweep.metric).saved
     return {
         "dial": one.dial,

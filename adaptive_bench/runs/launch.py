@@ -80,13 +80,13 @@ def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
     cells = share.of(plan)
     mine = {cell.folder for cell in cells}
     untrained = {cell.folder for cell in plan.untrained}
-    bases = {base.folder for cell in cells if cell.folder in untrained for base in _bases(cell)} - mine
+    bases = {base.folder for cell in cells if cell.folder in untrained for base in _bases(cell)} & untrained - mine
     by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
     for sweep in plan.sweeps:
         if sweep.cell.folder in mine and sweep.points_left():
             by_cell[sweep.cell.folder].append(sweep)
     for cell in plan.cells:
-        if cell.folder in bases & untrained and cell.record.state != "failed":
+        if cell.folder in bases and cell.record.state != "failed":
             chains.append(Chain(Training(cell, plan.config, estimator.training(cell).seconds), ()))
         if cell.folder not in mine:
             continue

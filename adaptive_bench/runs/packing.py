@@ -28,9 +28,9 @@ LARGEST_FILE_BYTES = 50_000_000
 MOST_FILES = 500_000
 _OF_A_MACHINE = ("machine", "system")
 _NAME = re.compile(
-    r"(?P<record>[0-9a-f]{8,64})/"
-    r"(?P<sweep>eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?"
-    r"(?P<file>(config|env|status|data|cost|target|timing|dial|calibration|behaviour)\.json|train\.jsonl"
+    r"[0-9a-f]{8,64}/"
+    r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?"
+    r"((config|env|status|data|cost|target|timing|dial|calibration|behaviour)\.json|train\.jsonl"
     r"|[0-9]{1,12}(\.[0-9]{1,12})?(\.json|\.samples\.jsonl))",
     re.ASCII,
 )
@@ -91,14 +91,14 @@ def unpack(file: Path, out: Path) -> Unpacked:
     written = known = 0
     try:
         with _Bounded(file) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-            for record, members in groupby(_checked(archive), key=lambda one: one[1].split("/")[0]):
+            for record, members in groupby(_checked(archive), key=lambda member: member.name.split("/")[0]):
                 target = out / "records" / record
                 if target.exists():
                     known += 1
                     continue
                 with atomic.new_folder(target) as folder:
-                    for member, name in members:
-                        path = folder.joinpath(*name.split("/")[1:])
+                    for member in members:
+                        path = folder.joinpath(*member.name.split("/")[1:])
                         path.parent.mkdir(parents=True, exist_ok=True)
                         content = archive.extractfile(member)
                         assert content is not None  # it is a plain file
@@ -115,9 +115,10 @@ def unpack(file: Path, out: Path) -> Unpacked:
 
 def _files(record: Path) -> Iterator[Path]:
     """What is passed on of a record: of sweeps only those that are done."""
+    done = {record, *(sweep for sweep in record.glob("eval/*") if Record(sweep).state == "done")}
     for path in sorted(record.rglob("*")):
-        found = _NAME.fullmatch(f"{record.name}/{path.relative_to(record).as_posix()}")
-        if found is not None and path.is_file() and (not found["sweep"] or Record(path.parent).state == "done"):
+        name = f"{record.name}/{path.relative_to(record).as_posix()}"
+        if path.parent in done and path.is_file() and _NAME.fullmatch(name):
             yield path
 
 
@@ -127,7 +128,7 @@ def _anonymous(environment: bytes) -> bytes:
     return sealed(json.dumps(kept, indent=2)).encode()
 
 
-def _checked(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
+def _checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     total = 0
     for number, member in enumerate(archive, 1):
         total += member.size
@@ -135,4 +136,4 @@ def _checked(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
             raise ValueError(f"member {number} is no file of a record")
         if number > MOST_FILES or member.size > LARGEST_FILE_BYTES or total > LARGEST_UNPACKED_BYTES:
             raise ValueError(f"it is too large: {number} files, {total} bytes")
-        yield member, member.name
+        yield member

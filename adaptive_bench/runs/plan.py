@@ -38,16 +38,13 @@ class Plan:
         or trained from them.
         """
         left: list[Cell] = []
-        needed: set[Path] | None = None
+        needed = {one.cell.folder for one in self.sweeps if one.cell.without_weights and not one.is_complete}
         for cell in reversed(self.cells):  # what a training starts from comes before it
-            if cell.finished:
+            if cell.finished or (cell.without_weights and cell.folder not in needed):
                 continue
-            if cell.without_weights:
-                if needed is None:
-                    needed = {sweep.cell.folder for sweep in self.sweeps if not sweep.is_complete}
-                if cell.folder not in needed | {one.base.folder for one in left if one.base}:
-                    continue
             left.append(cell)
+            if cell.base is not None:
+                needed.add(cell.base.folder)
         return left[::-1]
 
 
