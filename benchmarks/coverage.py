@@ -3,7 +3,8 @@
 Every method's seeds answer the same documents. A right-or-wrong
 answer has the logit m + seed + document + interaction, each normal, with m such that the mean over all of them is the
 mean asked for; an interpolated score is 0.4 of one such answer and 0.6 of another of the same seed and document; a
-score without bounds is the sum itself.
+score without bounds is the sum itself. A pooled score is a ratio of sums over documents whose sizes are log-normal and
+whose sum rises with the logarithm of their size.
 
     python benchmarks/coverage.py    # about three minutes on one core
 """
@@ -24,6 +25,7 @@ from adaptive_bench import atomic
 from adaptive_bench.tables.comparison import differences, tie_groups
 from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.document_values import linearised
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, limits
 
 PAGE = Path(__file__).parent.parent / "docs" / "statistics.md"
@@ -31,8 +33,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "statistics.md"
 SEEDS = (1, 2, 3, 5, 10)
 DOCUMENTS = (8, 30, 100, 500)
 MEANS = (0.02, 0.1, 0.5, 0.9, 0.98)
+SIZES = 0.6  # standard deviation of the logarithm of a document's size
 AT_ONCE = 2_000_000  # single scores
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
+KINDS = ("right or wrong", "interpolated", "without bounds", "pooled")
 Floats = NDArray[np.float64]
 
 
@@ -86,10 +90,13 @@ def logits(
 
 
 def answers(random: np.random.Generator, world: World, mean: float, shape: tuple[int, int, int], kind: str) -> Floats:
-    """Scores [N, S, D] whose mean over all seeds and documents is `mean`; 0 for scores without bounds."""
+    """Scores [N, S, D] whose mean over all seeds and documents is `mean`; of kinds without bounds it is 0."""
     sums = logits(random, world, shape)
     if kind == "without bounds":
         return sums
+    if kind == "pooled":
+        sizes = np.exp(random.normal(0, SIZES, (shape[0], 1, shape[2]))) * np.ones_like(sums)
+        return linearised(sizes * (sums + np.log(sizes) - SIZES**2), sizes)
     right = 1 / (1 + np.exp(-sums - offset(mean, world.spread)))
     if kind == "right or wrong":
         return (random.random(shape) < right).astype(float)
@@ -98,7 +105,7 @@ def answers(random: np.random.Generator, world: World, mean: float, shape: tuple
 
 def coverage(kind: str, tables: int) -> Iterator[Found]:
     """Coverage in every world, for every number of seeds and documents and every mean."""
-    bounds: Bounds = UNBOUNDED if kind == "without bounds" else SHARE
+    bounds: Bounds = UNBOUNDED if kind in ("without bounds", "pooled") else SHARE
     for number, (seeds, documents) in enumerate(product(SEEDS, DOCUMENTS)):
         random = np.random.default_rng([number, len(kind)])
         for world, mean in product(WORLDS, (0.0,) if bounds == UNBOUNDED else MEANS):
@@ -188,7 +195,7 @@ def summary(found: Sequence[Found]) -> str:
 
 def page(tables: int, runs: int) -> str:
     """The page, with everything measured anew."""
-    kinds = {kind: list(coverage(kind, tables)) for kind in ("right or wrong", "interpolated", "without bounds")}
+    kinds = {kind: list(coverage(kind, tables)) for kind in KINDS}
     both = list(paired(tables))
     about = table(
         ["world", "seeds", "documents", "seed on document"],
@@ -197,6 +204,8 @@ def page(tables: int, runs: int) -> str:
     parts = [TEXT.format(tables=tables, means=", ".join(f"{mean:g}" for mean in MEANS)), about]
     for kind, found in kinds.items():
         parts += [f"## Coverage: scores {kind}", summary(found), by_size(found)]
+        if kind == "pooled":
+            parts.insert(-2, POOLED_TEXT)
         if kind == "right or wrong":
             parts += ["By world and mean, from 30 documents on:", by_world(found, 30)]
     parts += ["## Coverage: differences of two equal methods", PAIRED_TEXT, summary(both), by_size(both)]
@@ -223,7 +232,10 @@ and which documents it was asked. An interval of a score covers both.
   range and has a width where all answers are right or all are wrong: that of Wilson's interval over D documents. A
   metric without bounds has a t interval, cut at a bound if it has one.
 - **One seed** has an interval over documents alone. It says how the same trained model would do on other documents and
-  nothing of another training. A score that is no mean over documents has an interval over seeds alone.
+  nothing of another training. A score that documents do not make up (BLEU) has an interval over seeds alone.
+- **Pooled metrics.** Bits per byte and perplexities are a ratio of sums over all documents, or its exponential. A
+  document enters with its part of the linearised ratio (Cochran, 1977, chapter 6): these parts have the metric as
+  their mean and its spread as theirs, so that everything here holds for them too.
 - **Interpolated scores.** The score at a saving is a mix of two measured neighbours; each document's score is the same
   mix.
 - **Two methods** are compared by the differences on the documents and seeds that both have, so what makes a document
@@ -239,6 +251,10 @@ single scores): 95 is asked for. Cells show the smallest and the largest coverag
 setting of few documents and a mean near the ends exact coverage is impossible, as the number of right answers takes few
 values; there the intervals err on the wide side. One seed is asked for its own mean over documents. Settings differ in
 the mean ({means}) and in standard deviations, in logits:"""
+
+POOLED_TEXT = """\
+Bits per byte of documents whose sizes are log-normal (standard deviation 0.6) and which are the harder the longer they
+are. Of few documents the ratio itself is a little biased."""
 
 PAIRED_TEXT = """\
 Two methods that are equally good on average, on the same documents, each with seeds of its own; means 0.02, 0.1, 0.5.

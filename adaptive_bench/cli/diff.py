@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
     from adaptive_bench.metric import metric_of
     from adaptive_bench.tables.comparison import paired_difference
     from adaptive_bench.tables.document_scores import DocumentScores
+    from adaptive_bench.tables.document_values import is_pooled
+    from adaptive_bench.tables.intervals import UNBOUNDED
 
     tables = [_scores(folder) for folder in (first, second)]
     for key in tables[0]:
@@ -57,15 +59,11 @@ def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
             one, other = DocumentScores.of(tables[0][key]).shared(DocumentScores.of(tables[1][key]))
         except UsageError:  # they have no seed or no document in common
             continue
-        bounds = (metric_of(metric).low, metric_of(metric).high)
+        pooled = is_pooled(metric)
+        bounds = UNBOUNDED if pooled else (metric_of(metric).low, metric_of(metric).high)
         found = paired_difference(other.values, one.values, bounds)
-        moved = [
-            str(document)
-            for document, before, after in zip(
-                one.documents, one.values.mean(axis=0), other.values.mean(axis=0), strict=True
-            )
-            if before != after
-        ]
+        means = zip(one.documents, one.values.mean(axis=0), other.values.mean(axis=0), strict=True)
+        moved = [str(document) for document, before, after in means if before != after]
         interval = "" if found.low is None or found.high is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
         yield {
             "method": method,
@@ -75,10 +73,16 @@ def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
             "second": f"{other.values.mean():.4f}",
             "difference": f"{found.difference:+.4f} {interval}".rstrip(),
             "documents": f"{found.documents}",
-            "changed": f"{len(moved)}: {' '.join(moved[:_SHOWN])}{' ...' if len(moved) > _SHOWN else ''}"
-            if moved
-            else "none",
+            "changed": _listed(moved, pooled),
         }
+
+
+def _listed(documents: Sequence[str], pooled: bool) -> str:
+    if not documents:
+        return "none"
+    if pooled:  # one document moves what all of them add to the metric
+        return "some"
+    return f"{len(documents)}: {' '.join(documents[:_SHOWN])}{' ...' if len(documents) > _SHOWN else ''}"
 
 
 _Key = tuple[str, str, str, float]
@@ -89,6 +93,7 @@ def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
     from adaptive_bench.evaluation.lookup import find_task
     from adaptive_bench.runs.plan import plan
     from adaptive_bench.runs.trained import config_of
+    from adaptive_bench.tables.document_values import document_values
 
     found: dict[_Key, dict[int, dict[int, float]]] = {}
     for sweep in plan(config_of(folder)).sweeps:
@@ -97,7 +102,7 @@ def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
         record: SweepRecord = sweep.record
         metric = find_task(sweep.task).metrics[0]
         for saving in record.savings():
-            scores = {one.doc: one.correct for one in record.samples(saving) if one.correct is not None}
+            scores = document_values(metric, record.samples(saving))
             key = (f"{sweep.spec}{sweep.cell.about_target}", sweep.task, metric, saving)
             found.setdefault(key, {})[sweep.cell.seed] = scores
     return found

@@ -26,7 +26,8 @@ def answers_of(whole: Plan) -> dict[str, Any]:
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
         name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
-        text of `0` and `1` where there are no others. A metric that is no mean over documents is not there.
+        text of `0` and `1` where there are no others, in a pooled metric what `document_values` says. A metric that
+        samples do not make up is not there.
     """
     entries = [_entry(sweep) for sweep in whole.sweeps if sweep.split == "test"]
     return {"schema": SCHEMA, "sweeps": [entry for entry in entries if entry is not None]}

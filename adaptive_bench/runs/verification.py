@@ -16,6 +16,7 @@ from adaptive_bench.runs.calibrated import Calibrated
 from adaptive_bench.runs.cells import Cell, Sweep
 from adaptive_bench.runs.plan import plan
 from adaptive_bench.runs.work import train_cell
+from adaptive_bench.tables.document_values import document_values, is_pooled
 
 TOLERANCE = 0.02
 _SAME_SCORE = 1e-3  # of a document whose score is no right or wrong, as a share of it
@@ -74,7 +75,7 @@ def verify(
 
     Args:
         entries: What `answers_of` gave.
-        documents: How many of the first documents are asked.
+        documents: How many of the first documents are asked; all, where a metric is taken over all at once.
         tolerance: Share of documents whose score may differ.
 
     Raises:
@@ -130,20 +131,20 @@ def _again(
     calibrated.model.dial = calibrated.model.method.dial_for(point["asked"])
     recipe = sweep.config.evaluation
     known = len(entry["documents"])
+    metric = find_task(sweep.task).metrics[0]
     evaluation, samples = evaluate(
         calibrated.model,
         calibrated.tokenizer,
         sweep.task,
         data_dir=sweep.config.data_dir,
-        limit=min(documents, known),
+        limit=known if is_pooled(metric) else min(documents, known),
         num_fewshot=recipe.num_fewshot,
         batch_size=recipe.batch_size,
         chat_template=sweep.config.chat_template,
         progress=reporter,
     )
-    metric = find_task(sweep.task).metrics[0]
     said = dict(zip(entry["documents"], _numbers(point["scores"].get(metric, ())), strict=False))
-    now = {one.doc: one.scores[metric] for one in samples if metric in one.scores}
+    now = document_values(metric, samples)
     common = sorted(said.keys() & now.keys())
     equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
     whole = len(common) == known

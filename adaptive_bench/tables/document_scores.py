@@ -11,9 +11,11 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.savings import Point
 from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.document_values import document_values
 from adaptive_bench.tables.matching import Mix, mixes
 
 _SAME = 1e-6  # between a metric and the mean of its documents
+_ROUNDING = 1e-9  # the same, as a share of a large metric
 ByDocument = Mapping[int, float]  # document index to its score
 
 
@@ -76,8 +78,8 @@ class DocumentScores:
 def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[float], name: str) -> list[Floats | None]:
     """Scores [D] of one seed's documents at each level, `None` where the level was not reached.
 
-    The score at a level is a mix of the measured points (see `match`), and every document's score is the same mix. For
-    a metric that is a mean over documents, the mean of the result is the matched score.
+    The score at a level is a mix of the measured points (see `match`), and every document's score is the same mix:
+    the mean of the result is the matched score.
 
     Args:
         points: The measured points, P of them.
@@ -112,13 +114,11 @@ def answers_by_seed(
     for seed, done in evaluations.items():
         if not done:
             continue
-        points = [
-            {one.doc: one.scores[metric] for one in some if metric in one.scores} for some in samples.get(seed, ())
-        ]
+        points = [document_values(metric, some) for some in samples.get(seed, ())]
         asked |= {tuple(sorted(point)) for point in points}
         if len(points) != len(done) or len(asked) != 1 or not points[0]:
             return {}
         found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
-        if not np.allclose(found[seed].mean(axis=1), [one.scores[metric] for one in done], rtol=0, atol=_SAME):
+        if not np.allclose(found[seed].mean(axis=1), [one.scores[metric] for one in done], rtol=_ROUNDING, atol=_SAME):
             return {}
     return found

@@ -14,12 +14,13 @@ from typing import Any, TypedDict
 
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
-from adaptive_bench.metric import metric_of
+from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.at_levels import Measured, Places
 from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed
+from adaptive_bench.tables.document_values import is_pooled
 from adaptive_bench.tables.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
 from adaptive_bench.tables.matching import Status, flaws
 from adaptive_bench.tables.points import point_of
@@ -270,14 +271,18 @@ def _scored(
             inside = known.low <= table.min() and table.max() <= known.high
             tables.append((table, (known.low, known.high) if inside else UNBOUNDED))
     spreads = iter(intervals(tables))
-    return [row if row.score is None else _with_spread(row, next(spreads)) for row in rows]
+    pooled = known if is_pooled(metric) else None  # the value of a document may lie outside, the metric's may not
+    return [row if row.score is None else _with_spread(row, next(spreads), pooled) for row in rows]
 
 
-def _with_spread(row: Row, spread: Interval) -> Row:
+def _with_spread(row: Row, spread: Interval, inside: Metric | None) -> Row:
+    low, high = spread.low, spread.high
+    if inside is not None and low is not None and high is not None:
+        low, high = max(low, inside.low), min(high, inside.high)
     return replace(
         row,
-        low=spread.low,
-        high=spread.high,
+        low=low,
+        high=high,
         interval=spread.levels,
         seed_error=spread.seed_error,
         document_error=spread.document_error,

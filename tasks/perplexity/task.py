@@ -1,8 +1,8 @@
 """Bits per byte of any text: `perplexity:novels`, `perplexity:notes.txt`, `perplexity:HuggingFaceFW/fineweb`.
 
 After the colon stands a text file (one document), a file of JSON lines or a data set with the field `text`, or a folder
-of text files. A data set is also a corpus to train on: of its `train` split a tenth is held out, and where it has no
-other split the held-out documents are the ones measured. FineWeb is streamed from the hub.
+of text files. A data set is also a corpus to train on: of its `train` split a tenth is held out, some of it to make
+choices on; where it has no other split those are the ones measured. FineWeb is streamed from the hub.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from adaptive_bench.data import draw, harness_splits, held_out
 from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
 
 from ..template import LOGLIKELIHOOD_LEVELS
-from .texts import folders, local_path, tested, text_files, trained_on
+from .texts import chosen_on, folders, local_path, tested, text_files, trained_on
 
 _BYTES_PER_TOKEN = 5  # more than any tokenizer of today reads of English in one token
 
 
 def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
     """The documents for lm-eval; it also passes the task's metadata, which is not needed."""
-    return harness_splits({"test": [{"text": row["text"]} for row in tested(argument, data_dir)]})
+    splits = {"test": tested(argument, data_dir), "validation": chosen_on(argument, data_dir)}
+    return harness_splits({split: [{"text": row["text"]} for row in rows] for split, rows in splits.items() if rows})
 
 
 def corpus(argument: str, request: ExampleRequest) -> list[Example]:
@@ -61,6 +62,7 @@ def make(argument: str) -> Task:
         data_folders=folders(argument),
         source=argument,
         text_source="" if path is not None else f"documents of {argument}, train split",
+        validation_split=None if path is not None else "validation",
         other_files=() if path is None else tuple(text_files(path)),
         harness_name="perplexity",
         argument=argument,

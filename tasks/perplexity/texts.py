@@ -58,6 +58,17 @@ def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
     return held_out(read_rows(source, "train", root), _key, "validation")
 
 
+def chosen_on(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
+    """Held-out documents of `train` to make choices on; none where they are the ones measured, and none of a file."""
+    source, root = source_of(argument), data_root(data_dir)
+    if local_path(argument) is not None or root is None:
+        return []
+    splits = source.place(root).splits
+    if "train" not in splits or not any(split in splits for split in _TESTED):
+        return []
+    return held_out(islice(read_rows(source, "train", root), _LOOKED_THROUGH), _key, "validation")
+
+
 def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str, Any]]:
     """Documents of the training split, in its order."""
     source, root = source_of(argument), data_root(data_dir)

@@ -39,6 +39,21 @@ def test_answers_give_every_score_of_the_table_again(config_of):
     assert compared > 5
 
 
+def test_bits_per_byte_can_be_verified_and_tested_in_pairs(config_of):
+    config = config_of(("dense", "random_skip"), tasks=("nano_text",), train_on=("nano_qa",), seeds=2)
+    folder = run(config).folder
+    rows = [row for row in json.loads((folder / "table.json").read_text()) if row["low"] is not None]
+    assert rows and {(row["interval"], row["seeds"]) for row in rows} == {("seeds and documents", 2)}
+    assert all(0 <= row["low"] <= row["score"] <= row["high"] for row in rows)
+    answers = answers_in(folder)
+    for one in verify(config, answers, documents=2):
+        assert (one.verdict, one.documents) == ("holds", 3)  # all: what a document adds depends on the others
+    worse = changed(
+        answers, lambda point: {"scores": {key: [1.1 * one for one in some] for key, some in point["scores"].items()}}
+    )
+    assert {one.verdict for one in verify(config, worse)} == {"differs"}
+
+
 def test_a_true_entry_holds_and_a_false_one_differs(config_of, tmp_path):
     config = config_of(("dense", "random_skip"))
     answers = answers_in(run(config).folder)

@@ -71,6 +71,9 @@ def test_the_split_for_testing_is_measured_and_the_training_split_learned(tmp_pa
     assert all(example.prompt == "" for example in train)
     assert not {example.completion for example in train} & {example.completion for example in calibration}
     assert 150 < len(train) < 195 and calibration
+    loaded = load_task(find_task("perplexity:letters"), tmp_path, None, "validation")
+    chosen_on = {document["text"] for document in loaded.eval_docs}
+    assert chosen_on and not chosen_on & {example.completion for example in [*train, *calibration]}
 
 
 def test_held_out_documents_are_measured_where_there_is_a_training_split_only(tmp_path: Path) -> None:
@@ -79,6 +82,8 @@ def test_held_out_documents_are_measured_where_there_is_a_training_split_only(tm
     assert measured
     for split in ("train", "calibration"):
         assert not measured & {example.completion for example in _train("perplexity:letters", tmp_path, split)}
+    with pytest.raises(EnvironmentProblem, match="Validation documents"):
+        load_task(find_task("perplexity:letters"), tmp_path, None, "validation")
 
 
 def test_a_corpus_gives_as_much_as_is_wanted_in_an_order_of_the_seed(tmp_path: Path) -> None:
