@@ -45,7 +45,7 @@ def unpack(
 
     Weights do not come along; what needs them is trained anew.
     """
-    from adaptive_bench.results import PACKED_RECORDS
+    from adaptive_bench.results import PACKED_RECORDS, read_run
     from adaptive_bench.runs.packing import unpack as put
 
     folder = entry if entry.is_dir() else entry.parent
@@ -54,7 +54,9 @@ def unpack(
     if (folder / "config.yaml").is_file():
         again = shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), "--out", str(out)])
         typer.echo(f"\nTheir table, made again:\n  {again} --table-only")
-        typer.echo(f"\nWith five seeds, of which only new ones are trained:\n  {again} --seeds 5")
+        seeds = [int(seed) for seed in read_run(folder / "config.yaml")["seeds"]]
+        more = ",".join(map(str, [*seeds, max(seeds) + 1]))
+        typer.echo(f"\nWith another seed, which alone is trained:\n  {again} --seeds {more}")
 
 
 def verify(
