@@ -31,6 +31,7 @@ _MARKS = {
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
+_LONGEST = 1e7  # a number below is written out
 _WIDEST_GAP = 0.15
 _INTERPOLATED = ("≈", "interpolated between measured savings that are more than 15 points apart")
 _CLAIM_TOLERANCE = 0.05
@@ -235,8 +236,12 @@ def marks(row: Row) -> list[tuple[str, str]]:
 
 
 def number(metric: str, score: float) -> str:
-    """A score as it is shown: shares in percent with one decimal, other numbers with four digits."""
-    return f"{100 * score:.1f}" if metric_of(metric).unit == "share" else f"{score:.4g}"
+    """A score as it is shown: shares in percent with one decimal, other numbers with four digits or all before the
+    point.
+    """
+    if metric_of(metric).unit == "share":
+        return f"{100 * score:.1f}"
+    return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
 
 
 def percent(share: float) -> str:

@@ -54,8 +54,17 @@ function render() {
   byId("board").replaceChildren(...pictures(tables), ...tables.map(section));
   if (!tables.length) byId("board").append(element("p", { class: "note" }, "No table here has this axis, phase and metric. Other metrics than a task's first stand pooled over the phases alone. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  fit();
   drawer();
 }
+
+/** Intervals stand behind their scores, or below them in a table that would be too wide. */
+function fit() {
+  const wide = [...document.querySelectorAll("table.levels")].map((table) => { table.classList.remove("stacked"); return table; })
+    .filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth);
+  for (const table of wide) table.classList.add("stacked");
+}
+addEventListener("resize", fit);
 
 const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase());
 
@@ -173,9 +182,11 @@ function score(cell, best) {
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
   const saved = data.saved.map((one, at) => `${one} ${saving(cell, at)}`).filter((one) => !one.endsWith(NONE)).join(", ");
   const said = tested(cell, best);
-  return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` }, element("b", {}, text),
-    cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null, low === NONE ? null : element("small", {}, ` [${low}, ${high}]`),
-    said && (state.value === "score" || state.value === "kept") ? " " : null, said && (state.value === "score" || state.value === "kept") ? element("i", { class: "tie" }, cell[COLUMN.group]) : null);
+  const grouped = said && (state.value === "score" || state.value === "kept");
+  return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` },
+    element("span", { class: "whole" }, element("b", {}, text), cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null), " ",
+    element("span", { class: "whole" }, low === NONE ? null : element("small", {}, `[${low}, ${high}]`), grouped ? " " : null,
+      grouped ? element("i", { class: "tie" }, cell[COLUMN.group]) : null));
 }
 
 function farthest(row) {
