@@ -14,7 +14,7 @@ _HOMES = {
     "MethodSpec": "adaptive_bench.spec",
     "RunConfig": "adaptive_bench.config",
     "check_specs": "adaptive_bench.testing",
-    "find_backbone": "adaptive_bench.runs.backbones",
+    "find_backbone": "adaptive_bench.runs.planning.backbones",
     "load_config": "adaptive_bench.config",
     "load_plugin": "adaptive_bench.registry",
     "load_results": "adaptive_bench.results",

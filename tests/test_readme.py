@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from adaptive_bench import registry
 from adaptive_bench.cli import main
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.share import Share
+from adaptive_bench.runs.planning.share import Share
 from adaptive_bench.spec import MethodSpec
 
 ROOT = Path(__file__).parent.parent

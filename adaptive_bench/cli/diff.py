@@ -14,7 +14,7 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 
 if TYPE_CHECKING:
-    from adaptive_bench.runs.records import SweepRecord
+    from adaptive_bench.runs.records.folders import SweepRecord
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"state", "began", "directory", "command"}
@@ -91,8 +91,8 @@ _Key = tuple[str, str, str, float]
 def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
     """By method, task, metric and asked saving, the score of each document of each seed."""
     from adaptive_bench.evaluation.lookup import find_task
-    from adaptive_bench.runs.plan import plan
-    from adaptive_bench.runs.trained import config_of
+    from adaptive_bench.runs.outcome.trained import config_of
+    from adaptive_bench.runs.planning.plan import plan
     from adaptive_bench.tables.document_values import document_values
 
     found: dict[_Key, dict[int, dict[int, float]]] = {}

@@ -46,7 +46,7 @@ def unpack(
     Weights do not come along; what needs them is trained anew.
     """
     from adaptive_bench.results import PACKED_RECORDS, read_run
-    from adaptive_bench.runs.packing import unpack as put
+    from adaptive_bench.runs.outcome.packing import unpack as put
 
     folder = entry if entry.is_dir() else entry.parent
     found = put(entry / PACKED_RECORDS if entry.is_dir() else entry, out)
@@ -93,7 +93,7 @@ def verify(
 
     from adaptive_bench.config import RunConfig
     from adaptive_bench.progress import open_reporter
-    from adaptive_bench.runs.verification import verify as measured_again
+    from adaptive_bench.runs.outcome.verification import verify as measured_again
 
     given = {"out": out, "device": device, "data_dir": data_dir} | ({"model": model} if model else {})
     try:

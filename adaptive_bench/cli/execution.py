@@ -20,7 +20,7 @@ from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
     from adaptive_bench.runs import RunOutcome
-    from adaptive_bench.runs.chains import Failure
+    from adaptive_bench.runs.workers.chains import Failure
 
 
 def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
@@ -90,7 +90,7 @@ def execute(
 
 
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
-    from adaptive_bench.runs.naming import run_command
+    from adaptive_bench.runs.outcome.naming import run_command
 
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))

@@ -38,8 +38,8 @@ def export_model(
     from adaptive_bench.model.card import model_card
     from adaptive_bench.model.pretrained import Pretrained
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.backbones import find_backbone
-    from adaptive_bench.runs.trained import config_of, find_checkpoint
+    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint
+    from adaptive_bench.runs.planning.backbones import find_backbone
     from adaptive_bench.spec import MethodSpec
 
     if out.exists():

@@ -61,8 +61,8 @@ def generate(
 
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.backbones import find_device
-    from adaptive_bench.runs.trained import find_checkpoint
+    from adaptive_bench.runs.outcome.trained import find_checkpoint
+    from adaptive_bench.runs.planning.backbones import find_device
 
     folder = find_checkpoint(checkpoint, method)
     model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration).to(find_device(device))

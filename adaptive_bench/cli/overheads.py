@@ -19,7 +19,7 @@ def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
         model_name: As for `run --model`.
         specs: Comma list of specs; every registered method if `None`.
     """
-    from adaptive_bench.runs.backbones import find_backbone
+    from adaptive_bench.runs.planning.backbones import find_backbone
 
     backbone = find_backbone(model_name).load_model().eval()
     chosen = parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]

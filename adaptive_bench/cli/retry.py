@@ -23,6 +23,6 @@ def retry(
 
     registry.load_plugins(plugin)
     load_libraries()
-    from adaptive_bench.runs.trained import config_of
+    from adaptive_bench.runs.outcome.trained import config_of
 
     execute(config_of(run), debug=debug)

@@ -42,7 +42,7 @@ _WHAT, _HOW, _WHERE = "What is compared", "How", "Where"
 
 
 class Overwriting(StrEnum):
-    """Names of `adaptive_bench.runs.overwrite`, which is too heavy to be imported for `--help`."""
+    """Names of `adaptive_bench.runs.workers.overwrite`, which is too heavy to be imported for `--help`."""
 
     only_missing = "only-missing"
     always = "always"
@@ -268,7 +268,7 @@ class RunCommand(StrictCommand):
 
 def _preset_by_size(model: str) -> str:
     load_libraries()
-    from adaptive_bench.runs.recipes import preset_by_size
+    from adaptive_bench.runs.checks.recipes import preset_by_size
 
     return preset_by_size(model)
 

@@ -19,7 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
     from adaptive_bench.evaluation.record import Sample
-    from adaptive_bench.runs.cells import Sweep
+    from adaptive_bench.runs.planning.cells import Sweep
 
 _WIDTH, _INDENT = 80, 10
 _SHOWN = 400  # characters of a text, unless everything is wanted
@@ -72,8 +72,8 @@ def samples(
     registry.load_plugins(plugin)
     if not debug:
         quiet()
-    from adaptive_bench.runs.plan import plan
-    from adaptive_bench.runs.trained import config_of
+    from adaptive_bench.runs.outcome.trained import config_of
+    from adaptive_bench.runs.planning.plan import plan
 
     config = config_of(run)
     chosen = _one_of(config.tasks, task)

@@ -90,7 +90,7 @@ def _run(folder: Path) -> str:
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
-    from adaptive_bench.runs.naming import run_command
+    from adaptive_bench.runs.outcome.naming import run_command
 
     plugins = [Path(path) for path in about.get("plugins", [])]
     here, began_in = Path.cwd(), Path(about.get("directory", "."))
@@ -102,7 +102,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(folder: Path) -> str:
-    from adaptive_bench.runs.records import Record
+    from adaptive_bench.runs.records.folders import Record
 
     record = Record(folder)
     parts = [
@@ -130,7 +130,7 @@ def _records(folder: Path, about: Mapping[str, Any]) -> list[Path]:
 
 
 def _row(folder: Path) -> dict[str, str]:
-    from adaptive_bench.runs.records import Record
+    from adaptive_bench.runs.records.folders import Record
 
     record = Record(folder)
     content = record.read("config.json") or {}
@@ -145,7 +145,7 @@ def _row(folder: Path) -> dict[str, str]:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
-    from adaptive_bench.runs.records import Record
+    from adaptive_bench.runs.records.folders import Record
 
     found = Record(folder).read("env.json") or {}
     return {key: value for key, value in found.items() if key != "schema"}
@@ -166,7 +166,7 @@ def _losses(folder: Path) -> list[float]:
 
 
 def _points(folder: Path) -> list[dict[str, str]]:
-    from adaptive_bench.runs.records import SweepRecord
+    from adaptive_bench.runs.records.folders import SweepRecord
 
     record = SweepRecord(folder)
     rows = []

@@ -65,8 +65,8 @@ def time(
     import torch
 
     from adaptive_bench.progress import open_reporter
+    from adaptive_bench.runs.outcome.trained import config_of
     from adaptive_bench.runs.timing import TimingRequest, time_specs
-    from adaptive_bench.runs.trained import config_of
     from adaptive_bench.spec import parse_specs
 
     config = None if run is None else config_of(run)
@@ -101,7 +101,7 @@ def table(records: list[dict[str, Any]]) -> str:
     """Text of at most 80 columns, one table for each setting, `x` meaning plain time over ours."""
     from tabulate import tabulate
 
-    from adaptive_bench.runs.timing_records import label
+    from adaptive_bench.runs.records.timings import label
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
     parts = []

@@ -17,10 +17,10 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.cells import Sweep
-from adaptive_bench.runs.chains import Failure
-from adaptive_bench.runs.launch import carry_out
-from adaptive_bench.runs.plan import Plan, plan
+from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.plan import Plan, plan
+from adaptive_bench.runs.workers.chains import Failure
+from adaptive_bench.runs.workers.launch import carry_out
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.matching import largest_saving, match

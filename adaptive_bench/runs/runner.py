@@ -18,22 +18,22 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.answers import answers_of
-from adaptive_bench.runs.chains import Failure
-from adaptive_bench.runs.data_card import data_card
-from adaptive_bench.runs.estimate import Estimator
-from adaptive_bench.runs.keys import canonical
-from adaptive_bench.runs.launch import left
+from adaptive_bench.runs.checks.preflight import Preflight, preflight
+from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.launchers import Launched, Order
-from adaptive_bench.runs.method_facts import method_facts
-from adaptive_bench.runs.naming import run_command, run_folder, write_beginning
-from adaptive_bench.runs.overwrite import Overwrite, remove_results
-from adaptive_bench.runs.plan import plan, without_groups
-from adaptive_bench.runs.preflight import Preflight, preflight
-from adaptive_bench.runs.printed import Printed
-from adaptive_bench.runs.share import WHOLE, Share
-from adaptive_bench.runs.table import make_table
-from adaptive_bench.runs.work import follow
+from adaptive_bench.runs.outcome.answers import answers_of
+from adaptive_bench.runs.outcome.data_card import data_card
+from adaptive_bench.runs.outcome.method_facts import method_facts
+from adaptive_bench.runs.outcome.naming import run_command, run_folder, write_beginning
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.planning.plan import plan, without_groups
+from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.records.keys import canonical
+from adaptive_bench.runs.workers.chains import Failure
+from adaptive_bench.runs.workers.launch import left
+from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.workers.printed import Printed
+from adaptive_bench.runs.workers.work import follow
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes

@@ -24,13 +24,13 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import describe_device, time_model
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs import timing_records
-from adaptive_bench.runs.backbones import find_backbone, find_device
-from adaptive_bench.runs.cells import Cell
-from adaptive_bench.runs.keys import code_digest
-from adaptive_bench.runs.plan import plan
-from adaptive_bench.runs.records import environment
-from adaptive_bench.runs.training_text import draw_calibration
+from adaptive_bench.runs.planning.backbones import find_backbone, find_device
+from adaptive_bench.runs.planning.cells import Cell
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.planning.training_text import draw_calibration
+from adaptive_bench.runs.records import timings
+from adaptive_bench.runs.records.folders import environment
+from adaptive_bench.runs.records.keys import code_digest
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import calibration_batches, encode_examples
@@ -108,8 +108,8 @@ def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list
         for batch in request.batches:
             for spec in request.specs:
                 content = bench.content(spec, batch)
-                known = None if request.again else timing_records.read(timing_records.path_of(request.out, content))
-                records.append(known or timing_records.write(request.out, content, bench.measure(spec, batch)))
+                known = None if request.again else timings.read(timings.path_of(request.out, content))
+                records.append(known or timings.write(request.out, content, bench.measure(spec, batch)))
                 meter.advance(1, method=str(spec), batch=batch)
     return records
 

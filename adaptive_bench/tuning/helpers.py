@@ -13,8 +13,8 @@ import torch
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import message_of
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.pool import at_work, start_worker
-from adaptive_bench.runs.relay import Relay
+from adaptive_bench.runs.workers.pool import at_work, start_worker
+from adaptive_bench.runs.workers.relay import Relay
 
 Work = Callable[..., object]  # takes a reporter
 

@@ -15,7 +15,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.aims import Aims
+from adaptive_bench.runs.planning.aims import Aims
 from adaptive_bench.spec import MethodSpec
 
 # The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.

@@ -19,8 +19,8 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.keys import key_of
-from adaptive_bench.runs.launch import useful_processes
+from adaptive_bench.runs.records.keys import key_of
+from adaptive_bench.runs.workers.launch import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tuning.helpers import helped
 from adaptive_bench.tuning.objective import Objective

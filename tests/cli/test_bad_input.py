@@ -10,8 +10,8 @@ import pytest
 
 import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for what a mistake costs
 from adaptive_bench import registry
-from adaptive_bench.runs.backbones import find_backbone
 from adaptive_bench.runs.checks.model import model_facts
+from adaptive_bench.runs.planning.backbones import find_backbone
 
 corpus = SimpleNamespace()
 for _name in ("bad_input.py", "bad_models.py"):  # beside this file; tests are no package

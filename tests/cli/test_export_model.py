@@ -37,7 +37,7 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
 
 
 def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, finished, tmp_path, monkeypatch):
-    from adaptive_bench.runs import backbones
+    from adaptive_bench.runs.planning import backbones
 
     here = backbones.find_backbone("nano")
     hub = replace(here, name="owner/nano", location="owner/nano", revision="0" * 40)

@@ -126,7 +126,7 @@ class Operations:
 
 def start_armed(folder: Path, at: int | None, fuse: Path, *arguments: Any) -> None:
     """What a worker does first."""
-    from adaptive_bench.runs import pool
+    from adaptive_bench.runs.workers import pool
 
     if at is not None:
         sys.addaudithook(Operations(folder, at, fuse))
@@ -187,7 +187,7 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
 
 
 def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
-    from adaptive_bench.runs import pool
+    from adaptive_bench.runs.workers import pool
 
     # The server is not this process's child, which is what asks for another one.
     multiprocessing.forkserver._forkserver.ensure_running = lambda: None

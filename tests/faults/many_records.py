@@ -96,8 +96,8 @@ def measure(home: Path, cells: int, profile: bool) -> None:
     """Everything."""
     from adaptive_bench.results import load_results
     from adaptive_bench.runs import plan, run
-    from adaptive_bench.runs.overview import pieces
-    from adaptive_bench.runs.table import make_table
+    from adaptive_bench.runs.outcome.table import make_table
+    from adaptive_bench.runs.records.overview import pieces
 
     home.mkdir(parents=True, exist_ok=True)
     small = make_config(home / "small", home, 1)

@@ -23,8 +23,8 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 from adaptive_bench.results import load_results, read_run
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.overview import pieces
-from adaptive_bench.runs.table import make_table
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.records.overview import pieces
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.testing.model_folder import write_model_folder

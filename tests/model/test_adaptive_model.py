@@ -10,7 +10,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.runs.keys import code_digest
+from adaptive_bench.runs.records.keys import code_digest
 from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]

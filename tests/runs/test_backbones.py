@@ -7,7 +7,7 @@ import torch
 from huggingface_hub.errors import GatedRepoError
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.runs.backbones import find_backbone, find_device
+from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 
 
 def test_a_folder_is_found_by_what_is_in_it(model_folder, tmp_path):

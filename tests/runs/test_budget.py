@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from adaptive_bench.config import load_config
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, plan, preflight
-from adaptive_bench.runs.budget import Prices, budget, count_work, empty_model
 from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.cost.budget import Prices, budget, count_work, empty_model
+from adaptive_bench.runs.cost.estimate import steps_left
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])

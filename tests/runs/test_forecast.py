@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from adaptive_bench.progress import Meter
-from adaptive_bench.runs.forecast import Forecast, Piece
-from adaptive_bench.runs.overall import Clock
+from adaptive_bench.runs.cost.forecast import Forecast, Piece
+from adaptive_bench.runs.workers.overall import Clock
 
 
 class Watched(Meter):

@@ -16,10 +16,11 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import PlainReporter
-from adaptive_bench.runs import plan, run, work
-from adaptive_bench.runs.backbones import find_backbone
+from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.overview import pieces
+from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.records.overview import pieces
+from adaptive_bench.runs.workers import work
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.training import checkpoint, loop
 

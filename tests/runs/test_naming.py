@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.runs.naming import run_name
+from adaptive_bench.runs.outcome.naming import run_name
 
 
 def test_a_name_says_model_methods_and_seeds(config_of):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.progress import Meter, SilentReporter
-from adaptive_bench.runs.overall import Ration, RationedReporter, SweepsReporter, SweepTime
+from adaptive_bench.runs.workers.overall import Ration, RationedReporter, SweepsReporter, SweepTime
 
 
 class Bar(Meter):

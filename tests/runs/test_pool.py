@@ -9,8 +9,8 @@ import pytest
 
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.pool import _Schedule
-from adaptive_bench.runs.relay import Relay, RemoteReporter
+from adaptive_bench.runs.workers.pool import _Schedule
+from adaptive_bench.runs.workers.relay import Relay, RemoteReporter
 
 KILLER = """
 import os, signal

@@ -15,7 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProble
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
-from adaptive_bench.runs.recipes import preset_by_size
+from adaptive_bench.runs.checks.recipes import preset_by_size
 
 SHARED_MODEL = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models/tinystories-llama-3M"
 
@@ -136,7 +136,7 @@ def test_a_model_gets_the_preset_of_its_size(model_folder):
 
 
 def test_a_model_no_preset_takes_is_left_to_the_user(model_folder, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.runs.recipes.default_presets", lambda: {})
+    monkeypatch.setattr("adaptive_bench.runs.checks.recipes.default_presets", lambda: {})
     with pytest.raises(UsageError, match="no preset is for"):
         preset_by_size(str(model_folder))
 

@@ -1,6 +1,6 @@
 """What is printed during a run becomes lines that are short, few and without escapes."""
 
-from adaptive_bench.runs.printed import Printed
+from adaptive_bench.runs.workers.printed import Printed
 
 
 def test_lines_are_told_whole_and_clean(lines):

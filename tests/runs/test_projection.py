@@ -9,8 +9,8 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.runs.projection import Projection, projected
-from adaptive_bench.runs.shapes import SHAPES, find_shape
+from adaptive_bench.runs.outcome.projection import Projection, projected
+from adaptive_bench.runs.planning.shapes import SHAPES, find_shape
 from adaptive_bench.spec import MethodSpec
 
 BUILT_IN = [

@@ -7,8 +7,9 @@ import pytest
 
 from adaptive_bench.cli.time import table
 from adaptive_bench.errors import UsageError
-from adaptive_bench.runs import run, timing_records
-from adaptive_bench.runs.backbones import find_backbone
+from adaptive_bench.runs import run
+from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.records import timings
 from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.spec import parse_specs
 
@@ -36,7 +37,7 @@ def request_of(model_folder, tmp_path):
 def _record(out, *, method="mod", date="1", time=0.3, **setting):
     point = {"saved": {"tokens": 0.5}, "saved_time": {"total": time}}
     content = {"method": method, "model_fingerprint": "m", "setting": SETTING | setting, "n": (date, time)}
-    return timing_records.write(out, content, {"date": date, "points": [point]})
+    return timings.write(out, content, {"date": date, "points": [point]})
 
 
 def test_a_record_says_what_was_timed_and_is_found_again(request_of, tmp_path):
@@ -61,15 +62,15 @@ def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
     _record(tmp_path, date="0", time=0.3)
     for other in ({"device_name": "B"}, {"threads": 2}, {"batch": 8}, {"precision": "bf16"}, {"new": 5}):
         _record(tmp_path, time=0.9, **other)
-    curves = timing_records.find_curves(tmp_path, "m")
+    curves = timings.find_curves(tmp_path, "m")
     assert len(curves) == 6
     assert curves["batch 1, 8+4 tokens, 1 thread, A"]["mod"].at(0.5) == 0.2
-    assert timing_records.find_curves(tmp_path, "another model") == {}
+    assert timings.find_curves(tmp_path, "another model") == {}
     with pytest.raises(UsageError, match="--timing"):
-        timing_records.matching_setting(curves, ["mod"], "m", tmp_path)
-    assert list(timing_records.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
+        timings.matching_setting(curves, ["mod"], "m", tmp_path)
+    assert list(timings.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
     with pytest.raises(UsageError, match="batch 8"):
-        timing_records.choose(curves, "batch 9")
+        timings.choose(curves, "batch 9")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_
     for method, ends in (("dense", ((0.0, 0.0),)), ("random_skip", ((0.0, -0.1), (0.9, 0.8)))):
         points = [{"saved": {"tokens": x}, "saved_time": {"total": y}} for x, y in ends]
         content = {"method": method, "model_fingerprint": fingerprint, "setting": SETTING}
-        timing_records.write(out, content, {"date": "1", "points": points})
+        timings.write(out, content, {"date": "1", "points": points})
     outcome = run(config)
     timed = {(row["method"], row["level"]): row for row in outcome.rows if row["axis"] == "time"}
     assert timed["dense", 0.0]["status"] == "ok"

@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.answers import read_answers
 from adaptive_bench.runs import run
-from adaptive_bench.runs.verification import verify
+from adaptive_bench.runs.outcome.verification import verify
 
 
 def answers_in(folder):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from adaptive_bench.runs.attempts import alone
-from adaptive_bench.runs.estimate import steps_left
-from adaptive_bench.runs.plan import plan
-from adaptive_bench.runs.work import train_cell
+from adaptive_bench.runs.cost.estimate import steps_left
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.records.attempts import alone
+from adaptive_bench.runs.workers.work import train_cell
 from adaptive_bench.training import checkpoint
 
 

@@ -44,7 +44,7 @@ def test_what_is_done_is_not_done_again_and_another_recipe_is_refused(config, mo
 
 
 def test_a_trial_that_fails_says_why(config, monkeypatch):
-    from adaptive_bench.runs.chains import Failure
+    from adaptive_bench.runs.workers.chains import Failure
 
     monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
     result = tune(config, Objective.parse("area"), 2, PARAMS, name="mine")

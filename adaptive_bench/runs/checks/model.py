@@ -16,9 +16,9 @@ from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed
-from adaptive_bench.runs.backbones import BackboneSource, find_backbone
 from adaptive_bench.runs.checks.findings import Findings
-from adaptive_bench.runs.estimate import Trait
+from adaptive_bench.runs.cost.estimate import Trait
+from adaptive_bench.runs.planning.backbones import BackboneSource, find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 

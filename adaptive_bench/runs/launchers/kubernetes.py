@@ -15,8 +15,8 @@ import yaml
 from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
 from adaptive_bench.recipe import Positive, Strict
-from adaptive_bench.runs.holder import JOB_VARIABLE
 from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order
+from adaptive_bench.runs.records.holder import JOB_VARIABLE
 
 
 class Resources(Strict):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adaptive_bench.runs.launch import carry_out
 from adaptive_bench.runs.launchers.order import Launched, Order
+from adaptive_bench.runs.workers.launch import carry_out
 
 
 def launch(order: Order) -> Launched:

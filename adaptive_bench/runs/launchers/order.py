@@ -15,13 +15,13 @@ from adaptive_bench import registry
 from adaptive_bench.errors import ToBeContinued, UsageError, one_line
 from adaptive_bench.progress import Reporter
 from adaptive_bench.recipe import Strict
-from adaptive_bench.runs.cells import Cell
-from adaptive_bench.runs.chains import Chain, Failure
-from adaptive_bench.runs.estimate import Estimator
-from adaptive_bench.runs.launch import chains_left
-from adaptive_bench.runs.overwrite import Overwrite, allowed
-from adaptive_bench.runs.plan import Plan
-from adaptive_bench.runs.share import Share
+from adaptive_bench.runs.cost.estimate import Estimator
+from adaptive_bench.runs.planning.cells import Cell
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.workers.chains import Chain, Failure
+from adaptive_bench.runs.workers.launch import chains_left
+from adaptive_bench.runs.workers.overwrite import Overwrite, allowed
 from adaptive_bench.strict_yaml import read_mapping
 
 STOPPED = ToBeContinued.exit_code

@@ -1,0 +1,174 @@
+"""All checks in an order in which each can rely on what came before; one that cannot run is left out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adaptive_bench import atomic
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model.adapters import adapter_parameters
+from adaptive_bench.model.chat import check_chat_template
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.checks.model import (
+    ModelFacts,
+    check_methods,
+    check_recipe,
+    load_tokenizer,
+    model_facts,
+    size,
+)
+from adaptive_bench.runs.checks.tasks import check_task, check_training_text
+from adaptive_bench.runs.cost.estimate import Estimator
+from adaptive_bench.runs.cost.pace import Pace, measure_pace
+from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
+from adaptive_bench.runs.planning.training_text import training_tasks
+from adaptive_bench.runs.workers.launch import useful_processes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
+# Larger models take longer to be loaded than a look at the time is worth.
+_MOST_PARAMETERS = {"cpu": 200_000_000, "cuda": 10_000_000_000}
+_WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What is known before a run.
+
+    Attributes:
+        plan: The plan.
+        facts: The model; `None` where nothing is left to do and nothing was looked at.
+        notes: What a user should know, though it stands in nobody's way.
+        disk_bytes: Space the trainings that are left will need at most.
+        estimator: Knows how long each part will take; `None` where nothing is left to do.
+        jobs: Processes that will work at once.
+    """
+
+    plan: Plan
+    facts: ModelFacts | None = None
+    notes: list[str] = field(default_factory=list)
+    disk_bytes: int = 0
+    estimator: Estimator | None = None
+    jobs: int = 1
+
+
+def preflight(
+    config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None, *, timed: bool = True
+) -> Preflight:
+    """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
+
+    Args:
+        jobs: Processes that will be used; `None` decides as `run` does.
+        timed: Whether to measure how long the work will take where no record knows.
+
+    Raises:
+        UsageError: The config names something that does not exist or does not fit together.
+        EnvironmentProblem: Model, data or machine are not as they must be.
+        PluginFault: A plugin cannot work.
+        SeveralProblems: More than one of these.
+    """
+    config, reporter = without_groups(config), reporter or SilentReporter()
+    findings = Findings()
+    facts, whole = None, None
+    with findings.checking():
+        find_device(config.device)
+    with findings.checking():
+        facts = model_facts(config.model)
+        check_recipe(config, facts, findings)
+    findings.raise_errors()  # the rest takes seconds and rests on these
+    assert facts is not None
+    with findings.checking():
+        whole = plan(config, reporter)
+    if whole is not None and not findings.errors and not _left(whole):
+        return Preflight(whole)
+    tokenizer, traits = None, {}
+    with reporter.task("check", total=2 + len(config.tasks)) as meter:
+        with findings.checking():
+            tokenizer = load_tokenizer(facts)
+            if config.chat_template:
+                check_chat_template(tokenizer)
+        meter.advance(1, of="tokenizer")
+        traits = check_methods(config, facts, findings)
+        meter.advance(1, of="methods")
+        for name in config.tasks:
+            with findings.checking():
+                check_task(name, config, tokenizer, facts.context, findings)
+            meter.advance(1, of=name)
+        if tokenizer is not None and not findings.errors:
+            for task in training_tasks(config):
+                with findings.checking():
+                    check_training_text(task, config, tokenizer, facts.context, findings)
+    needed = 0
+    if whole is not None:
+        trained = [bool(cell.steps and not cell.base) for cell in whole.untrained]
+        needed = disk_bytes(config.train, facts.empty, trained)
+        with findings.checking():
+            _check_disk(config.out, needed)
+    findings.raise_errors()
+    assert whole is not None and tokenizer is not None
+    jobs = jobs or useful_processes(config)
+    pace = _pace(config, whole, facts, tokenizer, jobs, reporter) if timed else None
+    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)
+
+
+def _pace(
+    config: RunConfig,
+    whole: Plan,
+    facts: ModelFacts,
+    tokenizer: PreTrainedTokenizerBase,
+    jobs: int,
+    reporter: Reporter,
+) -> Pace | None:
+    """What the records do not know of, measured, unless the model is too large to be loaded for that."""
+    if facts.parameters > _MOST_PARAMETERS[find_device(config.device).type]:
+        return None
+    known = Estimator(config.out)
+    if not any(known.training(cell).rough for cell in whole.cells) and not any(
+        known.sweep(sweep).rough for sweep in whole.sweeps
+    ):
+        return None
+    trained = list(dict.fromkeys(cell.spec for cell in whole.cells))
+    with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as meter:
+        return measure_pace(config, trained, tokenizer, jobs, meter)
+
+
+def _left(whole: Plan) -> bool:
+    return bool(whole.untrained) or any(sweep.points_left() for sweep in whole.sweeps)
+
+
+def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
+    """Space for the checkpoints of trainings, and for what the one that is under way can go on from.
+
+    Args:
+        trained: For each training, whether adapters would be all it keeps.
+    """
+    whole = sum(parameter.numel() for parameter in empty.parameters())
+    learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)
+    running = _RESUME_BYTES * learned if recipe.steps and trained else 0
+    return running + _WEIGHT_BYTES * sum(learned if each else whole for each in trained)
+
+
+def _check_disk(out: Path, needed: int) -> None:
+    folder = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if not folder.is_dir():
+        raise EnvironmentProblem(
+            f"The output folder must be a folder, got the file {str(folder)!r}. Choose another --out."
+        )
+    with atomic.writable(out):
+        free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise EnvironmentProblem(
+            f"The trainings of this run need up to {size(needed, 'G')}B of disk space, but {str(folder)!r} has "
+            f"{size(free, 'G')}B. "
+            "Free some space or choose another folder with --out."
+        )

@@ -1,0 +1,78 @@
+"""The scores of single documents at every measured point of a run, small enough to be passed on with its table.
+
+With them methods are compared pair by pair, and every score of the table can be made again without the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.runs.outcome.projection import projected
+from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.schema import SCHEMA
+from adaptive_bench.tables.document_scores import answers_by_seed
+from adaptive_bench.tables.points import point_of, saved_time
+
+
+def answers_of(whole: Plan) -> dict[str, Any]:
+    """Plain values for `answers.json`: one entry for each finished sweep of test documents, and in it:
+
+    method, semantics, task, seed, target: As in a row of the table.
+    documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
+    points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
+        name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
+        text of `0` and `1` where there are no others, in a pooled metric what `document_values` says. A metric that
+        samples do not make up is not there.
+    """
+    entries = [_entry(sweep) for sweep in whole.sweeps if sweep.split == "test"]
+    return {"schema": SCHEMA, "sweeps": [entry for entry in entries if entry is not None]}
+
+
+def _entry(sweep: Sweep) -> dict[str, Any] | None:
+    finished = sweep.finished()
+    if not finished:
+        return None
+    done = list(finished.values())
+    samples = [sweep.record.samples(saving) for saving in finished]
+    documents = sorted(sample.doc for sample in samples[0])
+    tables = {
+        metric: found[sweep.cell.seed]
+        for metric in find_task(sweep.task).metrics
+        if metric in done[0].scores
+        and (found := answers_by_seed(metric, {sweep.cell.seed: done}, {sweep.cell.seed: samples}))
+    }
+    priced = projected(sweep.spec, {sweep.cell.seed: done}, sweep.config.project_onto)[0][sweep.cell.seed]
+    return {
+        "method": str(replace(sweep.spec, semantics="bench")),
+        "semantics": sweep.spec.semantics,
+        "task": sweep.task,
+        "seed": sweep.cell.seed,
+        "target": None if sweep.cell.alone else sweep.cell.target,
+        "documents": documents,
+        "documents_sha256": (done[0].data or {}).get("documents_sha256"),
+        "points": [
+            {"asked": asked, **_point(one, sweep, {metric: table[place].tolist() for metric, table in tables.items()})}
+            for place, (asked, one) in enumerate(zip(finished, priced, strict=True))
+        ],
+    }
+
+
+def _point(one: Evaluation, sweep: Sweep, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    times = {name: saved_time(one, curve) for name, curve in sweep.curves.items()}
+    saved = point_of(one, sweep.metric).saved
+    return {
+        "dial": one.dial,
+        "saved": {name: value for name, value in saved.items() if value is not None},
+        "times": {name: value for name, value in times.items() if value is not None},
+        "scores": {metric: _compact(values) for metric, values in scores.items()},
+    }
+
+
+def _compact(values: Sequence[float]) -> str | list[float]:
+    binary = all(value in (0.0, 1.0) for value in values)
+    return "".join(str(int(value)) for value in values) if binary else list(values)

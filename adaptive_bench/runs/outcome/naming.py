@@ -1,0 +1,83 @@
+"""The folder of a run: one for one table, with a name that a reader recognises and that stays the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import atomic, registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.method import method_class
+from adaptive_bench.runs.planning.conditions import model_name
+from adaptive_bench.runs.records.keys import key_of
+from adaptive_bench.schema import SCHEMA
+from adaptive_bench.spec import MethodSpec
+
+_METHODS = 2  # named
+_LONGEST_PART = 24
+_KEY = 8  # hexadecimal digits
+
+
+def run_folder(config: RunConfig) -> Path:
+    """Where a run keeps its table."""
+    return config.out / "runs" / run_name(config)
+
+
+def run_name(config: RunConfig) -> str:
+    """Model, the first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-2more-seed1-3f9a2c1b`.
+
+    Where the run is written and on what it is computed make no difference. Methods that are trained for a saving come
+    before those they are compared with.
+    """
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
+    more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
+    seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
+    elsewhere = dict.fromkeys(("out", "device", "track", "preset", "for_models"), True)
+    key = key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
+    return "-".join(
+        [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
+    )
+
+
+def write_beginning(folder: Path) -> None:
+    """Note when a run began, and all that its command needs beside the config; of one that goes on nothing is new."""
+    about = {
+        "schema": SCHEMA,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "directory": str(Path.cwd()),
+        "plugins": [str(path) for path in registry.plugin_files()],
+        "command": run_command(folder, registry.plugin_files()),
+    }
+    file = folder / "command.json"
+    if not _says(file, {key: about[key] for key in ("schema", "plugins", "command")}):
+        atomic.write_json(file, about)
+
+
+def _says(file: Path, about: Mapping[str, Any]) -> bool:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(known, dict) and about.items() <= known.items()
+
+
+def run_command(folder: Path, plugins: list[Path]) -> str:
+    """The command that repeats a run, or goes on with it."""
+    options = [part for path in plugins for part in ("--plugin", str(path))]
+    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
+
+
+def _is_control(spec: MethodSpec) -> bool:
+    found = method_class(spec)
+    return not found.takes_target(found.parse_config(spec))
+
+
+def _safe(part: str) -> str:
+    """Letters, digits and a few signs: a name is part of a path and of a command."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")[:_LONGEST_PART] or "model"

@@ -1,0 +1,139 @@
+"""What the recorded decisions of a small model would save on a model of real sizes: a projection, never a measurement.
+
+A nano model is not priced like a real one: its vocabulary is small, so that a probe of the head is cheap, and its gates
+are a larger part of a layer. A record holds the counts behind its MACs (tokens per branch, repaired K,V, query-key
+pairs, runs of the head, of probes and of each linear map of the method), and these are priced again here:
+
+* every layer costs what a layer of the real model costs, and stands for as many of its layers as share its relative
+  depth: keep shares are those measured there;
+* the method's linear maps have the sizes they get when the method is built for the real widths (without memory), and
+  belong to layers: twice the layers, twice the gates;
+* the head and its probes cost what the real head costs. Probes are as many as were made: exits lie at the same relative
+  depths, so a deeper model has as many exits, farther apart (`exit_interval`).
+
+Approximated, then: the keep pattern is taken over although a larger model would decide otherwise; texts keep their
+length in tokens, and with it the pairs of attention and the measured model's windows. Exact is the projection onto the
+model that was measured: it gives back its net saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import astuple, replace
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from adaptive_bench.backbone import Backbone, LayerCosts
+from adaptive_bench.engine.ledger import PHASES, Ledger
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.method import method_class
+from adaptive_bench.runs.planning.shapes import find_shape
+from adaptive_bench.spec import MethodSpec
+
+_OWN_MAP = "method."
+
+
+class Projection:
+    """Prices the counts of one method on another model.
+
+    Args:
+        spec: The method.
+        backbone: The other model with as many layers as the measured one has.
+        depth: How many layers of the other model each of them stands for.
+    """
+
+    def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
+        found = method_class(spec)
+        self.backbone = backbone
+        with torch.device("meta"):
+            method = found(found.parse_config(spec), self.backbone, spec.semantics, 0)
+        self._map_macs = {
+            f"{_OWN_MAP}{name}": module.weight.numel()
+            for name, module in method.named_modules()
+            if isinstance(module, nn.Linear)
+        }
+        self._depth = depth
+        self._costs = LayerCosts(*(self._depth * costs for costs in _columns(self.backbone.costs)))
+
+    @classmethod
+    def onto(cls, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> Projection:
+        """From a model of so many layers onto a shape."""
+        return cls(spec, *_priced(shape, layers))
+
+    def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
+        """Projected net saving by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
+
+        Args:
+            counts: The raw sums of a compute report.
+        """
+        ledger = Ledger(self._costs)
+        for phase in PHASES:
+            runs = dict(counts[phase]["runs"])
+            ledger.work[phase] += np.array(counts[phase]["work"])
+            head = runs.pop("head", 0.0) * self.backbone.head_macs
+            ledger.book(phase, ledger.num_layers, "core.head", head)
+            ledger.book_dense_head(phase, head)
+            ledger.book(phase, 0, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
+            own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
+            ledger.book(phase, 0, "overhead.decision", self._depth * own)
+        return {"all": ledger.saved_net(), **{phase: ledger.saved_net((phase,)) for phase in PHASES}}
+
+
+def projected(
+    spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
+) -> tuple[dict[int, list[Evaluation]], list[str]]:
+    """Evaluations of one method, by seed, with their net saving projected onto a shape; older ones, which lack the
+    counts, stay as they are.
+
+    A method that cannot be built at the shape's widths costs its projection, not its table: all its evaluations stay
+    as they are, and the second value says why.
+
+    Raises:
+        UsageError: No shape has that name.
+    """
+    find_shape(shape)
+
+    def one(evaluation: Evaluation) -> Evaluation:
+        counts = evaluation.report.get("counts", {})
+        if not all("work" in counts.get(phase, {}) for phase in PHASES):
+            return evaluation
+        projection = _projection(cast(Hashable, method_class(spec)), spec, len(counts["prefill"]["work"]), shape)
+        return replace(evaluation, projected=projection.net(counts), projected_shape=shape)
+
+    try:
+        return {seed: [one(evaluation) for evaluation in done] for seed, done in evaluations.items()}, []
+    except Exception as error:  # noqa: BLE001 - a method is built here, and a plugin's may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        return dict(evaluations), [
+            f"{spec}: no projection onto {shape}, for it cannot be built at its widths ({reason})."
+        ]
+
+
+# Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
+@lru_cache(maxsize=1024)
+def _projection(registered: Hashable, spec: MethodSpec, layers: int, shape: str) -> Projection:
+    return Projection(spec, *_named(shape, layers))
+
+
+@lru_cache(maxsize=8)  # a run has many methods and few shapes
+def _named(shape: str, layers: int) -> tuple[Backbone, float]:
+    return _priced(find_shape(shape), layers)
+
+
+def _priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
+    """The same widths with another number of layers, in tensors that have no values; and for how many layers each of
+    them stands.
+    """
+    values = shape.to_dict() | {"num_hidden_layers": layers, "layer_types": None}
+    with torch.device("meta"):
+        backbone = Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
+    return backbone, shape.num_hidden_layers / layers
+
+
+def _columns(costs: LayerCosts) -> tuple[np.ndarray, ...]:
+    return astuple(costs)

@@ -1,0 +1,60 @@
+"""Finds the trained model of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaptive_bench.config import RunConfig, load_config
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.spec import MethodSpec
+
+_CONFIG = "config.yaml"
+
+
+def config_of(folder: Path) -> RunConfig:
+    """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of a run.
+    """
+    if not (folder / _CONFIG).is_file():
+        raise EnvironmentProblem(
+            f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
+            f"shows the folders."
+        )
+    config = load_config(folder / _CONFIG)
+    home = folder.resolve().parent.parent
+    return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
+
+
+def find_checkpoint(folder: Path, method: str | None) -> Path:
+    """The folder of a saved model: the folder itself, or in a run the checkpoint of a method's first seed.
+
+    Raises:
+        UsageError: A run, and no method of it.
+        EnvironmentProblem: Not trained yet.
+    """
+    if not (folder / _CONFIG).is_file():
+        nested = folder / "checkpoint"
+        return nested if nested.is_dir() else folder
+    config = config_of(folder)
+    if method is None:
+        raise UsageError(
+            f"A run has several methods ({', '.join(config.methods)}), got {str(folder)!r} and no --method. Name one."
+        )
+    spec = MethodSpec.parse(method)
+    sweeps = [sweep for sweep in plan(config).sweeps if sweep.spec == spec]
+    if not sweeps:
+        raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
+    cell = sweeps[0].cell
+    if cell.without_weights:
+        raise EnvironmentProblem(
+            f"A model must be there to write, but the record of `{cell}` was unpacked without its weights. Remove the "
+            f"folder {str(cell.folder)!r} and give the run's command again: it is trained anew."
+        )
+    if not cell.finished:
+        raise EnvironmentProblem(
+            f"A model must be trained before it writes, but `{cell}` is not finished. Give the run's command again."
+        )
+    return cell.checkpoint

@@ -1,0 +1,176 @@
+"""Does an entry hold? Some of its documents are asked again, of models trained as it says, and compared one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.workers.calibrated import Calibrated
+from adaptive_bench.runs.workers.work import train_cell
+from adaptive_bench.tables.document_values import document_values, is_pooled
+
+TOLERANCE = 0.02
+_SAME_SCORE = 1e-3  # of a document whose score is no right or wrong, as a share of it
+_SAME_SAVING = 0.005
+Verdict = Literal["holds", "differs", "unknown"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One measured point of an entry, measured again.
+
+    Attributes:
+        asked: Share of tokens it was asked to save.
+        documents: How many were asked again.
+        equal: How many have the score the entry says.
+        claimed, found: Mean score of these documents in the entry, and now.
+        claimed_saving, found_saving: Saved tokens, where all documents were asked again; else `None`.
+        verdict: `holds`; `differs`; `unknown` where the entry has no scores by document.
+        trained: Whether the model was trained anew for this, and not found trained.
+    """
+
+    method: str
+    semantics: str
+    task: str
+    seed: int
+    asked: float
+    documents: int
+    equal: int
+    claimed: float | None
+    found: float
+    claimed_saving: float | None
+    found_saving: float | None
+    verdict: Verdict
+    trained: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def verify(
+    config: RunConfig,
+    entries: Iterable[Mapping[str, Any]],
+    *,
+    saving: float = 0.15,
+    documents: int = 32,
+    tolerance: float = TOLERANCE,
+    reporter: Reporter | None = None,
+) -> list[Checked]:
+    """Measure, for every method and task of an entry's first seed, the point next to a saving again.
+
+    A training that is not under `config.out` is done first, as the entry's configuration says. A document's score may
+    differ where two answers are nearly as likely and another machine rounds otherwise: a point holds if at most the
+    tolerated share of its documents does. Methods that depend on the batch are asked in other batches than then, unless
+    all documents are.
+
+    Args:
+        entries: What `answers_of` gave.
+        documents: How many of the first documents are asked; all, where a metric is taken over all at once.
+        tolerance: Share of documents whose score may differ.
+
+    Raises:
+        UsageError: The entry's configuration plans no such work: it is not what the answers were made with.
+    """
+    reporter = reporter or SilentReporter()
+    sweeps = {_place(sweep): sweep for sweep in plan(config).sweeps if sweep.split == "test"}
+    found = []
+    trained: set[Path] = set()
+    for entry in entries:
+        if entry["seed"] != config.seeds[0]:
+            continue
+        place = (entry["method"], entry["semantics"], entry["task"], entry["seed"], entry["target"])
+        if place not in sweeps:
+            raise UsageError(
+                f"Answers belong to the configuration beside them, but it plans no {place[0]} on {place[2]}. The entry "
+                f"was put together from two runs; it cannot be verified."
+            )
+        sweep = sweeps[place]
+        for cell in _chain(sweep.cell):
+            if not cell.finished:
+                trained.add(cell.folder)
+            train_cell(cell, config, reporter)
+        anew = sweep.cell.folder in trained
+        found.append(_again(sweep, entry, saving, documents, tolerance, reporter, trained=anew))
+    return found
+
+
+def _place(sweep: Sweep) -> tuple[Any, ...]:
+    method = str(replace(sweep.spec, semantics="bench"))
+    target = None if sweep.cell.alone else sweep.cell.target
+    return method, sweep.spec.semantics, sweep.task, sweep.cell.seed, target
+
+
+def _chain(cell: Cell) -> list[Cell]:
+    """A training and those it starts from, first things first."""
+    return [*(_chain(cell.base) if cell.base is not None else ()), cell]
+
+
+def _again(
+    sweep: Sweep,
+    entry: Mapping[str, Any],
+    saving: float,
+    documents: int,
+    tolerance: float,
+    reporter: Reporter,
+    *,
+    trained: bool,
+) -> Checked:
+    point = min(entry["points"], key=lambda one: abs(one["asked"] - saving))
+    calibrated = Calibrated(sweep)
+    calibrated.calibrate([point["asked"]], reporter)
+    calibrated.model.dial = calibrated.model.method.dial_for(point["asked"])
+    recipe = sweep.config.evaluation
+    known = len(entry["documents"])
+    metric = find_task(sweep.task).metrics[0]
+    evaluation, samples = evaluate(
+        calibrated.model,
+        calibrated.tokenizer,
+        sweep.task,
+        data_dir=sweep.config.data_dir,
+        limit=known if is_pooled(metric) else min(documents, known),
+        num_fewshot=recipe.num_fewshot,
+        batch_size=recipe.batch_size,
+        chat_template=sweep.config.chat_template,
+        progress=reporter,
+    )
+    said = dict(zip(entry["documents"], _numbers(point["scores"].get(metric, ())), strict=False))
+    now = document_values(metric, samples)
+    common = sorted(said.keys() & now.keys())
+    equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
+    whole = len(common) == known
+    claimed, found = float(point["saved"]["tokens"]), evaluation.savings["tokens"]
+    same_saving = not whole or abs(claimed - found) <= _SAME_SAVING
+    holds = len(common) - equal <= tolerance * len(common) and same_saving
+    return Checked(
+        method=entry["method"],
+        semantics=entry["semantics"],
+        task=sweep.task,
+        seed=entry["seed"],
+        asked=point["asked"],
+        documents=len(common),
+        equal=equal,
+        claimed=_mean([said[doc] for doc in common]) if common else None,
+        found=_mean([now[doc] for doc in common]) if common else evaluation.scores[metric],
+        claimed_saving=claimed if whole else None,
+        found_saving=found if whole else None,
+        verdict=("holds" if holds else "differs") if common else "unknown",
+        trained=trained,
+    )
+
+
+def _numbers(scores: str | Sequence[float]) -> list[float]:
+    return [float(one) for one in scores]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

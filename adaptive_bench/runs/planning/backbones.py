@@ -1,0 +1,254 @@
+"""Finds the backbone a run asks for: a registered model, a folder in Hugging Face layout, or a hub id."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from adaptive_bench import registry
+from adaptive_bench.config import DEVICE_RULE, check_device
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
+from adaptive_bench.runs.records.keys import files_fingerprint
+from adaptive_bench.training.memory import ran_out_of_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_MOST_LAYERS = 1000  # each is made before it is looked at
+# What decides how a model computes and reads text; a README beside it does not.
+_WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
+
+
+@dataclass(frozen=True)
+class BackboneSource:
+    """Where a backbone comes from.
+
+    Attributes:
+        name: As the user wrote it.
+        location: Folder, or hub id.
+        revision: Commit of the hub id, `None` for a folder.
+        fingerprint: Digest of the files of a folder, or hub id and commit.
+        weight_bytes: Size of the weights; `None` for a hub id, which is not downloaded to be weighed.
+    """
+
+    name: str
+    location: str
+    revision: str | None
+    fingerprint: str
+    weight_bytes: int | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files lie in a folder here."""
+        return self.revision is None
+
+    def load_model(self) -> PreTrainedModel:
+        """The model in fp32 on the CPU.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached, are damaged, or do not fit each other.
+        """
+        from transformers import AutoModelForCausalLM
+
+        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        model, found = self.load(AutoModelForCausalLM, "weights", **options)
+        if missing := sorted(found["missing_keys"]):
+            raise EnvironmentProblem(
+                f"The weights of a model have every tensor that its config.json asks for, but those of {self.name!r} "
+                f"lack {len(missing)} (the first: {missing[0]}). Copy or save the model again."
+            )
+        return model
+
+    def load_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, as the model's folder defines it.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached or are damaged.
+        """
+        from transformers import AutoTokenizer
+
+        return self.load(AutoTokenizer, "tokenizer")
+
+    def load(self, loader: Any, part: str, **options: Any) -> Any:
+        """What an auto class of transformers makes of the model's files.
+
+        Raises:
+            EnvironmentProblem: They cannot be reached or are damaged; `part` says what was to be read.
+        """
+        try:
+            return loader.from_pretrained(
+                self.location, revision=self.revision or "main", trust_remote_code=False, **options
+            )
+        except Exception as error:  # reading foreign files may raise anything
+            if isinstance(error, MemoryError) or ran_out_of_memory(error):
+                raise
+            if not self.is_local:
+                raise EnvironmentProblem(_unreachable(self.name, error)) from error
+            raise EnvironmentProblem(
+                f"The {part} in the model folder {self.location!r} cannot be read: {type(error).__name__}: "
+                f"{message_of(error)[:300]}. Copy or save the model again, or set --model to another folder."
+            ) from error
+
+
+@lru_cache(maxsize=4)
+def find_backbone(name: str) -> BackboneSource:
+    """Locate a model without loading it.
+
+    Raises:
+        EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
+    """
+    if name in registry.names("models"):
+        return _from_folder(name, _registered(name))
+    if Path(name).expanduser().is_dir():
+        return _from_folder(name, Path(name).expanduser().resolve())
+    if not is_hub_id(name):
+        raise EnvironmentProblem(
+            f"A model is a registered name, a folder in Hugging Face layout, or a hub id like owner/name, "
+            f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
+        )
+    return _from_hub(name)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be one of the hub."""
+    found = name in registry.names("models") or Path(name).expanduser().is_dir()
+    return not found and "/" in name.strip("/") and not name.startswith(("/", ".", "~")) and name.count("/") == 1
+
+
+def _registered(name: str) -> Path:
+    folder = registry.get("models", name)()
+    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+        raise PluginFault(
+            f"What is registered as a model gives the path of a folder, got {one_line(repr(folder), 100)} from "
+            f"{name!r} "
+            f"({registry.origin('models', name)}). Correct the plugin."
+        )
+    return Path(folder)
+
+
+def _from_folder(name: str, folder: Path) -> BackboneSource:
+    if not (folder / "config.json").is_file():
+        raise EnvironmentProblem(
+            f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
+            f"{str(folder)!r}. Set --model to another folder."
+        )
+    _check_config(folder / "config.json")
+    if not any(folder.glob("*.safetensors")):
+        raise EnvironmentProblem(
+            f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "
+            f"weights with save_pretrained, or set --model to another folder."
+        )
+    for file in sorted(folder.glob("*.index.json")):
+        _check_index(file)
+    for file in sorted(folder.glob("*.safetensors")):
+        _check_weights(file)
+    files = [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern)]
+    weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return BackboneSource(name, str(folder), None, files_fingerprint(files), weight_bytes)
+
+
+def _check_index(file: Path) -> None:
+    """The list of a model's weight files names files beside it, and no others."""
+    try:
+        names = json.loads(file.read_text(encoding="utf-8"))["weight_map"].values()
+        strange = [name for name in names if not isinstance(name, str) or not (file.parent / name).is_file()]
+        strange += [name for name in names if name != Path(name).name]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must list the weight files of a model in JSON, but cannot be read: "
+            f"{type(error).__name__}: {message_of(error)}. Copy or save the model again."
+        ) from error
+    if strange:
+        raise EnvironmentProblem(
+            f"The weights of a model are files of its folder, but {str(file)!r} names {one_line(repr(strange[0]), 100)}"
+            f", which is none. Copy or save the model again."
+        )
+
+
+def _check_config(file: Path) -> None:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        family = config.get("model_type")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. Copy or "
+            f"save the model again."
+        ) from error
+    layers = config.get("num_hidden_layers", 0)
+    if isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= _MOST_LAYERS:
+        raise EnvironmentProblem(
+            f"A model has at most {_MOST_LAYERS} layers, got {one_line(repr(layers), 60)} in {str(file)!r}. Correct "
+            f"the file, or set --model to another folder."
+        )
+    known = registry.names("families")
+    if family not in known:
+        raise EnvironmentProblem(
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. Set "
+            f"--model to another folder, or register the family (see docs/models.md)."
+        )
+
+
+def _check_weights(file: Path) -> None:
+    """Look at the head of a file: it says how long the file has to be."""
+    try:
+        with safe_open(file, "pt"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise EnvironmentProblem(
+            f"The weights in {str(file)!r} cannot be read: {message_of(error)}. The file is cut off or damaged; copy "
+            f"or save the model again."
+        ) from error
+
+
+def _from_hub(name: str) -> BackboneSource:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        config = Path(hf_hub_download(name, "config.json"))
+    except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
+        raise EnvironmentProblem(_unreachable(name, error)) from error
+    # The cache keeps files at snapshots/<commit>/config.json.
+    revision = config.parent.name
+    return BackboneSource(name, name, revision, f"{name}@{revision}", None)
+
+
+def _unreachable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error, GatedRepoError) or "gated repo" in str(error):
+        return (
+            f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
+            f"Accept them on its page and set HF_TOKEN to a token of that account, or set --model to a folder in "
+            f"Hugging Face layout."
+        )
+    reason = message_of(error).split(". ")[0][:300]
+    return (
+        f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
+        f"{reason}. Set --model to a folder in Hugging Face layout, or connect to the hub (HF_HUB_OFFLINE unset, "
+        f"HF_TOKEN for gated models)."
+    )
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device behind `auto`, `cpu`, `cuda:0`, ...
+
+    Raises:
+        UsageError: No such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device.") from error
+    return device

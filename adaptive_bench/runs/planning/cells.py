@@ -1,0 +1,173 @@
+"""The pieces a run consists of: trainings (cells) and sweeps of a method's dial over a task, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.evaluation.lookup import DocumentSplit
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.savings import Point, saving_name
+from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
+from adaptive_bench.runs.records.folders import Record, SweepRecord
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.time_axis import TimeCurve
+
+# In the record of a training that was unpacked without its weights (`runs.packing`).
+WITHOUT_WEIGHTS = "without_weights.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: a method spec as it is trained, and a seed. Specs that train alike share it.
+
+    Attributes:
+        content: Everything the result depends on; its hash is the key.
+        folder: Where its record is.
+        base: The training whose backbone this one starts from; `None` is the pretrained backbone.
+        target: Saving it is trained towards; `None` for a spec that trains towards none.
+        alone: Whether it is the only target of its spec.
+    """
+
+    spec: MethodSpec
+    seed: int
+    content: dict[str, Any]
+    folder: Path
+    base: Cell | None = None
+    target: float | None = None
+    alone: bool = True
+
+    def __str__(self) -> str:
+        return f"train {self.spec}{self.about_target}, seed {self.seed}"
+
+    @property
+    def about_target(self) -> str:
+        """The target, where a reader needs it to tell cells apart."""
+        return "" if self.target is None or self.alone else f" for {100 * self.target:.4g} %"
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole training."""
+        return int(self.content["recipe"]["steps"])
+
+    @property
+    def record(self) -> Record:
+        """State and log."""
+        return Record(self.folder)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The trained model; the folder exists only when the training is complete."""
+        return self.folder / "checkpoint"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.checkpoint.is_dir()
+
+    @property
+    def without_weights(self) -> bool:
+        """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
+        return not self.finished and (self.folder / WITHOUT_WEIGHTS).is_file()
+
+
+@dataclass(frozen=True)
+class _DialEnd:
+    max_saved_tokens: float
+
+
+class _NotMeasured(Exception):
+    """A point is not on disk."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One method spec and seed on one task, over the range of the dial.
+
+    Attributes:
+        metric: The headline metric, which the points are judged by.
+        levels: Savings to match at.
+        cell: The training it evaluates.
+        content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
+        folder: Where its record is, inside the folder of the training.
+        curves: Saved time of the spec by setting, where it was timed.
+        split: Documents it asks: those of the test, or validation documents that choices are made on.
+    """
+
+    spec: MethodSpec
+    task: str
+    metric: str
+    levels: tuple[float, ...]
+    cell: Cell
+    config: RunConfig
+    content: dict[str, Any]
+    folder: Path
+    curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+    split: DocumentSplit = "test"
+
+    def __str__(self) -> str:
+        where = self.task if self.split == "test" else f"{self.task} ({self.split})"
+        return f"evaluate {self.spec}{self.cell.about_target} on {where}, seed {self.cell.seed}"
+
+    @property
+    def record(self) -> SweepRecord:
+        """State, log and points."""
+        return SweepRecord(self.folder)
+
+    @property
+    def matched_curve(self) -> TimeCurve | None:
+        """The timing the run is matched on, if it is matched on time."""
+        return next(iter(self.curves.values())) if self.config.match_on == "time" else None
+
+    def first_savings(self, method: HasMaximum) -> list[float]:
+        """Shares of saved tokens that are measured in any case."""
+        return first_savings(method, self.levels, self.config.evaluation)
+
+    def walk(self, measure: Callable[[float], Evaluation], method: HasMaximum) -> dict[float, Evaluation]:
+        """Measure the first savings, then further ones until every level is reached or the dial ends."""
+        measured: dict[float, Evaluation] = {}
+
+        def point(saving: float) -> Point:
+            measured[saving] = measure(saving)
+            return point_of(measured[saving], self.metric, self.matched_curve)
+
+        matched = saving_name(self.config.match_on, self.config.match_phase)
+        sweep(point, method, self.levels, matched, self.config.evaluation)
+        return measured
+
+    def finished(self) -> dict[float, Evaluation] | None:
+        """Every point the walk asks for, if all of them are on disk; else `None`."""
+        end = self.record.max_saved_tokens
+
+        def read(saving: float) -> Evaluation:
+            if (evaluation := self.record.point(saving)) is None:
+                raise _NotMeasured
+            return evaluation
+
+        try:
+            return None if end is None else self.walk(read, _DialEnd(end))
+        except _NotMeasured:
+            return None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing left to measure. The disk is asked until it says so."""
+        if "_complete" not in self.__dict__ and self.finished() is not None:
+            self.__dict__["_complete"] = True
+        return "_complete" in self.__dict__
+
+    def points_left(self, end: float = 1.0) -> int:
+        """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.
+
+        Args:
+            end: Largest share of saved tokens, where the record does not know it yet.
+        """
+        if self.is_complete:
+            return 0
+        known = self.record.max_saved_tokens
+        savings = self.first_savings(_DialEnd(end if known is None else known))
+        return max(1, sum(self.record.point(saving) is None for saving in savings))

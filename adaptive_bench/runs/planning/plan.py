@@ -1,0 +1,190 @@
+"""The plan of a run: which trainings and which sweeps it consists of, and where each is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
+from adaptive_bench.method import method_class, starting_spec, training_spec
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.aims import Aims
+from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.planning.shapes import find_shape
+from adaptive_bench.runs.planning.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
+from adaptive_bench.runs.records import timings
+from adaptive_bench.runs.records.keys import code_digest, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.schema import SCHEMA
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.time_axis import TimeCurves
+from adaptive_bench.task import Task
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run consists of, in the order it is carried out."""
+
+    config: RunConfig
+    cells: tuple[Cell, ...]
+    sweeps: tuple[Sweep, ...]
+
+    @property
+    def untrained(self) -> list[Cell]:
+        """Trainings that are left. One whose weights were left out is left where something is to be measured with them
+        or trained from them.
+        """
+        left: list[Cell] = []
+        needed = {one.cell.folder for one in self.sweeps if one.cell.without_weights and not one.is_complete}
+        for cell in reversed(self.cells):  # what a training starts from comes before it
+            if cell.finished or (cell.without_weights and cell.folder not in needed):
+                continue
+            left.append(cell)
+            if cell.base is not None:
+                needed.add(cell.base.folder)
+        return left[::-1]
+
+
+def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None) -> Plan:
+    """Work out the plan of a run. Nothing is loaded but text, nothing is written.
+
+    Args:
+        splits: Which documents are asked. By default those of the test; also those of validation for specs that are
+            trained towards several targets, of which the best one for a level is chosen there.
+
+    Raises:
+        UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
+        EnvironmentProblem: Model or data cannot be reached.
+    """
+    config = without_groups(config)
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    trained = [training_spec(spec) for spec in specs]
+    tasks = [find_task(name) for name in config.tasks]
+    find_shape(config.project_onto)
+    backbone = find_backbone(config.model)
+    pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
+    aims = Aims.of(config, tasks, pricing)
+    questions = _Questions(config, tasks, _curves(config, backbone.fingerprint))
+    not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
+    recipe = config.train.model_dump(mode="json", exclude=not_in_key)
+    cells: dict[Path, Cell] = {}
+    sweeps: list[Sweep] = []
+    for number, seed in enumerate(config.seeds):
+        text = draw_training(config, seed, reporter if reporter and not number else SilentReporter())
+        shared = {
+            "schema": SCHEMA,
+            "backbone": backbone.fingerprint,
+            "data": {
+                "tasks": [task.name for task in training_tasks(config)],
+                "sha256": examples_fingerprint(text),
+            },
+            "recipe": recipe,
+            "seed": seed,
+            **({"chat_template": True} if config.chat_template else {}),
+        }
+        for spec, as_trained in zip(specs, trained, strict=True):
+            for cell in _cells(as_trained, shared, aims, config.out / "records", cells):
+                asked: Sequence[DocumentSplit] = ("test",) if cell.alone else ("test", "validation")
+                sweeps += questions.to(spec, cell, splits or asked)
+    return Plan(config, tuple(cells.values()), tuple(sweeps))
+
+
+class _Questions:
+    """What every trained model of a run is asked."""
+
+    def __init__(self, config: RunConfig, tasks: Iterable[Task], curves: TimeCurves) -> None:
+        self.config, self.curves = config, curves
+        recipe = config.evaluation.model_dump(mode="json", exclude={"grid"})
+        self.contents = {
+            task: recipe
+            | {
+                "task": task.name,
+                "task_code": files_fingerprint(_definition(task)),
+                "local_data": _local_data(task, config.data_dir),
+            }
+            for task in tasks
+        }
+        self.calibration = {
+            (task, seed): examples_fingerprint(draw_calibration(config, seed, task.name))
+            for task in self.contents
+            for seed in config.seeds
+        }
+
+    def to(self, spec: MethodSpec, cell: Cell, splits: Iterable[DocumentSplit]) -> list[Sweep]:
+        """The sweeps of one spec on one training."""
+        about = {"cell": cell.folder.name, "method": str(spec), "code": code_digest(spec, work="evaluation")}
+        timed = {setting: by_spec[str(spec)] for setting, by_spec in self.curves.items() if str(spec) in by_spec}
+        sweeps = []
+        for task, common in self.contents.items():
+            for split in splits:
+                content = common | about | {"calibration_sha256": self.calibration[task, cell.seed]}
+                content |= {} if split == "test" else {"split": split}
+                folder = cell.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
+                levels = self.config.levels or task.levels
+                sweeps.append(
+                    Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder, timed, split)
+                )
+        return sweeps
+
+
+def without_groups(config: RunConfig) -> RunConfig:
+    """The config with every group of tasks replaced by its tasks."""
+    train_on = None if config.train_on is None else expand_tasks(config.train_on)
+    return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
+
+
+def _curves(config: RunConfig, fingerprint: str) -> TimeCurves:
+    """Timings of the model; where the run is matched on time, of the one setting that it is matched in."""
+    curves = timings.find_curves(config.out, fingerprint)
+    if config.match_on != "time":
+        return curves if config.timing is None else timings.choose(curves, config.timing)
+    chosen = timings.choose(curves, config.timing) if curves else curves
+    setting = timings.matching_setting(chosen, config.methods, config.model, config.out)
+    return {setting: chosen[setting]}
+
+
+def _cells(
+    spec: MethodSpec, shared: Mapping[str, Any], aims: Aims, records: Path, known: dict[Path, Cell]
+) -> list[Cell]:
+    """The cells of a spec as trained, one for each target if it takes any, and before them in `known` what they start
+    from.
+    """
+    found = method_class(spec)
+    recipe = shared["recipe"] if found.trains else shared["recipe"] | {"steps": 0}
+    content = dict(shared) | {
+        "recipe": recipe,
+        "method": str(spec),
+        "code": code_digest(spec, work="training"),
+        "method_learning_rate": aims.rate(spec),
+    }
+    start = starting_spec(spec)
+    base = None
+    if start is not None:
+        (base,) = _cells(start, shared, aims, records, known)
+        content["base"] = base.folder.name
+    takes_target = bool(recipe["steps"]) and found.takes_target(found.parse_config(spec))
+    cells = []
+    for saving in aims.savings if takes_target else (None,):
+        about = content if saving is None else content | {"target": aims.describe(saving, shared["seed"])}
+        folder = records / key_of(about)
+        cell = Cell(spec, shared["seed"], about, folder, base, saving, len(aims.savings) == 1)
+        cells.append(known.setdefault(folder, cell))
+    return cells
+
+
+def _local_data(task: Task, data_dir: Path | None) -> str | None:
+    """What stands for the local files a task reads: the digest of their content, or their place if unknown."""
+    if data_dir is None or task.data_folders == ():
+        return None
+    if task.data_folders is None:
+        return str(data_dir.resolve())
+    files = [file for name in task.data_folders for file in (data_dir / name).rglob("*") if file.is_file()]
+    return files_fingerprint(files) if files else None
+
+
+def _definition(task: Task) -> list[Path]:
+    """The files that say what a task asks and how it is scored."""
+    return [*(file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)), *task.other_files]

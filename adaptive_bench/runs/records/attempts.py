@@ -1,0 +1,218 @@
+"""Who works on a record: every attempt takes it with a number, and the newest one alone can write into it.
+
+<record>/.attempts/
+    7.json      who made the seventh attempt: host, process, job; made once, never changed, never removed
+    7/          exists while that attempt may write: its files come about here and are renamed out (`atomic.staged`)
+
+To take a record over is to claim the next number (an exclusive creation), make its folder, and remove the folders of
+all smaller ones. An older attempt may be alive, on a machine that cannot be reached: its next rename fails. Nothing
+here needs a working `flock`, and no clock of one machine is compared with another's.
+
+A claim is written before its folder is made, and both before smaller folders are removed. Of two attempts that claim
+at once, the later one therefore removes the folder of the earlier one, or the earlier one, having made its folder, sees
+the later claim and gives way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from adaptive_bench import atomic
+from adaptive_bench.errors import Superseded
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.records.holder import Holder
+
+FOLDER = ".attempts"
+BEAT_S = 10.0  # between two signs of life of an attempt
+SILENCE_S = 120.0  # without one an attempt on another machine counts as dead; caches of network folders last up to 60 s
+_LOOK_S = 0.5  # between two looks at an attempt that is waited for
+_ERASE_TRIES = 50
+_BEAT = "beat"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at the work of a record.
+
+    Attributes:
+        number: From 1; a larger one is a newer attempt.
+        holder: Who makes it; `None` if its claim cannot be read.
+        folder: Exists while the attempt may write.
+    """
+
+    number: int
+    holder: Holder | None
+    folder: Path
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has neither ended nor been taken over."""
+        return self.folder.is_dir()
+
+    @property
+    def is_over(self) -> bool | None:
+        """Whether it has ended, as far as this machine can tell: `None` if it cannot."""
+        return True if not self.is_open else None if self.holder is None else self.holder.is_gone
+
+
+def newest(record: Path) -> Attempt | None:
+    """The newest attempt at a record, or `None` before the first."""
+    home = record / FOLDER
+    number = _largest(home)
+    return None if not number else Attempt(number, Holder.read(home / f"{number}.json"), home / str(number))
+
+
+def is_held(record: Path) -> bool:
+    """Whether somebody is at it, as far as can be told without waiting."""
+    found = newest(record)
+    return found is not None and not found.is_over
+
+
+@contextmanager
+def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = None) -> Iterator[Attempt]:
+    """Take a record as soon as nobody is at it any more; in the block its files are written as this attempt.
+
+    Attempts that are alive are waited for. One is not waited for whose process is gone, whose machine has started
+    anew, that has given no sign of life for `SILENCE_S`, or that is an earlier start of the same job of a scheduler.
+
+    Args:
+        root: Folder the block may write in; by default the record.
+
+    Raises:
+        Superseded: A later start of the same job has been here; or in the block, once a newer attempt took over.
+        EnvironmentProblem: The folder cannot be written.
+    """
+    with atomic.writable(record):
+        (record / FOLDER).mkdir(parents=True, exist_ok=True)
+        attempt = _take(record, what, reporter)
+    stop = threading.Event()
+    beating = threading.Thread(target=_beat, args=(attempt.folder, stop), daemon=True)
+    beating.start()
+    try:
+        with atomic.staged(root or record, attempt.folder):
+            yield attempt
+    finally:
+        stop.set()
+        beating.join()
+        _end(attempt.folder)
+
+
+def tidy(record: Path) -> None:
+    """Remove what attempts left behind whose processes are gone."""
+    home = record / FOLDER
+    found = newest(record)
+    if found is not None and found.is_over:
+        for folder in _folders(home):
+            _end(folder)
+
+
+def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
+    me, watch, told = Holder.here(), _Watch(), False
+    while True:
+        before = newest(record)
+        if before is not None and before.holder is not None and before.holder.restarts(me):
+            raise Superseded(
+                f"A job that was started again leaves its work to the newer start, but this is start {me.restart} of "
+                f"{me.job} and start {before.holder.restart} has been at {str(record)!r}. Nothing is to be done."
+            )
+        follows = before is not None and before.holder is not None and me.restarts(before.holder)
+        if before is None or follows or watch.is_over(before):
+            mine = _claim(record / FOLDER, before.number + 1 if before else 1, me)
+            if mine is not None:
+                return mine
+            continue
+        if not told:
+            reporter.line(f"{what}: {before.holder or 'another process'} is at it, waiting for its result")
+            told = True
+        time.sleep(_LOOK_S)
+
+
+def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
+    """Make an attempt with this number, unless somebody else has or a newer one is there."""
+    try:
+        with (home / f"{number}.json").open("x", encoding="utf-8") as stream:
+            stream.write(json.dumps(me.to_json(), indent=2) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        folder = home / str(number)
+        folder.mkdir()
+    except FileExistsError:
+        return None
+    for other in _folders(home):
+        if other != folder and not (other.name.isdigit() and int(other.name) > number):
+            _end(other)
+    if _largest(home) > number:
+        _end(folder)
+        return None
+    return Attempt(number, me, folder)
+
+
+class _Watch:
+    """Waits for a sign of life on the clock of this process alone, which runs evenly whatever clocks are set to."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, str] | None = None
+        self._since_s = 0.0
+
+    def is_over(self, attempt: Attempt) -> bool:
+        """Whether an attempt has ended, is known to be dead, or has been silent for too long."""
+        known = attempt.is_over
+        if known is not None:
+            return known
+        try:
+            beat = (attempt.folder / _BEAT).read_text(encoding="utf-8")
+        except OSError:
+            beat = ""
+        if self._seen != (attempt.number, beat):
+            self._seen, self._since_s = (attempt.number, beat), time.monotonic()
+        return time.monotonic() - self._since_s > SILENCE_S
+
+
+def _beat(folder: Path, stop: threading.Event) -> None:
+    count = 0
+    while not stop.is_set():
+        count += 1
+        try:
+            (folder / _BEAT).write_text(str(count), encoding="utf-8")
+        except OSError:
+            if not folder.is_dir():
+                return
+        stop.wait(BEAT_S)
+
+
+def _largest(home: Path) -> int:
+    names = (path.stem for path in home.glob("*.json"))
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def _folders(home: Path) -> list[Path]:
+    return [path for path in home.iterdir() if path.is_dir()]
+
+
+def _end(folder: Path) -> None:
+    """Remove the folder of an attempt, so that nothing can be renamed out of it.
+
+    It first gets another name: no path leads to it. Then it is removed, for the sake of network file systems, whose
+    clients may hold on to the folder itself; files that such a client adds meanwhile are removed as well.
+    """
+    aside = folder.with_name(f".{folder.name}.{uuid4().hex}")
+    try:
+        folder.rename(aside)
+    except OSError:
+        if folder.is_dir():
+            raise
+        return
+    for _ in range(_ERASE_TRIES):
+        shutil.rmtree(aside, ignore_errors=True)
+        if not aside.exists():
+            return
+        time.sleep(0.02)

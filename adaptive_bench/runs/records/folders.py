@@ -1,0 +1,245 @@
+"""Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
+
+<out>/records/<cell key>/
+    config.json env.json status.json log.txt .attempts/
+    data.json train.jsonl timing.json checkpoint/     written by the training
+    eval/<task>-<sweep key>/
+        config.json status.json log.txt dial.json calibration.json behaviour.json
+        0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from adaptive_bench import atomic, stopping
+from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.model.timing import describe_device
+from adaptive_bench.progress import Info, Meter, Reporter
+from adaptive_bench.runs.records import attempts
+from adaptive_bench.runs.records.files import look, read_file
+from adaptive_bench.runs.records.holder import Holder
+from adaptive_bench.schema import SCHEMA
+
+DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
+State = Literal["planned", "running", "done", "failed", "partial"]
+# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
+_NEXT: Mapping[State, set[State]] = {
+    "planned": {"running"},
+    "running": {"running", "done", "failed", "partial"},
+    "failed": {"running"},
+    "partial": {"running"},
+    "done": {"running"},
+}
+_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
+
+
+class Record:
+    """The folder of one piece of work, with its state and its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begun = False
+
+    @property
+    def state(self) -> State:
+        """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
+        written: State = self._status()["state"]
+        if written != "running" or attempts.is_held(self.folder):
+            return written
+        return "done" if self.has_result else "partial"
+
+    @property
+    def has_result(self) -> bool:
+        """Whether what the work is for is there, as far as the folder alone tells."""
+        return (self.folder / "checkpoint").is_dir()
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, or an empty text."""
+        return self._status()["reason"]
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who is at it or was last, if anybody."""
+        found = attempts.newest(self.folder)
+        return None if found is None else found.holder
+
+    def move(self, state: State, reason: str = "") -> None:
+        """Go to another state.
+
+        Raises:
+            ValueError: The work cannot get there from where it is: a defect of the caller.
+            EnvironmentProblem: The record is gone.
+        """
+        before = self._status()["state"]
+        if self._begun and not (self.folder / "config.json").is_file():
+            raise EnvironmentProblem(
+                f"The folder of a record must stay while work goes on, but {str(self.folder)!r} was removed or "
+                "emptied. What was done there is lost; give the same command again."
+            )
+        if state not in _NEXT[before]:
+            raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
+        self._write(state, reason)
+
+    def settle(self) -> None:
+        """The work is finished, whatever the last process that was at it had time to write and to remove."""
+        if self._status()["state"] != "done" and not attempts.is_held(self.folder):
+            attempts.tidy(self.folder)
+            atomic.remove(self.folder / "resume")
+            self._write("done")
+
+    def _write(self, state: State, reason: str = "") -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        status = {"state": state, "since": now, "reason": reason}
+        self.write("status.json", status)
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Write what the work is and mark it running. What is damaged is put aside, to be made again."""
+        for name in self.damaged():
+            atomic.move(self.folder / name, self.folder / f"{name}.damaged")
+            self.log(f"{name} could not be read and is now {name}.damaged; it is made again.")
+        self.write("config.json", config)
+        self.move("running")
+        self._begun = True
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the traceback in the log and the message in the status; of a record that is gone nothing."""
+        if self._begun and not (self.folder / "config.json").is_file():
+            return
+        self.log("".join(traceback.format_exception(error)))
+        self.move("failed", f"{type(error).__name__}: {message_of(error)}")
+
+    def log(self, text: str) -> None:
+        """Append to `log.txt`."""
+        path = self.folder / "log.txt"
+        atomic.check_stage()
+        with atomic.writable(path):
+            atomic.make_folder(path.parent)
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
+
+    def write(self, name: str, values: Mapping[str, Any]) -> None:
+        """A JSON file of the record, with the version of its form and a digest of what it says."""
+        atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **values})
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done.
+
+        Raises:
+            EnvironmentProblem: A newer version wrote it, or it may not be read.
+        """
+        return read_file(self.folder / name)
+
+    def damaged(self) -> list[str]:
+        """Names of the JSON files that cannot be read, or say something else than was written."""
+        return look(self.folder, ())[2] if self.folder.is_dir() else []
+
+    def _status(self) -> dict[str, Any]:
+        return self.read("status.json") or {"state": "planned", "reason": ""}
+
+
+class SweepRecord(Record):
+    """The folder of one sweep: its measured points by the share of saved tokens they were asked for."""
+
+    @property
+    def max_saved_tokens(self) -> float | None:
+        """End of the method's dial; `None` until a model has been asked."""
+        dial = self.read("dial.json")
+        return None if dial is None else dial["max_saved_tokens"]
+
+    def point(self, saving: float) -> Evaluation | None:
+        """A measured point, or `None`."""
+        name = f"{saving:g}.json"
+        values = self.read(name)
+        return None if values is None else Evaluation.from_json(values, str(self.folder / name))
+
+    def savings(self) -> list[float]:
+        """Shares of saved tokens that measured points were asked for, rising."""
+        asked = (path.name.removesuffix(DOCUMENTS) for path in self.folder.glob(f"[0-9]*{DOCUMENTS}"))
+        return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
+
+    def samples(self, saving: float) -> list[Sample]:
+        """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
+        saving 0.
+
+        Raises:
+            EnvironmentProblem: The file is damaged.
+        """
+        path = self.folder / f"{saving:g}.samples.jsonl"
+        if not path.is_file():
+            return []
+        try:
+            # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+            content = path.read_bytes()
+            known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
+            if known is not None and known != hashlib.sha256(content).hexdigest():
+                raise ValueError("its content changed since it was written")
+            lines = content.decode("utf-8").split("\n")
+            return [Sample.from_json(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise EnvironmentProblem(
+                f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
+                f"Delete {path.name} and its {saving:g}.json and give the run's command again."
+            ) from error
+
+    def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
+        """Write a point. Its samples come first: where there is a point, it is complete."""
+        texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
+        lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
+        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
+        about = {"samples_sha256": hashlib.sha256(lines.encode("utf-8")).hexdigest(), "wall_s": wall_s}
+        self.write(f"{saving:g}.json", about | evaluation.to_json())
+
+
+class RecordedReporter:
+    """Says what the work is about before everything it passes on, and keeps the lines in the record's log."""
+
+    def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
+        self.reporter, self.record, self.about = reporter, record, about
+
+    def task(self, name: str, total: float) -> Meter:
+        """See `Reporter`."""
+        return _Stoppable(self.reporter.task(f"{self.about}: {name}", total))
+
+    def line(self, text: str) -> None:
+        """See `Reporter`."""
+        self.record.log(text)
+        self.reporter.line(f"{self.about}: {text}")
+
+
+class _Stoppable(Meter):
+    """A meter at which work ends that was asked to stop: what is counted is kept."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def advance(self, units: float = 1, **info: Info) -> None:
+        self.meter.advance(units, **info)
+        stopping.check()
+
+    def end(self) -> None:
+        self.meter.end()
+
+
+def environment(device: str, threads: int) -> dict[str, Any]:
+    """Versions and hardware a record was made with."""
+    libraries = {library: version(library) for library in _LIBRARIES}
+    return {
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **libraries,
+        "device": device,
+        "device_name": describe_device(device),
+        "threads": threads,
+    }

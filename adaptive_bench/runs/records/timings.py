@@ -1,0 +1,135 @@
+"""Timing records on disk: `<out>/time/<key>.json`, one for each method spec, model and setting, complete or absent.
+
+A setting is what a time belongs to: device, threads, precision, batch, tokens of the prompt, new tokens. Times of
+different settings are never compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import atomic
+from adaptive_bench.digest import is_intact, is_sealed
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.runs.records.keys import key_of
+from adaptive_bench.schema import check_schema
+from adaptive_bench.tables.time_axis import TimeCurve, TimeCurves
+
+FOLDER = "time"
+
+
+def label(setting: Mapping[str, Any]) -> str:
+    """A setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
+    parts = [f"batch {setting['batch']}", f"{setting['prompt']}+{setting['new']} tokens"]
+    if setting["precision"] != "fp32":
+        parts.append(setting["precision"])
+    if setting["device"] == "cpu":
+        parts.append(f"{setting['threads']} thread{'' if setting['threads'] == 1 else 's'}")
+    return ", ".join([*parts, setting["device_name"]])
+
+
+def path_of(out: Path, content: Mapping[str, Any]) -> Path:
+    """Where the record of some content is."""
+    return out / FOLDER / f"{key_of(content)}.json"
+
+
+def write(out: Path, content: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a record: what it depends on, and what was measured."""
+    record = {**content, **result}
+    atomic.write_sealed(path_of(out, content), record)
+    return record
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """A record, or `None` if it is not there.
+
+    Raises:
+        EnvironmentProblem: The file is damaged, or of a newer version.
+    """
+    if not path.is_file():
+        return None
+    try:
+        content = path.read_bytes()
+        if is_sealed(content) and not is_intact(content):
+            raise ValueError("it changed since it was written")
+        record = json.loads(content)
+        _curve(record), label(record["setting"])  # it is one
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"A timing record is a JSON file, but {str(path)!r} cannot be read: {type(error).__name__}: "
+            f"{message_of(error)}. Remove it and give `adaptive-bench time` again."
+        ) from error
+    check_schema(record, path)
+    return {key: value for key, value in record.items() if key != "content_sha256"}
+
+
+def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:
+    """Saved time over saved tokens of every method spec that was timed on a model, by setting.
+
+    Of several records of one method in one setting the newest counts.
+
+    Args:
+        out: Folder of records.
+        fingerprint: Of the model, see `BackboneSource`.
+    """
+    records = [read(path) for path in sorted((out / FOLDER).glob("*.json"))]
+    ours = [record for record in records if record is not None and record["model_fingerprint"] == fingerprint]
+    curves: dict[str, dict[str, TimeCurve]] = {}
+    for record in sorted(ours, key=lambda record: str(record["date"])):
+        curves.setdefault(label(record["setting"]), {})[record["method"]] = _curve(record)
+    return dict(sorted(curves.items()))
+
+
+def _curve(record: Mapping[str, Any]) -> TimeCurve:
+    missing = [key for key in ("model_fingerprint", "date", "setting", "method") if key not in record]
+    if missing:
+        raise ValueError(f"it has no {missing[0]}")
+    return TimeCurve.of(
+        (float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]
+    )
+
+
+def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
+    """The settings whose label contains a text; all of them without one.
+
+    Raises:
+        UsageError: There is none.
+    """
+    found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
+    if wanted is not None and not found:
+        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {_listed(curves)}.")
+    return found
+
+
+def matching_setting(curves: TimeCurves, specs: Sequence[str], model: str, out: Path) -> str:
+    """The one setting to match on.
+
+    Raises:
+        UsageError: There is none, several fit, or a method was not timed in it.
+    """
+    command = f'adaptive-bench time --model {model} --methods "{",".join(specs)}" --out {out}'
+    if not curves:
+        raise UsageError(
+            f"Matching on time needs a timing of every method on {model!r}, but there is none in "
+            f"{str(out / FOLDER)!r}. Give `{command}` first."
+        )
+    if len(curves) > 1:
+        raise UsageError(
+            f"Times of different settings are never mixed, and {len(curves)} settings were timed: {_listed(curves)}. "
+            f"Choose one by --timing with a part of its name."
+        )
+    (setting,) = curves
+    missing = [spec for spec in specs if spec not in curves[setting]]
+    if missing:
+        raise UsageError(
+            f"Matching on time needs a timing of every method, but {', '.join(missing)} was not timed in: {setting}. "
+            f"Give `{command}` with the same --batch, --prompt, --new and --threads first."
+        )
+    return setting
+
+
+def _listed(curves: TimeCurves) -> str:
+    return "; ".join(curves) or "none"

@@ -1,0 +1,1 @@
+"""Doing the work of a plan, in one process or several; what is on disk is picked up."""

@@ -1,0 +1,207 @@
+"""The pieces of work that a plan comes down to, and doing one of them."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_bench import registry, stopping
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.runs.cost.estimate import steps_left
+from adaptive_bench.runs.cost.forecast import Kind, Piece
+from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.records.folders import Record
+from adaptive_bench.runs.workers.overall import Ration, RationedReporter, SweepsReporter, SweepTime
+from adaptive_bench.runs.workers.work import evaluate_sweeps, train_cell
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.memory import ran_out_of_memory
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Work that could not be done, and why.
+
+    Attributes:
+        work: What it was.
+        reason: What went wrong and what to do.
+        kind: Whose fault it is: the `kind` of an error (see `adaptive_bench.errors`).
+        log: The file that has the traceback, if the work got that far.
+        trace: The traceback itself.
+    """
+
+    work: str
+    reason: str
+    kind: str = UsageError.kind
+    log: Path | None = None
+    trace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.work}: {self.cause}"
+
+    @property
+    def cause(self) -> str:
+        """The reason with its kind and its log."""
+        return f"{self.kind}: {self.reason}" + (f" Log: {self.log}" if self.log else "")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A cell to train, which is expected to take some seconds."""
+
+    cell: Cell
+    config: RunConfig
+    seconds: float
+
+    def __str__(self) -> str:
+        return str(self.cell)
+
+    @property
+    def key(self) -> str:
+        """What progress calls it."""
+        return str(self.cell.folder)
+
+    @property
+    def piece(self) -> Piece:
+        """What a forecast knows of it."""
+        base = self.cell.base
+        return Piece(self.key, self.seconds, "train", None if base is None else str(base.folder))
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The method that is trained."""
+        return self.cell.spec
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Where its log is."""
+        return (self.cell.record,)
+
+    def do(self, reporter: Reporter, overall: Meter) -> None:
+        """Train."""
+        ration = Ration(overall, self.seconds, self.key)
+        done = self.cell.steps - steps_left(self.cell)
+        with _heard(overall, self.key):
+            train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
+            ration.finish()
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The unfinished sweeps of one method spec on one cell.
+
+    Attributes:
+        shares: What each of them is expected to take.
+    """
+
+    sweeps: tuple[Sweep, ...]
+    shares: tuple[SweepTime, ...]
+
+    def __str__(self) -> str:
+        return f"evaluate {self.spec}, seed {self.sweeps[0].cell.seed}"
+
+    @property
+    def key(self) -> str:
+        """What progress calls it."""
+        return str(self.sweeps[0].folder)
+
+    @property
+    def piece(self) -> Piece:
+        """What a forecast knows of it."""
+        kind: Kind = "calibrate" if any(share.calibration_s for share in self.shares) else "measure"
+        seconds = sum(share.seconds for share in self.shares)
+        return Piece(self.key, seconds, kind, str(self.sweeps[0].cell.folder))
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The method that is measured."""
+        return self.sweeps[0].spec
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Where its logs are."""
+        return tuple(sweep.record for sweep in self.sweeps)
+
+    def do(self, reporter: Reporter, overall: Meter) -> None:
+        """Measure."""
+        counted = SweepsReporter(reporter, overall, self.shares, self.key)
+        with _heard(overall, self.key):
+            evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
+            counted.finish()
+
+
+@contextmanager
+def _heard(overall: Meter, key: str) -> Iterator[None]:
+    """Tell the bar of the run when a work begins and when it is over, done or failed."""
+    overall.advance(0, work=key)
+    try:
+        yield
+    finally:
+        overall.advance(0, work=key, over=1)
+
+
+Work = Training | Measuring
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What hangs on one cell: its training, unless that is done, and then its measurings in any order."""
+
+    training: Training | None
+    measurings: tuple[Measuring, ...]
+
+    @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return self.training.cell if self.training else self.measurings[0].sweeps[0].cell
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """Everything, in an order that works."""
+        return (*([self.training] if self.training else []), *self.measurings)
+
+    @property
+    def waits_for(self) -> Cell | None:
+        """The unfinished training whose backbone this chain's training starts from."""
+        base = None if self.training is None else self.training.cell.base
+        return None if base is None or base.finished else base
+
+
+def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
+    """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
+    stopping.check()
+    try:
+        work.do(reporter, overall)
+    except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
+        return _failure(work, error)
+    except SystemExit as error:
+        if not is_exit_of_plugin(error):
+            raise
+        return _failure(work, error)
+    return None
+
+
+def _failure(work: Work, error: BaseException) -> Failure:
+    found = explained(error, _suspect(work.spec))
+    if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
+        found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
+    trace = "".join(traceback.format_exception(error))
+    return Failure(str(work), message_of(found), found.kind, _log(work), trace)
+
+
+def _suspect(spec: MethodSpec) -> str | None:
+    """The plugin that a method comes from; `None` if it is one of this package."""
+    if not registry.is_foreign("methods", spec.name):
+        return None
+    return f"the method {spec.name!r} of {registry.origin('methods', spec.name)}"
+
+
+def _log(work: Work) -> Path | None:
+    """The log of the part that failed."""
+    logs = [record.folder / "log.txt" for record in work.records if record.state == "failed"]
+    return next((log for log in logs if log.is_file()), None)
