@@ -34,8 +34,9 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
     first = first_metrics(board.rows)
     rows = [row for row in board.rows if row["metric"] == first[row["task"]] and row["level"] == level]
     rows = [row for row in rows if row["score"] is not None and row["phase"] == "all"]
+    models = dict.fromkeys(markdown(row["model"]) for row in rows if row["model"])
     parts = [
-        "# Findings",
+        f"# Findings: {', '.join(models)}" if models else "# Findings",
         f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
         "unit of the score, p corrected for all pairs of their column.",
         *_section("Which methods are ahead", _order(board, rows, axis)),

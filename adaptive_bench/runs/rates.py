@@ -7,15 +7,18 @@ like any other, so a run with the chosen rate finds its training done.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
@@ -26,6 +29,7 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.matching import largest_saving, match
 from adaptive_bench.tables.points import point_of
 
+Better = Literal["higher", "lower"]
 GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone
 
 
@@ -40,6 +44,7 @@ class Trial:
         level: Saving it was trained towards; where a trial of its method does not reach that, the largest saving that
             all of them reach.
         records: The trainings.
+        better: Which way scores are better, the same for all tasks.
     """
 
     method: str
@@ -47,15 +52,21 @@ class Trial:
     scores: dict[str, float]
     level: float
     records: tuple[str, ...]
+    better: Better = "higher"
 
     @property
     def score(self) -> float:
         """Mean over tasks."""
         return fmean(self.scores.values())
 
+    def beats(self, other: Trial) -> bool:
+        """Whether its score is the better one."""
+        return self.score > other.score if self.better == "higher" else self.score < other.score
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"score": self.score}
+        """Plain values; a score that is not finite is `None`."""
+        scores = {task: score if math.isfinite(score) else None for task, score in self.scores.items()}
+        return asdict(self) | {"scores": scores, "score": self.score if math.isfinite(self.score) else None}
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class RateChoice:
         """The best rate of each method; of equal ones the lowest."""
         best: dict[str, Trial] = {}
         for trial in sorted(self.trials, key=lambda trial: trial.rate):
-            if trial.method not in best or trial.score > best[trial.method].score:
+            if trial.method not in best or trial.beats(best[trial.method]):
                 best[trial.method] = trial
         return {method: trial.rate for method, trial in best.items()}
 
@@ -94,8 +105,10 @@ def choose_rates(
         jobs: Processes to use.
 
     Raises:
-        UsageError: Several targets are given, or a method trains towards none.
+        UsageError: Several targets are given, a method trains towards none, or the tasks' first metrics are not better
+            in the same, known direction.
     """
+    better = _better(config.tasks)
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Rates are compared at one target, got train.target={list(config.train.target)}. Give one.")
     reporter = reporter or SilentReporter()
@@ -121,8 +134,21 @@ def choose_rates(
         if all(sweep.finished() for sweep in one.sweeps if sweep.spec == spec)
     }
     levels = {spec: _common_level([sweeps for (of, _), sweeps in tried.items() if of == spec]) for spec in specs}
-    trials = [_trial(spec, rate, sweeps, levels[spec]) for (spec, rate), sweeps in tried.items()]
+    trials = [_trial(spec, rate, sweeps, levels[spec], better) for (spec, rate), sweeps in tried.items()]
     return RateChoice(tuple(trials), tuple(failures))
+
+
+def _better(tasks: Sequence[str]) -> Better:
+    known = {task: metric_of(find_task(task).metrics[0]).better for task in tasks}
+    if set(known.values()) == {"higher"}:
+        return "higher"
+    if set(known.values()) == {"lower"}:
+        return "lower"
+    told = ", ".join(f"{task}: {better}" for task, better in known.items())
+    raise UsageError(
+        f"Rates are compared by the mean over tasks, whose first metrics have to be better in one direction, got "
+        f"{told}. Leave out the tasks of one of them."
+    )
 
 
 def _plan(config: RunConfig, specs: Sequence[MethodSpec], rate: float) -> Plan:
@@ -131,13 +157,14 @@ def _plan(config: RunConfig, specs: Sequence[MethodSpec], rate: float) -> Plan:
     return plan(config.model_copy(update={"methods": methods, "train": recipe}), splits=("validation",))
 
 
-def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep], level: float) -> Trial:
+def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep], level: float, better: Better) -> Trial:
     scores: dict[str, list[float]] = {}
     for sweep in sweeps:
         (matched,) = match(_points(sweep), [level], _axis(sweep))
-        scores.setdefault(sweep.task, []).append(matched.score or 0.0)
+        worst = 0.0 if better == "higher" else math.inf  # of a trial that saves more than that at least
+        scores.setdefault(sweep.task, []).append(worst if matched.score is None else matched.score)
     records = tuple({sweep.cell.folder.name: None for sweep in sweeps})
-    return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, records)
+    return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, records, better)
 
 
 def _common_level(trials: Sequence[Sequence[Sweep]]) -> float:

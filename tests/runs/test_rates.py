@@ -1,6 +1,7 @@
 """The rate rule: equal trials on one grid, judged on validation documents, found again by a run with the choice."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def test_the_best_mean_over_tasks_wins_and_of_equal_ones_the_lowest_rate():
         _trial("mod", 0.001, 0.5),
     )
     assert RateChoice(trials, ()).chosen == {"gateskip": 0.01, "mod": 0.001}
+
+
+def test_where_lower_is_better_the_lowest_score_wins(config_of):
+    trials = [
+        replace(_trial("mod", rate, score), better="lower") for rate, score in ((0.1, 2.3), (0.01, 2.2), (1, 4.7))
+    ]
+    assert RateChoice(tuple(trials), ()).chosen == {"mod": 0.01}
+    choice = choose_rates(config_of("mod[every=1]", tasks=("nano_text",), train_on=("nano_qa",)), [1e-5, 1e3], jobs=1)
+    assert {trial.better for trial in choice.trials} == {"lower"}
+    assert choice.chosen == {"mod[every=1]": min(choice.trials, key=lambda trial: trial.score).rate}
+    with pytest.raises(UsageError, match="one direction, got nano_qa: higher, nano_text: lower"):
+        choose_rates(config_of("mod", tasks=("nano_qa", "nano_text")), [0.1])
 
 
 def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_the_training(config_of):
@@ -62,13 +75,14 @@ def test_a_method_without_a_target_has_no_rate_to_choose(config_of):
         choose_rates(config_of(("dense", "gateskip")), [0.1])
 
 
-def test_the_preset_has_the_rates_its_record_chose():
-    record = json.loads((ROOT / "docs/records/nano_rates.json").read_text(encoding="utf-8"))
-    preset = load_config("nano").train.method_learning_rates
+@pytest.mark.parametrize(("preset", "best"), [("nano", max), ("real_text", min)])
+def test_a_preset_has_the_rates_its_record_chose(preset, best):
+    record = json.loads((ROOT / f"docs/records/{preset}_rates.json").read_text(encoding="utf-8"))
+    rates = load_config(preset).train.method_learning_rates
     chosen = record["chosen"]
-    assert chosen.pop("gateskip[shape=scalar]") == preset["gateskip"]  # one rate for both shapes
-    assert chosen == {name: rate for name, rate in preset.items() if name != "gated"}
-    best = {}
+    assert chosen.pop("gateskip[shape=scalar]", rates["gateskip"]) == rates["gateskip"]  # one rate for both shapes
+    assert chosen == {name: rate for name, rate in rates.items() if name != "gated"}
+    tried = {}
     for trial in record["trials"]:
-        best.setdefault(trial["method"], []).append((trial["score"], trial["rate"]))
-    assert all(max(best[method])[1] == rate for method, rate in chosen.items())
+        tried.setdefault(trial["method"], []).append((trial["score"], trial["rate"]))
+    assert all(best(tried[method])[1] == rate for method, rate in chosen.items())
