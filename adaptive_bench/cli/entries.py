@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,13 @@ from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import UsageError, one_line
+
+if TYPE_CHECKING:
+    from adaptive_bench.config import RunConfig
 
 ENTRIES = Path("leaderboard/entries")
+_SHOWN = 20  # differences
 
 
 def submit(
@@ -76,6 +80,12 @@ def verify(
         bool, typer.Option("--record", help="Keep the outcome in the entry's verified.json, for the page to say.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    from_records: Annotated[
+        bool,
+        typer.Option(
+            "--from-records", help="Make its table again from its packed records instead: nothing is measured."
+        ),
+    ] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -85,6 +95,10 @@ def verify(
     """
     if not debug:
         quiet()
+    if from_records and record:
+        raise UsageError(
+            "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
+        )
     values, answers = registry.get("sites", "entry")(entry)
     keep = registry.get("sites", "verified")(entry) if record else None  # before hours of measuring
     load_libraries()
@@ -103,6 +117,8 @@ def verify(
             f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
             f"{error.errors()[0]['msg']}. It cannot be verified."
         ) from error
+    if from_records:
+        return _rederived(config, entry)
     with open_reporter() as reporter:
         found = measured_again(
             config, answers, saving=saving, documents=documents, tolerance=tolerance, reporter=reporter
@@ -134,6 +150,27 @@ def verify(
     )
     if wrong or not known:
         raise typer.Exit(1)
+
+
+def _rederived(config: RunConfig, entry: Path) -> None:
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.results import PACKED_RECORDS, read_table
+    from adaptive_bench.runs.rederive import rederive
+
+    if not (entry / PACKED_RECORDS).is_file():
+        raise UsageError(
+            f"A table is made again from the {PACKED_RECORDS} beside it, but {str(entry)!r} has none: it was submitted "
+            f"without --records. Leave --from-records out to train and measure it again."
+        )
+    rows = read_table(entry / "table.json")
+    with open_reporter() as reporter:
+        found = rederive(config, entry / PACKED_RECORDS, rows, reporter)
+    for line in found.differences[:_SHOWN]:
+        typer.echo(one_line(line))
+    if found.differences:
+        typer.echo(f"Differs: {len(found.differences)} values of {len(rows)} rows are not what the records say.")
+        raise typer.Exit(1)
+    typer.echo(f"Holds: all {found.rows} rows are what the records say.")
 
 
 def publish(

@@ -101,6 +101,7 @@ FLAGS = [
     (("leaderboard", "nowhere"), USAGE, "adaptive-bench run"),
     (("leaderboard", "submit", "nowhere"), USAGE, "no such run"),
     (("leaderboard", "verify", "nowhere"), ENVIRONMENT, "missing"),
+    (("leaderboard", "verify", "nowhere", "--from-records", "--record"), USAGE, "measures nothing"),
     (("leaderboard", "publish", "nowhere"), USAGE, "index.html"),
     (("leaderboard", "findings", "nowhere"), USAGE, "adaptive-bench run"),
     (("leaderboard",), ENVIRONMENT, "adaptive-bench run"),

@@ -13,6 +13,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome import packing
 from adaptive_bench.runs.outcome.packing import pack, unpack
 from adaptive_bench.runs.outcome.trained import find_checkpoint
+from adaptive_bench.runs.rederive import Rederived, rederive
 from adaptive_bench.runs.workers.work import train_cell
 
 KEY = "0123456789abcdef"
@@ -51,6 +52,17 @@ def test_unpacked_records_make_the_table_again_and_only_what_is_new_is_trained(p
     assert run(there.model_copy(update={"evaluation": there.evaluation.model_copy(update={"limit": 2})})).exit_code == 0
     assert trained == [2, 2, 1, 1]  # something else is asked of the models: their weights are needed
     assert find_checkpoint(again.folder, "dense").is_dir()
+
+
+def test_a_table_is_compared_with_what_its_records_say(packed, tmp_path):
+    config, rows, file = packed
+    assert rederive(config, file, rows) == Rederived(len(rows), ())
+    false = [rows[0] | {"score": rows[0]["score"] + 0.01}, *rows[1:-1]]
+    found = rederive(config, file, false).differences
+    assert len(found) == 2 and "score" in found[0] + found[1] and "not in the table" in found[0] + found[1]
+    more = config.model_copy(update={"seeds": (1, 2)})
+    with pytest.raises(EnvironmentProblem, match="missing in records"):
+        rederive(more, file, rows)
 
 
 def test_a_training_that_others_start_from_is_made_again_for_them_alone(config_of, tmp_path):
