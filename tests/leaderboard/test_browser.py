@@ -209,6 +209,21 @@ def test_a_phone_scrolls_tables_and_nothing_else(opened):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_intervals_stand_below_scores_where_a_table_would_be_too_wide(opened):
+    page = opened(width=1600)
+    below = (
+        "(cell) => { const [one, other] = cell.querySelectorAll('.whole'); "
+        "return other.getBoundingClientRect().top - one.getBoundingClientRect().top; }"
+    )
+    cell = page.locator("td:has(.tie)").first
+    assert page.locator("table.stacked").count() == 0 and cell.evaluate(below) < 8
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_selector("table.stacked")
+    assert cell.evaluate(below) > 12
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.wait_for_selector("table.levels:not(.stacked)")
+
+
 def test_it_prints_without_controls(opened, tmp_path):
     page = opened()
     page.emulate_media(media="print")
