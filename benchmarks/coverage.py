@@ -232,10 +232,11 @@ and which documents it was asked. An interval of a score covers both.
   range and has a width where all answers are right or all are wrong: that of Wilson's interval over D documents. A
   metric without bounds has a t interval, cut at a bound if it has one.
 - **One seed** has an interval over documents alone. It says how the same trained model would do on other documents and
-  nothing of another training. A score that documents do not make up (BLEU) has an interval over seeds alone.
-- **Pooled metrics.** Bits per byte and perplexities are a ratio of sums over all documents, or its exponential. A
-  document enters with its part of the linearised ratio (Cochran, 1977, chapter 6): these parts have the metric as
-  their mean and its spread as theirs, so that everything here holds for them too.
+  nothing of another training. A score that documents do not make up (BLEU, perplexities) has an interval over seeds
+  alone.
+- **Bits per byte** are a ratio of sums over all documents. A document enters with its part of the linearised ratio
+  (Cochran, 1977, chapter 6): these parts have the metric as their mean and its spread as theirs, so that everything
+  here holds for them too.
 - **Interpolated scores.** The score at a saving is a mix of two measured neighbours; each document's score is the same
   mix.
 - **Two methods** are compared by the differences on the documents and seeds that both have, so what makes a document

@@ -23,7 +23,7 @@ _METHOD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\[[A-Za-z0-9_.,= +\-]*\])?(@\
 _TASK = re.compile(r"(perplexity:)?[A-Za-z0-9_][A-Za-z0-9_\-]*", re.ASCII)
 _METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_,@\-]*", re.ASCII)
 _MODEL = re.compile(r"(?!www\.)[A-Za-z0-9_][A-Za-z0-9_./@\-]*", re.ASCII)
-_RECIPE = re.compile(r"(?!.*www\.)[A-Za-z0-9_][A-Za-z0-9_ .,+/\-]*", re.ASCII)
+_RECIPE = re.compile(r"(?!.*www\.)[A-Za-z0-9_](?:[A-Za-z0-9_ .,+/\-]|(?<=perplexity):(?!/))*", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .,+@()\-]*", re.ASCII)
 

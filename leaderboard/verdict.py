@@ -74,8 +74,12 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     chance = [row for row in reached if method_name(row["method"]) == "random_skip"]
     if not chance:
         return f"{where} {keeps}, with no random skipping to compare with"
-    if not all(apart(leader, row) for row in chance):
+    ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
+    if not ahead:
         return f"{where} no method is separated from random skipping (the highest score: {keeps})"
+    if ahead[0] is not leader:
+        best = f"{label(ahead[0])} {_keeps(ahead[0], grid)}"
+        return f"{where} {keeps}, but is not separated from random skipping; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of random skipping"
     fixed = [label(row) for row in reached if method_name(row["method"]) == "static_depth" and not apart(leader, row)]
     if fixed:

@@ -21,9 +21,9 @@ from .plain import plain
 from .rows import Rejected, read_json
 
 FILE_NAME = "verified.json"
-SCHEMA = 1
+SCHEMA = 2  # 1 counted as differing what another seed may score
 UNVERIFIED = "not measured again"
-_COUNTS = ("points", "hold", "trained", "documents", "equal")
+_COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _MOST = 10**9
 
 
@@ -52,6 +52,7 @@ def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
         "points": len(known),
         "trained": sum(one["trained"] for one in known),  # of models trained anew, the others were found trained
         "hold": sum(one["verdict"] == "holds" for one in known),
+        "alike": sum(one["verdict"] == "alike" for one in known),
         "documents": sum(one["documents"] for one in known),
         "equal": sum(one["equal"] for one in known),
     }
@@ -66,15 +67,22 @@ def said_of(folder: Path) -> str:
         return ""
     try:
         values = read_json(folder / FILE_NAME)
-        same = values["schema"] == SCHEMA and values["entry_sha256"] == entry.digest_of(about.read_bytes())
-        points, hold, trained, documents, equal = (values[key] for key in _COUNTS)
-        sound = 0 <= hold <= points <= documents <= _MOST and 0 <= trained <= points and 0 <= equal <= documents
+        values = {"alike": 0} | dict(values) if values["schema"] == 1 else values
+        same = values["schema"] in (1, SCHEMA) and values["entry_sha256"] == entry.digest_of(about.read_bytes())
+        points, hold, alike, trained, documents, equal = (values[key] for key in _COUNTS)
+        sound = (
+            hold >= 0
+            and alike >= 0
+            and hold + alike <= points <= documents <= _MOST
+            and 0 <= trained <= points
+            and 0 <= equal <= documents
+        )
         when = plain(str(values["verified"])[:10])
     except (Rejected, OSError, KeyError, TypeError):
         return UNVERIFIED
     if not (same and sound and points):
         return UNVERIFIED
     return (
-        f"{when}: {hold:g} of {points:g} points hold, {equal:g} of {documents:g} scores of documents are the same; "
-        f"{trained:g} of the points are of models trained again"
+        f"{when}: {hold:g} of {points:g} points hold, {alike:g} more score as another seed may; {equal:g} of "
+        f"{documents:g} scores of documents are the same; {trained:g} of the points are of models trained again"
     )

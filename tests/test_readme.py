@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from adaptive_bench import registry
 from adaptive_bench.cli import main
+from adaptive_bench.leaderboard.findings import write_findings
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.planning.share import Share
 from adaptive_bench.spec import MethodSpec
@@ -94,3 +95,25 @@ def test_the_result_is_that_of_the_published_entry():
     for name, *found in shown:
         place = ("dense", 0) if name.startswith("dense") else (name.strip("`"), 0.15)
         assert found == [scores[place].get(task, "n/a") for task in ("nano_math", "nano_qa", "nano_text")]
+
+
+@pytest.mark.parametrize(("entry", "page"), [("nano-all", "findings.md"), ("real-text-3M", "findings_real_text.md")])
+def test_the_findings_are_those_of_the_published_entries(entry, page, tmp_path):
+    write_findings([ROOT / "leaderboard/entries" / entry / "table.json"], tmp_path / page)
+    assert (tmp_path / page).read_text(encoding="utf-8") == (ROOT / "docs" / page).read_text(encoding="utf-8"), (
+        f"run: adaptive-bench leaderboard findings leaderboard/entries/{entry} --out docs/{page}"
+    )
+
+
+def test_the_second_board_says_what_its_entry_says():
+    rows = json.loads((ROOT / "leaderboard/entries/real-text-3M/table.json").read_text(encoding="utf-8"))
+    scores = {
+        (row["method"], row["level"]): "{:.2f} [{:.2f}, {:.2f}]".format(*(row[key] for key in ("score", "low", "high")))
+        for row in rows
+        if (row["axis"], row["phase"], row["metric"]) == ("net", "all", "bits_per_byte,none")
+        and row["score"] is not None
+    }
+    assert f"`mod` has {scores['mod', 0.15]} bits" in README.replace("\n", " ")
+    assert f"dense {scores['dense', 0.0]};" in README
+    accuracies = {row["score"] for row in rows if row["metric"] == "acc,none" and row["method"] != "base"} - {None}
+    assert accuracies == {0.0}

@@ -91,7 +91,8 @@ def verify(
 ) -> None:
     """Train what an entry says, unless it is there, ask some of its documents again, and compare them one by one.
 
-    Exit code 1 if a point differs.
+    Training again on other hardware is like training with another seed: the verdict `alike` says that the mean is one
+    the entry's seeds let expect. Exit code 1 if a point differs.
     """
     if not debug:
         quiet()
@@ -141,11 +142,14 @@ def verify(
         typer.echo(fitting(rows) if rows else "The entry has no answers of its first seed.")
     if keep is not None:
         typer.echo(f"Kept in {keep([one.to_json() for one in found])}", err=True)
-    wrong = sum(one.verdict == "differs" for one in found)
-    known = sum(one.verdict != "unknown" for one in found)
+    wrong, alike, known = (
+        sum(one.verdict in verdicts for one in found)
+        for verdicts in (("differs",), ("alike",), ("holds", "alike", "differs"))
+    )
     typer.echo(
-        f"{'Differs' if wrong else 'Holds'}: {known - wrong} of {known} points agree in at least "
-        f"{1 - tolerance:.0%} of the documents asked again.",
+        f"{'Differs' if wrong else 'Holds'}: {known - wrong - alike} of {known} points agree in at least "
+        f"{1 - tolerance:.0%} of the documents asked again, {alike} more score as another seed may, "
+        f"{wrong} differ.",
         err=as_json,
     )
     if wrong or not known:

@@ -116,7 +116,8 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
 
 def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     points = [
-        {"verdict": verdict, "documents": 8, "equal": 8, "trained": True} for verdict in ("holds", "differs", "unknown")
+        {"verdict": verdict, "documents": 8, "equal": 8, "trained": True}
+        for verdict in ("holds", "alike", "differs", "unknown")
     ]
     with pytest.raises(UsageError, match="is none"):
         recorder(run)(points)
@@ -124,8 +125,13 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
     recorder(entry)(points)
     assert said_of(entry).partition(": ")[2] == (
-        "1 of 2 points hold, 16 of 16 scores of documents are the same; 2 of the points are of models trained again"
+        "1 of 3 points hold, 1 more score as another seed may; 24 of 24 scores of documents are the same; 3 of the "
+        "points are of models trained again"
     )
+    file = entry / "verified.json"
+    first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
+    file.write_text(json.dumps(first))
+    assert "1 of 3 points hold, 0 more" in said_of(entry)
     assert read_board([entry / "table.json"]).rows
     (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
     assert said_of(entry) == UNVERIFIED
@@ -139,7 +145,9 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
         {"hold": 3},
         {"points": 1e300},
         {"documents": None},
-        {"schema": 2},
+        {"schema": 3},
+        {"alike": 1},
+        {"alike": "1"},
         {"equal": []},
     ],
 )

@@ -156,3 +156,21 @@ def test_texts_of_a_data_set_and_perplexities_of_any_size_are_let_in():
     assert row["task"] == "perplexity:c4_sample"
     with pytest.raises(Rejected, match="task"):
         checked(GOOD | {"task": "perplexity:/home/somebody/file"})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "good"),
+    [
+        ("steps 3, trained_on perplexity:c4_sample+perplexity:novels", True),
+        ("steps 3, trained_on gsm8k+csqa", True),
+        ("steps 3, trained_on perplexity://evil", False),
+        ("javascript:alert(1)", False),
+        ("steps 3, https:example.org", False),
+    ],
+)
+def test_a_recipe_may_name_corpora_and_no_other_scheme(make_row, recipe, good):
+    if good:
+        assert checked(make_row(recipe=recipe))["recipe"] == recipe
+    else:
+        with pytest.raises(Rejected, match="recipe"):
+            checked(make_row(recipe=recipe))

@@ -9,11 +9,12 @@ from adaptive_bench.leaderboard.verdict import verdict
 def said(make_row):
     def make(**scores):
         rows = [make_row(method="dense", level=0.0, score=1.0, low=0.95, high=1.0, phase="all")]
-        for method, score in scores.items():
+        for method, given in scores.items():
+            score, spread = given if isinstance(given, tuple) else (given, 0.05)
             ends = (
                 {"low": None, "high": None, "status": "outside"}
                 if score is None
-                else {"low": score - 0.05, "high": score + 0.05}
+                else {"low": score - spread, "high": min(score + spread, 1.0)}
             )
             rows.append(make_row(method=method, level=0.15, score=score, phase="all", **ends))
         return verdict(board_of(map(checked, rows)), "net")
@@ -30,6 +31,12 @@ def test_the_best_method_is_named_with_its_interval(said):
 def test_a_method_whose_interval_overlaps_the_leader_s_is_not_ranked_behind_it(said):
     text = said(random_skip=0.2, mod=0.8, calm=0.75)
     assert "calm is not told apart" in text and "every other method" not in text
+
+
+def test_a_leader_that_is_not_separated_from_random_skipping_hides_no_method_that_is(said):
+    text = said(random_skip=0.6, mod=(0.8, 0.3), calm=0.75)
+    assert "mod keeps 80.0 % [50.0, 100.0] of the dense score, but is not separated from random skipping" in text
+    assert "first of those that are, calm keeps 75.0 % [70.0, 80.0]" in text
 
 
 def test_nothing_is_claimed_where_random_skipping_is_as_good(said):

@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.answers import read_answers
 from adaptive_bench.runs import run
-from adaptive_bench.runs.outcome.verification import verify
+from adaptive_bench.runs.outcome.verification import _may_be_a_seed, verify
 
 
 def answers_in(folder):
@@ -52,6 +52,19 @@ def test_bits_per_byte_can_be_verified_and_tested_in_pairs(config_of):
         answers, lambda point: {"scores": {key: [1.1 * one for one in some] for key, some in point["scores"].items()}}
     )
     assert {one.verdict for one in verify(config, worse)} == {"differs"}
+
+
+def test_what_differs_by_document_may_score_as_another_seed_does(config_of):
+    config = config_of("random_skip", seeds=3)
+    answers = answers_in(run(config).folder)
+    (found,) = verify(config, [*changed(answers[:1], turned), *answers[1:]], saving=0.3)
+    (alone,) = verify(config, changed(answers[:1], turned), saving=0.3)
+    assert (found.equal, found.verdict, alone.verdict) == (0, "alike", "differs")
+    mean = 0.4
+    assert _may_be_a_seed(mean, [mean] * 3, 0.0) and not _may_be_a_seed(mean + 0.1, [mean] * 3, 0.0)
+    assert _may_be_a_seed(mean + 0.1, [mean] * 3, 0.125) and not _may_be_a_seed(mean, [mean] * 2, 1.0)
+    # Student's t with 2 degrees of freedom is 9.92 at 99 %: 0.5 +- 9.92 * 0.1 * sqrt(4 / 3).
+    assert _may_be_a_seed(0.5 + 1.14, [0.4, 0.5, 0.6], 0.0) and not _may_be_a_seed(0.5 + 1.15, [0.4, 0.5, 0.6], 0.0)
 
 
 def test_a_true_entry_holds_and_a_false_one_differs(config_of, tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, Literal
+
+from scipy.stats import t as student_t
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
@@ -21,7 +25,10 @@ from adaptive_bench.tables.document_values import document_values, is_pooled
 TOLERANCE = 0.02
 _SAME_SCORE = 1e-3  # of a document whose score is no right or wrong, as a share of it
 _SAME_SAVING = 0.005
-Verdict = Literal["holds", "differs", "unknown"]
+_CERTAINTY = 0.99  # that the score of one more seed lies where it is looked for
+_ROUNDING = 1e-9
+_FEWEST_SEEDS = 3  # that say how far seeds lie apart
+Verdict = Literal["holds", "alike", "differs", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,8 @@ class Checked:
         equal: How many have the score the entry says.
         claimed, found: Mean score of these documents in the entry, and now.
         claimed_saving, found_saving: Saved tokens, where all documents were asked again; else `None`.
-        verdict: `holds`; `differs`; `unknown` where the entry has no scores by document.
+        verdict: `holds`: the documents have the scores the entry says; `alike`: they have not, but their mean is one
+            that another seed of the entry may have; `differs`; `unknown` where the entry has no scores by document.
         trained: Whether the model was trained anew for this, and not found trained.
     """
 
@@ -70,8 +78,10 @@ def verify(
 
     A training that is not under `config.out` is done first, as the entry's configuration says. A document's score may
     differ where two answers are nearly as likely and another machine rounds otherwise: a point holds if at most the
-    tolerated share of its documents does. Methods that depend on the batch are asked in other batches than then, unless
-    all documents are.
+    tolerated share of its documents does. Rounding during a training adds up to another model, as another seed does: a
+    point is alike if its mean lies in the 99 % prediction interval (Student's t) of the entry's seeds on the same
+    documents, three seeds at least, or one document from their mean. Methods that depend on the batch are asked in
+    other batches than then, unless all documents are.
 
     Args:
         entries: What `answers_of` gave.
@@ -82,13 +92,14 @@ def verify(
         UsageError: The entry's configuration plans no such work: it is not what the answers were made with.
     """
     reporter = reporter or SilentReporter()
+    entries = list(entries)
     sweeps = {_place(sweep): sweep for sweep in plan(config).sweeps if sweep.split == "test"}
     found = []
     trained: set[Path] = set()
     for entry in entries:
         if entry["seed"] != config.seeds[0]:
             continue
-        place = (entry["method"], entry["semantics"], entry["task"], entry["seed"], entry["target"])
+        place = _place_of(entry)
         if place not in sweeps:
             raise UsageError(
                 f"Answers belong to the configuration beside them, but it plans no {place[0]} on {place[2]}. The entry "
@@ -100,8 +111,13 @@ def verify(
                 trained.add(cell.folder)
             train_cell(cell, config, reporter)
         anew = sweep.cell.folder in trained
-        found.append(_again(sweep, entry, saving, documents, tolerance, reporter, trained=anew))
+        seeds = [one for one in entries if _place_of(one)[:3] == place[:3] and one["target"] == entry["target"]]
+        found.append(_again(sweep, entry, seeds, saving, documents, tolerance, reporter, trained=anew))
     return found
+
+
+def _place_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["method"], entry["semantics"], entry["task"], entry["seed"], entry["target"]
 
 
 def _place(sweep: Sweep) -> tuple[Any, ...]:
@@ -118,6 +134,7 @@ def _chain(cell: Cell) -> list[Cell]:
 def _again(
     sweep: Sweep,
     entry: Mapping[str, Any],
+    seeds: Sequence[Mapping[str, Any]],
     saving: float,
     documents: int,
     tolerance: float,
@@ -125,7 +142,7 @@ def _again(
     *,
     trained: bool,
 ) -> Checked:
-    point = min(entry["points"], key=lambda one: abs(one["asked"] - saving))
+    point = _nearest(entry, saving)
     calibrated = Calibrated(sweep)
     calibrated.calibrate([point["asked"]], reporter)
     calibrated.model.dial = calibrated.model.method.dial_for(point["asked"])
@@ -143,7 +160,7 @@ def _again(
         chat_template=sweep.config.chat_template,
         progress=reporter,
     )
-    said = dict(zip(entry["documents"], _numbers(point["scores"].get(metric, ())), strict=False))
+    said = _said(entry, saving, metric)
     now = document_values(metric, samples)
     common = sorted(said.keys() & now.keys())
     equal = sum(abs(said[doc] - now[doc]) <= _SAME_SCORE * max(1.0, abs(said[doc])) for doc in common)
@@ -151,6 +168,10 @@ def _again(
     claimed, found = float(point["saved"]["tokens"]), evaluation.savings["tokens"]
     same_saving = not whole or abs(claimed - found) <= _SAME_SAVING
     holds = len(common) - equal <= tolerance * len(common) and same_saving
+    step = 0.0 if is_pooled(metric) else 1 / max(len(common), 1)
+    said_by_seed = [scores for one in seeds if (scores := _said(one, saving, metric)).keys() >= set(common)]
+    means = [fmean(scores[doc] for doc in common) for scores in said_by_seed if common]
+    alike = bool(common) and _may_be_a_seed(fmean(now[doc] for doc in common), means, step)
     return Checked(
         method=entry["method"],
         semantics=entry["semantics"],
@@ -159,18 +180,32 @@ def _again(
         asked=point["asked"],
         documents=len(common),
         equal=equal,
-        claimed=_mean([said[doc] for doc in common]) if common else None,
-        found=_mean([now[doc] for doc in common]) if common else evaluation.scores[metric],
+        claimed=fmean([said[doc] for doc in common]) if common else None,
+        found=fmean([now[doc] for doc in common]) if common else evaluation.scores[metric],
         claimed_saving=claimed if whole else None,
         found_saving=found if whole else None,
-        verdict=("holds" if holds else "differs") if common else "unknown",
+        verdict="unknown" if not common else "holds" if holds else "alike" if alike else "differs",
         trained=trained,
     )
 
 
+def _nearest(entry: Mapping[str, Any], saving: float) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = min(entry["points"], key=lambda one: abs(one["asked"] - saving))
+    return found
+
+
+def _said(entry: Mapping[str, Any], saving: float, metric: str) -> dict[int, float]:
+    """By document the scores an entry says at its point next to a saving."""
+    return dict(zip(entry["documents"], _numbers(_nearest(entry, saving)["scores"].get(metric, ())), strict=False))
+
+
+def _may_be_a_seed(mean: float, seeds: Sequence[float], step: float) -> bool:
+    """Whether a mean may be that of one more seed, given those of the others."""
+    if len(seeds) < _FEWEST_SEEDS:
+        return False
+    spread = stdev(seeds) * math.sqrt(1 + 1 / len(seeds)) * student_t.isf((1 - _CERTAINTY) / 2, len(seeds) - 1)
+    return bool(abs(mean - fmean(seeds)) <= max(spread, step) + _ROUNDING)
+
+
 def _numbers(scores: str | Sequence[float]) -> list[float]:
     return [float(one) for one in scores]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
