@@ -47,7 +47,11 @@ function chart(what) {
   const values = what.curves.flatMap((curve) => curve.points.flatMap((point) => (point ? [point.y, point.low, point.high] : [])))
     .concat(what.dense, what.base, what.random).filter((value) => value !== null && Number.isFinite(value));
   if (!values.length) return null;
-  let low = Math.min(...values), high = Math.max(...values);
+  // A very wide interval would press all curves together: it takes half their range at most, and is cut off there.
+  const scores = what.curves.flatMap((curve) => curve.points.flatMap((point) => (point ? [point.y] : [])));
+  const room = (scores.length && 0.5 * (Math.max(...scores) - Math.min(...scores))) || Infinity;
+  let low = Math.max(Math.min(...values), Math.min(...scores, what.dense ?? Infinity, what.base ?? Infinity) - room);
+  let high = Math.min(Math.max(...values), Math.max(...scores, what.dense ?? -Infinity, what.base ?? -Infinity) + room);
   const pad = (high - low || Math.abs(high) || 1) * 0.06;
   low = low >= 0 ? Math.max(0, low - pad) : low - pad;
   high += pad;
@@ -82,7 +86,7 @@ function chart(what) {
       const x = px(what.x[at]) + (at === 0 && first === 0 ? Math.abs(shift) : shift), y = py(point.y);
       path += `${open ? "L" : "M"}${x} ${y}`;
       open = true;
-      if (point.low !== null) group.append(shape("line", { x1: x, x2: x, y1: py(point.low), y2: py(point.high), "stroke-width": 1.3, opacity: 0.7 }));
+      if (point.low !== null) group.append(shape("line", { x1: x, x2: x, y1: py(Math.max(point.low, low)), y2: py(Math.min(point.high, high)), "stroke-width": 1.3, opacity: 0.7 }));
       group.append(marker(curve.kind, x, y));
     });
     group.prepend(shape("path", { class: "line", d: path }));
