@@ -60,6 +60,8 @@ def test_what_differs_by_document_may_score_as_another_seed_does(config_of):
     (found,) = verify(config, [*changed(answers[:1], turned), *answers[1:]], saving=0.3)
     (alone,) = verify(config, changed(answers[:1], turned), saving=0.3)
     assert (found.equal, found.verdict, alone.verdict) == (0, "alike", "differs")
+    saves_more = changed(answers, lambda point: {"saved": point["saved"] | {"tokens": point["saved"]["tokens"] + 0.3}})
+    assert [one.verdict for one in verify(config, saves_more, saving=0.3)] == ["differs"]  # whatever its scores are
     mean = 0.4
     assert _may_be_a_seed(mean, [mean] * 3, 0.0) and not _may_be_a_seed(mean + 0.1, [mean] * 3, 0.0)
     assert _may_be_a_seed(mean + 0.1, [mean] * 3, 0.125) and not _may_be_a_seed(mean, [mean] * 2, 1.0)

@@ -80,8 +80,8 @@ def verify(
     differ where two answers are nearly as likely and another machine rounds otherwise: a point holds if at most the
     tolerated share of its documents does. Rounding during a training adds up to another model, as another seed does: a
     point is alike if its mean lies in the 99 % prediction interval (Student's t) of the entry's seeds on the same
-    documents, three seeds at least, or one document from their mean. Methods that depend on the batch are asked in
-    other batches than then, unless all documents are.
+    documents, three seeds at least, or one document from their mean; and its saving so too, where that is compared.
+    Methods that depend on the batch are asked in other batches than then, unless all documents are.
 
     Args:
         entries: What `answers_of` gave.
@@ -171,7 +171,12 @@ def _again(
     step = 0.0 if is_pooled(metric) else 1 / max(len(common), 1)
     said_by_seed = [scores for one in seeds if (scores := _said(one, saving, metric)).keys() >= set(common)]
     means = [fmean(scores[doc] for doc in common) for scores in said_by_seed if common]
-    alike = bool(common) and _may_be_a_seed(fmean(now[doc] for doc in common), means, step)
+    savings = [float(_nearest(one, saving)["saved"]["tokens"]) for one in seeds]
+    alike = (
+        bool(common)
+        and _may_be_a_seed(fmean(now[doc] for doc in common), means, step)
+        and (same_saving or _may_be_a_seed(found, savings, _SAME_SAVING))
+    )
     return Checked(
         method=entry["method"],
         semantics=entry["semantics"],
