@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 _SEAL = ',\n  "content_sha256": "'
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     """The sha256 of files by their path in a folder."""
-    return {file.relative_to(folder).as_posix(): _sha256(file) for file in sorted(files)}
+    return {file.relative_to(folder).as_posix(): file_digest(file) for file in sorted(files)}
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
     """Those files that are missing or have other content than when the digests were taken."""
-    return [name for name, digest in known.items() if not (folder / name).is_file() or _sha256(folder / name) != digest]
+    files = {name: folder / name for name in known}
+    return [name for name, file in files.items() if not file.is_file() or file_digest(file) != known[name]]
 
 
 def folder_digest(folder: Path) -> str:
@@ -26,9 +29,35 @@ def folder_digest(folder: Path) -> str:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
-def _sha256(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """The sha256 of a file. It is read again only when size, times or place on disk changed since it was read last."""
+    before = _stamp(file)
+    known = _known.get(file)
+    if known is not None and known[0] == before:
+        return known[1]
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    # What changes again within a tick of the file system's clock keeps its times.
+    if _stamp(file) == before and abs(time.time() - before.changed_s) > _TICK_S:
+        _known[file] = before, digest
+    return digest
+
+
+class _Stamp(NamedTuple):
+    size: int
+    written_ns: int
+    changed_s: float
+    inode: int
+    device: int
+
+
+_known: dict[Path, tuple[_Stamp, str]] = {}
+_TICK_S = 2.0
+
+
+def _stamp(file: Path) -> _Stamp:
+    found = file.stat()
+    return _Stamp(found.st_size, found.st_mtime_ns, found.st_ctime, found.st_ino, found.st_dev)
 
 
 def sealed(text: str) -> str:
@@ -37,12 +66,25 @@ def sealed(text: str) -> str:
     return f'{body}{_SEAL}{hashlib.sha256(body.encode("utf-8")).hexdigest()}"\n}}\n'
 
 
-def is_sealed(content: bytes) -> bool:
-    """Whether a file ends with a digest; those of earlier versions do not."""
-    return b'"content_sha256"' in content
-
-
 def is_intact(content: bytes) -> bool:
-    """Whether every byte of a sealed file is what was written."""
+    """Whether a file ends with the digest of every byte before it."""
     body, seal, rest = content.rpartition(_SEAL.encode())
     return bool(seal) and rest == f'{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
+
+
+def unsealed(content: bytes) -> dict[str, Any]:
+    """What a sealed file says, without its seal.
+
+    Raises:
+        ValueError: It has no seal or another content than when it was sealed, is not UTF-8, or holds NaN or infinity.
+    """
+    if not is_intact(content):
+        sealed_once = _SEAL.strip(",\n ").encode() in content
+        raise ValueError("it changed since it was written" if sealed_once else "it has no digest of its content")
+    values: dict[str, Any] = json.loads(content, parse_constant=_refuse)
+    del values["content_sha256"]
+    return values
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -19,12 +19,14 @@ class Metric:
         better: Which way is better.
         unit: A `share` is shown in percent, a `number` as it is.
         low, high: Bounds of its values, infinite where there is none.
+        is_mean: Whether it is the mean of its documents' values, wherever these are numbers.
     """
 
     better: Literal["higher", "lower", "unknown"] = "unknown"
     unit: Literal["share", "number"] = "number"
     low: float = -math.inf
     high: float = math.inf
+    is_mean: bool = False
 
     def retention(self, score: float, dense: float) -> float | None:
         """What is kept of the dense model's score: the share, 1 for all of it, below 1 for worse.
@@ -37,11 +39,13 @@ class Metric:
 
 
 _SHARE = Metric("higher", "share", 0.0, 1.0)
+_MEAN = Metric("higher", "share", 0.0, 1.0, is_mean=True)
 _PERCENT = Metric("higher", "number", 0.0, 100.0)
 _UNCERTAINTY = Metric("lower", "number", 1.0)  # perplexities
 _KNOWN = {
-    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em", "f1"), _SHARE),
-    "unparsable": Metric("lower", "share", 0.0, 1.0),  # share of answers that cannot be read
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "exact_match", "em"), _MEAN),
+    "f1": _SHARE,
+    "unparsable": Metric("lower", "share", 0.0, 1.0, is_mean=True),  # share of answers that cannot be read
     "mcc": Metric("higher", "number", -1.0, 1.0),
     **dict.fromkeys(("bleu", "chrf"), _PERCENT),
     "ter": Metric("lower", "number", 0.0),

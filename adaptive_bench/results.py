@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adaptive_bench.digest import changed, unsealed
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -89,6 +90,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     Raises:
         EnvironmentProblem: It cannot be read, or is no table.
     """
+    check_unchanged(path)
     rows = read_json(path)
     if not isinstance(rows, list):
         raise _foreign(path, f"a list of rows, got {type(rows).__name__}")
@@ -101,6 +103,36 @@ def read_table(path: Path) -> list[dict[str, Any]]:
             if not isinstance(row[key], int | float) and (key == "level" or row[key] is not None):
                 raise _foreign(path, f"numbers under {key!r}, got {one_line(repr(row[key]), 60)} in row {number}")
     return rows
+
+
+def check_unchanged(table: Path) -> None:
+    """Refuse a table of a run that is not what the run wrote. One that lies alone says nothing of its origin.
+
+    Raises:
+        EnvironmentProblem: It, or what the run says of itself, was changed.
+    """
+    run = table.with_name("run.json")
+    if not run.is_file():
+        return
+    try:
+        about = unsealed(run.read_bytes())
+        different = changed(table.parent, {table.name: about["files"][table.name]})
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        if _is_of_first_version(run):
+            return
+        different = [run.name]
+    if different:
+        again = f"adaptive-bench run --config {table.with_name('config.yaml')} --table-only"
+        raise EnvironmentProblem(
+            f"A run's table stays as the run wrote it, but {different[0]} in {str(table.parent)!r} changed since. "
+            f"Write it again from the records: `{again}`."
+        )
+
+
+def _is_of_first_version(run: Path) -> bool:
+    """Whether a `run.json` is of a version that had no digests; the runs of today never say so."""
+    about = read_json(run)
+    return isinstance(about, dict) and about.get("schema", 1) == 1
 
 
 def read_run(config: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 
-SCHEMA = 1
+SCHEMA = 2  # 1 took files without a digest of their content
 
 
 def check_schema(values: Any, path: Path) -> None:

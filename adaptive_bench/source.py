@@ -1,32 +1,86 @@
-"""The code that results depend on, as digests of its files. Nothing is imported for it."""
+"""What a number depends on beside its inputs: the code, as versions and, of plugins, as their source.
+
+Code of this distribution has a version for each floor, and one for each method. Whoever changes what it computes raises
+the version; a change that moves no number leaves it, whatever it does to the text. Golden outputs hold that
+(`tests/golden`): they fail where a number moved and its version did not.
+
+Nothing is imported for it.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal
 
 from adaptive_bench import registry
+from adaptive_bench.closure import class_digest, closure, imports_of_own
 
-# Below what trains, evaluates or times: the floors from the backbone to the model.
-_FLOORS = ("backbone", "backbone/families", "method", "engine", "model")
+# Raise one when its outputs move.
+FLOORS = {
+    "backbone": 1,
+    "method": 1,
+    "engine": 1,
+    "model": 1,
+    "training": 1,
+    "evaluation": 1,
+    "timing": 1,
+    "tasks": 1,
+}
+_UNDER = ("backbone", "method", "engine", "model")
+_VERSION = "VERSION"  # of a method, at the top of its file; 1 where there is none
+Work = Literal["training", "evaluation", "timing"]
 
 
-@cache  # a plan may have thousands of cells, and the code that runs does not change under it
-def source_digest(method: Path, work: str) -> str:
-    """Digest of a method's file, the floors from the backbone to the model, and the folder that does the work."""
-    core = Path(__file__).parent
-    digest = hashlib.sha256(method.read_bytes())
-    for part in (*_FLOORS, work):
-        for file in sorted(core.glob(f"{part}/*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+def code_behind(method: str, work: Work) -> dict[str, Any]:
+    """What a result of a method depends on: versions of the floors under it and of the work itself; of the methods of
+    this distribution that it is built on their versions, and of a plugin the digest of its source.
+
+    Args:
+        method: The name that it is registered under.
+
+    Raises:
+        UsageError: Nobody registered that name.
+    """
+    registry.check_name("methods", method)
+    file = registry.file_of("methods", method)
+    versions: dict[str, Any] = {floor: FLOORS[floor] for floor in (*_UNDER, work)}
+    if file is None:  # defined in a notebook, say
+        return versions | {"source": class_digest(registry.get("methods", method))}
+    if not registry.is_foreign("methods", method):
+        return versions | {"methods": {stem: _version(file.with_name(f"{stem}.py")) for stem in imports_of_own(file)}}
+    source, own = closure(file)
+    home = _home_of_own()
+    return versions | {
+        "methods": {stem: _version(home / f"{stem}.py") for stem in own if (home / f"{stem}.py").is_file()},
+        "source": source,
+    }
 
 
 def code_of(method: str) -> str | None:
     """Digest of what trains and evaluates a method, by the name it is registered under; `None` if it is not there."""
-    file = registry.file_of("methods", method)
-    if file is None:
+    if method not in registry.names("methods"):
         return None
-    both = "".join(source_digest(file, work) for work in ("training", "evaluation"))
-    return hashlib.sha256(both.encode()).hexdigest()[:16]
+    both: list[Work] = ["training", "evaluation"]
+    text = json.dumps([code_behind(method, work) for work in both], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _home_of_own() -> Path:
+    """The folder of the methods of this distribution."""
+    import importlib.util
+
+    found = importlib.util.find_spec("adaptive_bench.methods")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
+
+
+@cache
+def _version(file: Path) -> int:
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _VERSION:
+            return int(ast.literal_eval(node.value))
+    return 1

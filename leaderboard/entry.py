@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.results import PACKED_RECORDS
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.results import PACKED_RECORDS, check_unchanged
 
 from .rows import Rejected, read_json
 
@@ -32,8 +33,16 @@ def read_rows(path: Path) -> list[Any]:
         raise Rejected(f"a table is a list of rows, got {type(value).__name__}")
     about = path.with_name(FILE_NAME)
     if not about.is_file():
+        _check_run(path)
         return value
     return migrated(value, check(path.parent))
+
+
+def _check_run(table: Path) -> None:
+    try:
+        check_unchanged(table)
+    except EnvironmentProblem as error:
+        raise Rejected("it, or the run.json beside it, changed since the run wrote it") from error
 
 
 def check(folder: Path) -> int:

@@ -193,16 +193,16 @@ class Ledger:
         pooled = (self.macs("prefill") + self.macs("decode")).sum(axis=0)
         eligible = self.eligible("prefill") + self.eligible("decode")
         executed = self.executed("prefill") + self.executed("decode")
+        counts = self.counts()
         return {
-            "saved": self._saved(PHASES),
-            **{phase: self._saved((phase,)) for phase in PHASES},
+            **saved_shares(counts),
             "macs": dict(zip(BUCKETS, pooled.tolist(), strict=True)),
             "sites": [
                 {"layer": layer, "branch": branch, "executed": _share(executed[layer, column], eligible[layer, column])}
                 for layer in range(self.num_layers)
                 for column, branch in enumerate(BRANCHES)
             ],
-            "counts": self.counts(),
+            "counts": counts,
         }
 
     def saved_net(self, phases: tuple[Phase, ...] = PHASES) -> float | None:
@@ -215,20 +215,27 @@ class Ledger:
         macs = np.sum([self.macs(phase).sum(axis=0) for phase in phases], axis=0)
         return macs, sum(self.dense_macs(phase).sum() for phase in phases)
 
-    def _saved(self, phases: tuple[Phase, ...]) -> dict[str, float | None]:
-        macs, dense = self._macs_of(phases)
-        core, overhead, everything = macs[_CORE].sum(), macs[_OVERHEAD].sum(), macs.sum()
-        return {
-            "tokens": _saved_share(
-                sum(self.executed(p).sum() for p in phases), sum(self.eligible(p).sum() for p in phases)
-            ),
-            "core": _saved_share(core, dense),
-            "net": _saved_share(core + overhead, dense),
-            "executed": _saved_share(everything, dense),
-            "weight_bytes": _saved_share(
-                sum(self.weight_bytes(p) for p in phases), sum(self.dense_weight_bytes(p) for p in phases)
-            ),
-        }
+
+def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """What raw sums (`Ledger.counts`) come to: under `saved` the shares saved in both phases together, and under each
+    phase its own. A share is `None` where the phase has no tokens.
+    """
+    return {"saved": _saved(counts, PHASES), **{phase: _saved(counts, (phase,)) for phase in PHASES}}
+
+
+def _saved(counts: Mapping[str, Any], phases: tuple[Phase, ...]) -> dict[str, float | None]:
+    def total(name: str) -> float:
+        return float(sum(np.sum(counts[phase][name]) for phase in phases))
+
+    macs = np.sum([np.sum(counts[phase]["macs"], axis=0) for phase in phases], axis=0)
+    dense = total("dense_macs")
+    return {
+        "tokens": _saved_share(total("executed"), total("eligible")),
+        "core": _saved_share(macs[_CORE].sum(), dense),
+        "net": _saved_share(macs[_CORE].sum() + macs[_OVERHEAD].sum(), dense),
+        "executed": _saved_share(macs.sum(), dense),
+        "weight_bytes": _saved_share(total("weight_bytes"), total("dense_weight_bytes")),
+    }
 
 
 def _share(part: float, whole: float) -> float | None:

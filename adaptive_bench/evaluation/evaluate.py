@@ -187,6 +187,7 @@ def _data(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -
         "source": task.source,
         "revision": next(filter(None, map(revision, splits)), None),
         "documents_sha256": _digest(entry["doc_hash"] for entry in ordered),
+        "gold_sha256": _digest(entry["target_hash"] for entry in ordered),
         "prompts_sha256": _digest(entry["prompt_hash"] for entry in ordered),
         "task_version": metadata.get("version"),
         "signatures": metadata.get("signatures"),

@@ -81,7 +81,8 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
     name = task.harness_name or task.name
-    found = _load(name, task.folder, data_root(data_dir), task.argument)
+    root = data_root(data_dir)
+    found = _load(name, task.folder, root, task.argument, _stamps(task, root))
     if num_fewshot and stock and found.task.config.num_fewshot == 0:
         raise UsageError(
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
@@ -124,8 +125,17 @@ class _Loaded(NamedTuple):
     missing_shots: str | None
 
 
+def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of the files of a task and of its local data: with others it is another task."""
+    folders = [task.folder, *(data_dir / name for name in task.data_folders or () if data_dir is not None)]
+    files = [*(file for folder in folders for file in folder.glob("*.*")), *task.other_files]
+    return tuple((str(file), (about := file.stat()).st_size, about.st_mtime_ns) for file in files if file.is_file())
+
+
 @lru_cache(maxsize=32)  # more than the tasks of a run: reading one again takes seconds
-def _load(name: str, folder: Path, data_dir: Path | None, argument: str) -> _Loaded:
+def _load(
+    name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, int, int], ...]
+) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
     with tempfile.TemporaryDirectory() as overrides, quiet():
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)

@@ -35,9 +35,9 @@ class Evaluation:
         projected: By phase, the net saving that the same decisions would have on the shape `projected_shape`; worked
             out from the report where a table is made (`runs.projection`), else `None`.
         projected_shape: Its name.
-        data: Where the documents came from (`source`, `revision` of the hub), digests of them and of the prompts made
-            of them, the version of the task, signatures of its metrics, and the digest of the chat template where
-            prompts were put into one; `None` in older records.
+        data: Where the documents came from (`source`, `revision` of the hub), digests of them, of their right answers
+            and of the prompts made of them, the version of the task, signatures of its metrics, and the digest of the
+            chat template where prompts were put into one; `None` in older records.
     """
 
     task: str

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import changed, digests, is_intact, is_sealed, sealed
+from adaptive_bench.digest import changed, digests, sealed, unsealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
@@ -151,10 +151,7 @@ def read(folder: Path) -> SavedModel:
     if not (folder / _ABOUT).is_file():
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. Check the path.")
     try:
-        content = (folder / _ABOUT).read_bytes()
-        if is_sealed(content) and not is_intact(content):
-            raise ValueError("it changed since it was written")
-        about = json.loads(content)
+        about = unsealed((folder / _ABOUT).read_bytes())
         if about["schema"] != _SCHEMA:
             raise EnvironmentProblem(
                 f"This version reads saved models of schema {_SCHEMA}, got {about['schema']!r} in {folder / _ABOUT}. "
@@ -163,7 +160,7 @@ def read(folder: Path) -> SavedModel:
         spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
         pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
-        known = dict(about.get("sha256", {}))  # models of earlier versions have none
+        known = dict(about["sha256"])
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
     if different := changed(folder, known):

@@ -60,11 +60,12 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row], reporter: Re
 
 def _differences(said: Sequence[_Row], now: Sequence[_Row]) -> list[str]:
     claimed, found = ({tuple(str(row.get(key)) for key in _PLACE): row for row in table} for table in (said, now))
+    columns = {key for row in said for key in row}  # a table of an earlier version has fewer
     told = [f"{_named(place)}: not in the records" for place in claimed.keys() - found.keys()]
     told += [f"{_named(place)}: not in the table" for place in found.keys() - claimed.keys()]
     for place, row in found.items():
         if (other := claimed.get(place)) is not None:
-            wrong = [key for key in row.keys() | other.keys() if not _same(row.get(key), other.get(key))]
+            wrong = [key for key in columns if not _same(row.get(key), other.get(key))]
             told += [f"{_named(place)}: {key} {other.get(key)}, by the records {row.get(key)}" for key in sorted(wrong)]
     return told
 

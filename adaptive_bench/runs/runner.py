@@ -15,6 +15,7 @@ import yaml
 
 from adaptive_bench import atomic, processes, registry, stopping
 from adaptive_bench.config import RunConfig
+from adaptive_bench.digest import digests
 from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -39,6 +40,7 @@ from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
 Launcher = Callable[[Order], Launched]
+SEALED_FILES = ("table.json", "answers.json", "methods.json")  # run.json has their digests
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _run(
     matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
     told = [*floor_ceiling_notes(plain, map(find_task, config.tasks)), *unparsable_notes(matched)]
     warnings = [*notes, *told, *warnings]
-    about = {
+    about: dict[str, Any] = {
         "schema": SCHEMA,
         "state": "partial" if failures else "done",
         "methods": config.methods,
@@ -174,12 +176,13 @@ def _run(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    if _is_new(folder, about):
-        atomic.write_json(folder / "run.json", about)
     atomic.update_text(folder / "table.json", atomic.json_text(plain))
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
+    about["files"] = digests(folder, (folder / name for name in SEALED_FILES))
+    if _is_new(folder, about):
+        atomic.write_sealed(folder / "run.json", about)
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
         atomic.update_text(
@@ -194,7 +197,7 @@ def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
         before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return True
-    times = {"finished": "", "took_s": 0.0}
+    times = {"finished": "", "took_s": 0.0, "content_sha256": ""}
     return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 

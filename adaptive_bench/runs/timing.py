@@ -30,8 +30,8 @@ from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.training_text import draw_calibration
 from adaptive_bench.runs.records import timings
 from adaptive_bench.runs.records.folders import environment
-from adaptive_bench.runs.records.keys import code_digest
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
@@ -146,7 +146,7 @@ class _Bench:
             "setting": setting,
             "savings": list(request.savings),
             "rounds": request.rounds,
-            "code": code_digest(spec, work="model/timing"),
+            "code": code_behind(spec.name, "timing"),
             "versions": {name: versions[name] for name in ("adaptive-bench", "torch", "transformers", "python")},
         }
 

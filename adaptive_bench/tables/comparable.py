@@ -21,6 +21,7 @@ class Conditions:
         documents: Number of documents asked.
         shots: Worked examples before each question.
         asked: Digest of the prompts.
+        contents: Digest of the documents themselves, right answers included.
     """
 
     model: str | None = field(default=None, compare=False)
@@ -30,6 +31,7 @@ class Conditions:
     documents: int | None = None
     shots: int | None = None
     asked: str | None = None
+    contents: str | None = None
 
     def facts(self) -> dict[str, str]:
         """What can be said of it, by what it is about; digests last."""
@@ -43,12 +45,13 @@ class Conditions:
         settings = self.recipe.split(", ") if self.recipe else []
         said |= {setting.partition(" ")[0]: setting.replace("_", " ") for setting in settings}
         said |= {} if self.backbone is None else {"backbone": f"weights {self.backbone[-8:]}"}
-        return said | ({} if self.asked is None else {"asked": f"prompts {self.asked[:8]}"})
+        said |= {} if self.asked is None else {"asked": f"prompts {self.asked[:8]}"}
+        return said | ({} if self.contents is None else {"contents": f"contents {self.contents[:8]}"})
 
 
 _NUMBERS = ("documents", "shots")
 _TEXTS = tuple(one.name for one in fields(Conditions) if one.name not in _NUMBERS)
-_DIGESTS = ("backbone", "asked")
+_DIGESTS = ("backbone", "asked", "contents")
 
 
 def conditions_of(row: Mapping[str, Any]) -> Conditions:

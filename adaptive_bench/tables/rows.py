@@ -84,8 +84,9 @@ class Row:
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         seconds: Spent inside model calls there, on all documents.
-        model, backbone, recipe, task_version, shots, asked: With `documents`, what it is comparable under: see
-            `comparable.Conditions`.
+        made_with: Versions and devices that the records behind the row were made with, where those of one table differ.
+        model, backbone, recipe, task_version, shots, asked, contents: With `documents`, what it is comparable under:
+            see `comparable.Conditions`.
     """
 
     method: str
@@ -132,6 +133,8 @@ class Row:
     task_version: str | None = None
     shots: int | None = None
     asked: str | None = None
+    contents: str | None = None
+    made_with: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values, keys in the order of the fields."""

@@ -5,7 +5,6 @@ A checkpoint is a folder `step-00000050` that appears by one rename; the newest 
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from adaptive_bench.atomic import new_folder, remove, write_sealed
-from adaptive_bench.digest import changed, digests, is_intact, is_sealed
+from adaptive_bench.digest import changed, digests, unsealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.training.spread import like, whole
 
@@ -75,7 +74,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
         EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
     """
     numbers = _progress(checkpoint)
-    if different := changed(checkpoint, numbers.get("sha256", {})):  # those of earlier versions have none
+    if different := changed(checkpoint, numbers["sha256"]):
         raise EnvironmentProblem(
             f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
             f"or is missing. Delete that folder to train from the start."
@@ -105,11 +104,8 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
 def _progress(checkpoint: Path) -> dict[str, Any]:
     """What `save` wrote beside the tensors."""
     try:
-        content = (checkpoint / _PROGRESS).read_bytes()
-        if is_sealed(content) and not is_intact(content):
-            raise ValueError("it changed since it was written")
-        numbers = json.loads(content)
-        if not isinstance(numbers, dict) or not {"step", "accumulation", "random"} <= numbers.keys():
+        numbers = unsealed((checkpoint / _PROGRESS).read_bytes())
+        if not {"step", "accumulation", "random", "sha256"} <= numbers.keys():
             raise ValueError("it is not one")
     except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentProblem(

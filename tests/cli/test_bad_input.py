@@ -10,8 +10,6 @@ import pytest
 
 import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for what a mistake costs
 from adaptive_bench import registry
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.planning.backbones import find_backbone
 
 corpus = SimpleNamespace()
 for _name in ("bad_input.py", "bad_models.py"):  # beside this file; tests are no package
@@ -28,8 +26,6 @@ GSM8K_TRAIN = "".join(
 def _nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
-    find_backbone.cache_clear()
-    model_facts.cache_clear()
 
 
 @pytest.fixture

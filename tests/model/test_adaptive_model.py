@@ -10,7 +10,6 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.runs.records.keys import code_digest
 from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]
@@ -136,14 +135,6 @@ def test_training_specs():
     }
     for spec, wanted in trained.items():
         assert str(training_spec(MethodSpec.parse(spec))) == wanted
-
-
-def test_code_digests():
-    """A digest is stable, and its method's and its work's own."""
-    asked = [(MethodSpec(name), work) for name in SPECS for work in ("training", "evaluation")]
-    digests = [code_digest(spec, work=work) for spec, work in asked]
-    assert len(set(digests)) == 2 * len(SPECS)
-    assert digests == [code_digest(spec, work=work) for spec, work in asked]
 
 
 @torch.no_grad()

@@ -219,8 +219,6 @@ def test_what_a_killed_process_was_writing_goes_when_it_is_written_again(tmp_pat
 
 @pytest.fixture
 def model_copy(model_folder, tmp_path):
-    find_backbone.cache_clear()
-    model_facts.cache_clear()
     return shutil.copytree(model_folder, tmp_path / "copy")
 
 

@@ -65,7 +65,6 @@ class ModelFacts:
         return f"{self.source.name} ({self.family}, {size(self.parameters)} parameters, context {self.context:,})"
 
 
-@lru_cache(maxsize=4)
 def model_facts(name: str) -> ModelFacts:
     """Describe a model. No weights are read but their heads.
 
@@ -73,23 +72,27 @@ def model_facts(name: str) -> ModelFacts:
         EnvironmentProblem: It cannot be reached, or is damaged.
         UsageError: Its family is not supported.
     """
+    return _facts(find_backbone(name))
+
+
+@lru_cache(maxsize=4)
+def _facts(source: BackboneSource) -> ModelFacts:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    source = find_backbone(name)
     config = source.load(AutoConfig, "description (config.json)")
     try:
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except Exception as error:
         raise EnvironmentProblem(
-            f"The config.json of the model {name!r} describes no model that can be built: {explained(error)} Set "
-            "--model to another one."
+            f"The config.json of the model {source.name!r} describes no model that can be built: {explained(error)} "
+            "Set --model to another one."
         ) from error
     Backbone(empty)
     facts = ModelFacts(source, empty)
     if source.weight_bytes is not None and facts.parameters > source.weight_bytes:  # before anybody makes room for them
         raise EnvironmentProblem(
-            f"The weights of a model have every parameter of its config.json, but that of {name!r} describes "
+            f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
             f"the model again, or set --model to another one."
         )

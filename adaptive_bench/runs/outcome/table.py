@@ -8,14 +8,16 @@ from dataclasses import replace
 from statistics import fmean
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.twins import twin_warnings
+from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
 from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
 Evaluations = Mapping[int, list[Evaluation]]  # by seed
@@ -25,6 +27,7 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     """Rows of everything that is measured, and what is wrong with them."""
     rows: list[Row] = []
     warnings: list[str] = []
+    same_documents = SameDocuments()
     grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
     for sweep in whole.sweeps:
         grouped[str(sweep.spec), sweep.task].append(sweep)
@@ -42,18 +45,19 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
                 measured = {seed: list(found.values()) for seed, found in points.items()}
                 if not any(measured.values()):
                     continue
-                tables[target], unprojected = _rows(tests, points)
+                tables[target], unprojected = _rows(tests, points, same_documents)
                 warnings += [*unprojected, *_warnings(tests, measured, tables[target])]
             if len(tables) == 1:
                 rows += next(iter(tables.values()))
             elif tables:
-                rows += _best_on_validation(by_target, tables)
+                rows += _best_on_validation(by_target, tables, same_documents)
     if rows and not whole.config.train.steps:
         warnings.append(
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
-    return rows, list(dict.fromkeys([*warnings, *_twin_warnings(whole)]))
+    rows, differences = _with_versions(rows)
+    return rows, list(dict.fromkeys([*warnings, *differences, *_twin_warnings(whole)]))
 
 
 def about_training(cells: Sequence[Cell]) -> About:
@@ -94,7 +98,9 @@ def _finished(sweeps: Sequence[Sweep]) -> dict[int, dict[float, Evaluation]]:
     return {sweep.cell.seed: sweep.finished() or {} for sweep in sweeps}
 
 
-def _rows(sweeps: Sequence[Sweep], points: Mapping[int, Mapping[float, Evaluation]]) -> tuple[list[Row], list[str]]:
+def _rows(
+    sweeps: Sequence[Sweep], points: Mapping[int, Mapping[float, Evaluation]], same_documents: SameDocuments
+) -> tuple[list[Row], list[str]]:
     """Rows of one spec, trained towards one target, on one task, and why they have no projection if they have none."""
     first = sweeps[0]
     measured = {seed: list(found.values()) for seed, found in points.items()}
@@ -102,26 +108,42 @@ def _rows(sweeps: Sequence[Sweep], points: Mapping[int, Mapping[float, Evaluatio
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
     priced, unprojected = projected(first.spec, measured, first.config.project_onto)
     about = about_training([sweep.cell for sweep in sweeps])
-    samples = {
-        sweep.cell.seed: [sweep.record.samples(saving) for saving in points[sweep.cell.seed]] for sweep in sweeps
-    }
-    same = conditions(first, some)
+    samples: dict[int, list[list[Sample]]] = {}
+    for sweep in sweeps:
+        of_seed = samples.setdefault(sweep.cell.seed, [])
+        for saving, evaluation in points[sweep.cell.seed].items():
+            of_seed.append(sweep.record.samples(saving))
+            check_point(evaluation, of_seed[-1], sweep.folder)
+            same_documents.check(sweep, evaluation)
+    same, made = conditions(first, some), made_with(sweeps)
     found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples, same)
     if not all(measured.values()):
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]
-    return found, unprojected
+    return [replace(row, made_with=made) for row in found], unprojected
+
+
+def _with_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Rows that say what they were made with where not all of them were made with the same, and the warning."""
+    if len({row.made_with for row in rows}) <= 1 and not any(";" in (row.made_with or "") for row in rows):
+        return [replace(row, made_with=None) for row in rows], []
+    return list(rows), [
+        "Not everything in this table was made with the same versions on the same device (`made_with` in table.json "
+        "says which): nearly as likely answers may differ by rounding, and trainings end at other weights."
+    ]
 
 
 def _best_on_validation(
-    by_target: Mapping[float | None, Sequence[Sweep]], tables: Mapping[float | None, Sequence[Row]]
+    by_target: Mapping[float | None, Sequence[Sweep]],
+    tables: Mapping[float | None, Sequence[Row]],
+    same_documents: SameDocuments,
 ) -> list[Row]:
     """Of several targets, for each level the rows of the one that scores best there on validation documents."""
     validated: dict[float | None, dict[_Place, float]] = {}
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
         points = _finished(sweeps)
-        rows = _rows(sweeps, points)[0] if any(points.values()) else []
+        rows = _rows(sweeps, points, same_documents)[0] if any(points.values()) else []
         validated[target] = {_place(row): row.score for row in rows if row.score is not None}
     tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
     chosen = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,10 +79,11 @@ class BackboneSource:
         """What an auto class of transformers makes of the model's files.
 
         Raises:
-            EnvironmentProblem: They cannot be reached or are damaged; `part` says what was to be read.
+            EnvironmentProblem: They cannot be reached, are damaged, or are others than when the model was located;
+                `part` says what was to be read.
         """
         try:
-            return loader.from_pretrained(
+            found = loader.from_pretrained(
                 self.location, revision=self.revision or "main", trust_remote_code=False, **options
             )
         except Exception as error:  # reading foreign files may raise anything
@@ -94,9 +95,11 @@ class BackboneSource:
                 f"The {part} in the model folder {self.location!r} cannot be read: {type(error).__name__}: "
                 f"{message_of(error)[:300]}. Copy or save the model again, or set --model to another folder."
             ) from error
+        if self.is_local and (now := _fingerprint(Path(self.location))) != self.fingerprint:
+            raise _changed(replace(self, fingerprint=now), self.fingerprint)
+        return found
 
 
-@lru_cache(maxsize=4)
 def find_backbone(name: str) -> BackboneSource:
     """Locate a model without loading it.
 
@@ -104,15 +107,43 @@ def find_backbone(name: str) -> BackboneSource:
         EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
     """
     if name in registry.names("models"):
-        return _from_folder(name, _registered(name))
+        folder = _registered(name)
+        return _from_folder(name, folder, _fingerprint(folder))
     if Path(name).expanduser().is_dir():
-        return _from_folder(name, Path(name).expanduser().resolve())
+        folder = Path(name).expanduser().resolve()
+        return _from_folder(name, folder, _fingerprint(folder))
     if not is_hub_id(name):
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, or a hub id like owner/name, "
             f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
         )
     return _from_hub(name)
+
+
+def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
+    """The model that some work was planned with.
+
+    Raises:
+        EnvironmentProblem: Its files are others by now.
+    """
+    found = find_backbone(name)
+    if found.fingerprint != fingerprint:
+        raise _changed(found, fingerprint)
+    return found
+
+
+def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"A run measures the weights and the tokenizer that it planned with, but files in {source.location!r} changed "
+        f"since (planned {fingerprint[-8:]}, now {source.fingerprint[-8:]}). Put them back, or give the same command "
+        f"again: it plans with what is there now."
+    )
+
+
+def _fingerprint(folder: Path) -> str:
+    return files_fingerprint(
+        file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern) if file.is_file()
+    )
 
 
 def is_hub_id(name: str) -> bool:
@@ -132,7 +163,8 @@ def _registered(name: str) -> Path:
     return Path(folder)
 
 
-def _from_folder(name: str, folder: Path) -> BackboneSource:
+@lru_cache(maxsize=4)  # for files that stay as they are
+def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
     if not (folder / "config.json").is_file():
         raise EnvironmentProblem(
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
@@ -148,9 +180,8 @@ def _from_folder(name: str, folder: Path) -> BackboneSource:
         _check_index(file)
     for file in sorted(folder.glob("*.safetensors")):
         _check_weights(file)
-    files = [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern)]
     weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    return BackboneSource(name, str(folder), None, files_fingerprint(files), weight_bytes)
+    return BackboneSource(name, str(folder), None, fingerprint, weight_bytes)
 
 
 def _check_index(file: Path) -> None:
@@ -206,6 +237,7 @@ def _check_weights(file: Path) -> None:
         ) from error
 
 
+@lru_cache(maxsize=4)
 def _from_hub(name: str) -> BackboneSource:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

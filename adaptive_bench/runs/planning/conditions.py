@@ -21,7 +21,7 @@ _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel",
 def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
     """The conditions of a sweep's rows, one of whose evaluations this is."""
     data: Mapping[str, Any] = evaluation.data or {}
-    version, prompts = data.get("task_version"), data.get("prompts_sha256")
+    version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
         backbone=sweep.cell.content["backbone"],
@@ -30,6 +30,7 @@ def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
         documents=evaluation.docs,
         shots=evaluation.num_fewshot,
         asked=None if prompts is None else str(prompts)[:16],
+        contents=None if contents is None else str(contents)[:16],
     )
 
 

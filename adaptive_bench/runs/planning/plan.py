@@ -15,10 +15,12 @@ from adaptive_bench.runs.planning.aims import Aims
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.shapes import find_shape
+from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
 from adaptive_bench.runs.records import timings
-from adaptive_bench.runs.records.keys import code_digest, examples_fingerprint, files_fingerprint, key_of
+from adaptive_bench.runs.records.keys import examples_fingerprint, key_of
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.time_axis import TimeCurves
 from adaptive_bench.task import Task
@@ -102,8 +104,7 @@ class _Questions:
             task: recipe
             | {
                 "task": task.name,
-                "task_code": files_fingerprint(_definition(task)),
-                "local_data": _local_data(task, config.data_dir),
+                **task_inputs(task, config.data_dir),
             }
             for task in tasks
         }
@@ -115,7 +116,7 @@ class _Questions:
 
     def to(self, spec: MethodSpec, cell: Cell, splits: Iterable[DocumentSplit]) -> list[Sweep]:
         """The sweeps of one spec on one training."""
-        about = {"cell": cell.folder.name, "method": str(spec), "code": code_digest(spec, work="evaluation")}
+        about = {"cell": cell.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
         timed = {setting: by_spec[str(spec)] for setting, by_spec in self.curves.items() if str(spec) in by_spec}
         sweeps = []
         for task, common in self.contents.items():
@@ -157,7 +158,7 @@ def _cells(
     content = dict(shared) | {
         "recipe": recipe,
         "method": str(spec),
-        "code": code_digest(spec, work="training"),
+        "code": code_behind(spec.name, "training"),
         "method_learning_rate": aims.rate(spec),
     }
     start = starting_spec(spec)
@@ -173,18 +174,3 @@ def _cells(
         cell = Cell(spec, shared["seed"], about, folder, base, saving, len(aims.savings) == 1)
         cells.append(known.setdefault(folder, cell))
     return cells
-
-
-def _local_data(task: Task, data_dir: Path | None) -> str | None:
-    """What stands for the local files a task reads: the digest of their content, or their place if unknown."""
-    if data_dir is None or task.data_folders == ():
-        return None
-    if task.data_folders is None:
-        return str(data_dir.resolve())
-    files = [file for name in task.data_folders for file in (data_dir / name).rglob("*") if file.is_file()]
-    return files_fingerprint(files) if files else None
-
-
-def _definition(task: Task) -> list[Path]:
-    """The files that say what a task asks and how it is scored."""
-    return [*(file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)), *task.other_files]

@@ -11,6 +11,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.records.keys import examples_fingerprint
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]
@@ -78,6 +79,20 @@ def draw_pricing(config: RunConfig, seed: int) -> list[Example]:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     return [example for _, found, _ in _draw(config, "calibration", PRICING_EXAMPLES, seed) for example in found]
+
+
+def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
+    """Text that was drawn again, if it is the text that a run was planned with.
+
+    Raises:
+        EnvironmentProblem: It is not.
+    """
+    if (now := examples_fingerprint(examples)) != fingerprint:
+        raise EnvironmentProblem(
+            f"A run trains and calibrates on the text that it planned with, but the data changed since (planned "
+            f"{fingerprint[-8:]}, now {now[-8:]}). Give the same command again: it plans with what is there now."
+        )
+    return examples
 
 
 def _draw(

@@ -182,7 +182,7 @@ class SweepRecord(Record):
             # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
             content = path.read_bytes()
             known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
-            if known is not None and known != hashlib.sha256(content).hexdigest():
+            if known != hashlib.sha256(content).hexdigest():
                 raise ValueError("its content changed since it was written")
             lines = content.decode("utf-8").split("\n")
             return [Sample.from_json(json.loads(line)) for line in lines if line]

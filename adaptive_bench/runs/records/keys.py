@@ -6,15 +6,12 @@ What only shapes the table (levels, the axis matched on) or only the speed (devi
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from adaptive_bench.method import method_class
-from adaptive_bench.source import source_digest
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.digest import file_digest
 from adaptive_bench.task import Example
 
 
@@ -40,14 +37,5 @@ def files_fingerprint(files: Iterable[Path]) -> str:
     """Digest of files' names and contents."""
     digest = hashlib.sha256()
     for file in sorted(files):
-        with file.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").digest()
-        digest.update(file.name.encode() + b"\0" + content)
+        digest.update(file.name.encode() + b"\0" + bytes.fromhex(file_digest(file)))
     return digest.hexdigest()[:16]
-
-
-def code_digest(spec: MethodSpec, *, work: Literal["training", "evaluation", "model/timing"]) -> str:
-    """Digest of the source a result depends on: the method's file, the floors from the backbone to the model, and what
-    trains, evaluates or times.
-    """
-    return source_digest(Path(inspect.getfile(method_class(spec))), work)

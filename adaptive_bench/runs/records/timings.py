@@ -6,13 +6,12 @@ different settings are never compared.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import is_intact, is_sealed
+from adaptive_bench.digest import unsealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.runs.records.keys import key_of
 from adaptive_bench.schema import check_schema
@@ -52,10 +51,7 @@ def read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        content = path.read_bytes()
-        if is_sealed(content) and not is_intact(content):
-            raise ValueError("it changed since it was written")
-        record = json.loads(content)
+        record = unsealed(path.read_bytes())
         _curve(record), label(record["setting"])  # it is one
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise EnvironmentProblem(
@@ -63,7 +59,7 @@ def read(path: Path) -> dict[str, Any] | None:
             f"{message_of(error)}. Remove it and give `adaptive-bench time` again."
         ) from error
     check_schema(record, path)
-    return {key: value for key, value in record.items() if key != "content_sha256"}
+    return record
 
 
 def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:

@@ -14,9 +14,9 @@ from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.backbones import find_backbone, find_device
+from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Sweep
-from adaptive_bench.runs.planning.training_text import draw_calibration
+from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.memory import halving
@@ -47,7 +47,7 @@ class Calibrated:
 
     @cached_property
     def tokenizer(self) -> Any:
-        return find_backbone(self.config.model).load_tokenizer()
+        return planned_backbone(self.config.model, self.cell.content["backbone"]).load_tokenizer()
 
     def turn_to(self, sweep: Sweep) -> None:
         """From now on calibrate for this sweep."""
@@ -59,7 +59,7 @@ class Calibrated:
         key = str(self._sweep.content["calibration_sha256"])
         if key not in self._texts:
             max_length = min(self.config.train.max_length, self.model.backbone.context_length)
-            gold = draw_calibration(self.config, self.cell.seed, self._sweep.task)
+            gold = as_planned(draw_calibration(self.config, self.cell.seed, self._sweep.task), key)
             chat = self.config.chat_template
             text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
             if text and self.config.evaluation.calibration_text == "written":

@@ -21,9 +21,10 @@ from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
-from adaptive_bench.runs.planning.backbones import find_backbone, find_device
+from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
-from adaptive_bench.runs.planning.training_text import draw_pricing, draw_training
+from adaptive_bench.runs.planning.task_inputs import check_inputs
+from adaptive_bench.runs.planning.training_text import as_planned, draw_pricing, draw_training
 from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.records.folders import Record, RecordedReporter, environment
 from adaptive_bench.runs.workers.calibrated import Calibrated
@@ -50,7 +51,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
         device = find_device(config.device)
         with _recorded(cell.record, cell.content, device):
             said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
-            model, tokenizer = _build(cell, config), find_backbone(config.model).load_tokenizer()
+            model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
             if cell.target is not None:
                 _aim(model, cell, config, tokenizer, said)
             with processes.here().together("train", cell, config, model.method.target):
@@ -66,11 +67,12 @@ def _curves(cell: Cell, config: RunConfig) -> Tracking:
 
 def _fit(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
     recipe = config.train if cell.steps else config.train.model_copy(update={"steps": 0})
-    text = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
+    drawn = draw_training(config, cell.seed, SilentReporter()) if cell.steps else []
+    text = as_planned(drawn, cell.content["data"]["sha256"]) if cell.steps else []
     rate = cell.content["method_learning_rate"]
     pretrained = None
     if recipe.lora is not None and cell.base is None:
-        source = find_backbone(config.model)
+        source = _backbone(cell, config)
         pretrained = Pretrained.at(source.location, source.revision)
     train(
         model,
@@ -88,15 +90,19 @@ def _fit(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
 
 
 def _build(cell: Cell, config: RunConfig) -> AdaptiveModel:
-    backbone = find_backbone(config.model).load_model() if cell.base is None else _trained_backbone(cell.base)
+    backbone = _backbone(cell, config).load_model() if cell.base is None else _trained_backbone(cell.base)
     return AdaptiveModel.build(backbone, cell.spec, seed=cell.seed).to(find_device(config.device))
+
+
+def _backbone(cell: Cell, config: RunConfig) -> BackboneSource:
+    return planned_backbone(config.model, cell.content["backbone"])
 
 
 def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     assert cell.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
-    examples = draw_pricing(config, cell.seed)
+    examples = as_planned(draw_pricing(config, cell.seed), cell.content["target"]["text"])
     text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
     saving, axis = cell.target, cell.content["target"]["axis"]
 
@@ -157,6 +163,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
         with processes.here().together("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
+        check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
         if left > 0:
             left -= 1
@@ -191,7 +198,7 @@ def follow() -> None:
     def fit(cell: Cell, config: RunConfig, target: float) -> None:
         model = _build(cell, config)
         model.method.target = target
-        _fit(model, cell, config, find_backbone(config.model).load_tokenizer(), SilentReporter())
+        _fit(model, cell, config, _backbone(cell, config).load_tokenizer(), SilentReporter())
 
     def ask(sweep: Sweep, dial: float, thresholds: dict[str, Tensor] | None) -> None:
         key = sweep.cell.folder, sweep.spec

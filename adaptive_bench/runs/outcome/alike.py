@@ -1,0 +1,51 @@
+"""Are the records of one table comparable: the same documents with the same right answers, and made with what?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.record import Evaluation
+from adaptive_bench.runs.planning.cells import Sweep
+
+_CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
+# What rounding depends on, and with it nearly as likely answers.
+_MADE_WITH = ("adaptive-bench", "torch", "transformers", "lm-eval", "device", "device_name")
+_UNKNOWN = "unknown"
+
+
+class SameDocuments:
+    """Takes the points of a table one by one, and refuses those that were asked something else than the ones before."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str, str], tuple[str, Sweep]] = {}
+
+    def check(self, sweep: Sweep, evaluation: Evaluation) -> None:
+        """Compare the documents of a point with those of the first one of its task.
+
+        Raises:
+            EnvironmentProblem: They, or their right answers, are others.
+        """
+        data: Mapping[str, Any] = evaluation.data or {}
+        for key, what in _CONTENTS.items():
+            if (digest := data.get(key)) is None:  # records of earlier versions have no digest of right answers
+                continue
+            known, first = self._first.setdefault((sweep.task, sweep.split, key), (str(digest), sweep))
+            if known != digest:
+                raise EnvironmentProblem(
+                    f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "
+                    f"{str(sweep.folder)!r} ({sweep}) are not those in {str(first.folder)!r} ({first}): the data "
+                    f"changed between the two. Remove the folder of the older one and give the same command again: it "
+                    f"is measured anew."
+                )
+
+
+def made_with(sweeps: Iterable[Sweep]) -> str:
+    """Versions and device that some sweeps and their trainings were made with, each combination once."""
+    found: dict[str, None] = {}
+    for sweep in sweeps:
+        for record in (sweep.cell.record, sweep.record):
+            about = record.read("env.json") or {}
+            found[", ".join(f"{name} {about.get(name, _UNKNOWN)}" for name in _MADE_WITH)] = None
+    return "; ".join(sorted(found))

@@ -1,0 +1,51 @@
+"""Are the scores and savings of a measured point what its samples and raw counts give? Asked whenever a table is made,
+so that no number stands in it that only one file claims.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from adaptive_bench.engine.ledger import saved_shares
+from adaptive_bench.errors import EnvironmentProblem, one_line
+from adaptive_bench.evaluation.record import Evaluation, Sample
+from adaptive_bench.metric import metric_of
+
+_ROUNDING = 1e-9  # another machine sums in another order
+
+
+def check_point(evaluation: Evaluation, samples: Sequence[Sample], where: Path) -> None:
+    """Make the numbers of a point again. Metrics that are no mean over documents cannot be, and stand as they are.
+
+    Args:
+        where: The record, for the error.
+
+    Raises:
+        EnvironmentProblem: One is not what the samples or the counts give.
+    """
+    compared: list[tuple[str, Any, float | None]] = [("documents", evaluation.docs, len(samples))]
+    for metric, score in evaluation.scores.items():
+        values = [one.scores[metric] for one in samples if metric in one.scores]
+        if values and metric_of(metric).is_mean:
+            compared.append((metric, score, fmean(values)))
+    counted = saved_shares(evaluation.report["counts"])
+    claims = [("savings", evaluation.savings, counted["saved"])]
+    claims += [(part, evaluation.report[part], shares) for part, shares in counted.items()]
+    for part, said, shares in claims:
+        compared += [(f"{part} {axis}", said.get(axis), share) for axis, share in shares.items()]
+    if wrong := [f"{name} {said!r}, made again {made!r}" for name, said, made in compared if not _same(said, made)]:
+        raise EnvironmentProblem(
+            f"The numbers of a measured point are those that its samples and counts give, but in {str(where)!r} at the "
+            f"dial value {evaluation.dial:g} there is {one_line('; '.join(wrong), 300)}. The record was changed: "
+            f"remove that folder and give the same `adaptive-bench run` again."
+        )
+
+
+def _same(said: Any, made: float | None) -> bool:
+    if made is None or not isinstance(said, int | float):
+        return said is made
+    return math.isclose(said, made, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
