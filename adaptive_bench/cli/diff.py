@@ -90,20 +90,17 @@ _Key = tuple[str, str, str, float]
 
 def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
     """By method, task, metric and asked saving, the score of each document of each seed."""
-    from adaptive_bench.evaluation.lookup import find_task
-    from adaptive_bench.runs.outcome.trained import config_of
-    from adaptive_bench.runs.planning.plan import plan
+    from adaptive_bench.runs.outcome.trained import work_of
     from adaptive_bench.tables.document_values import document_values
 
     found: dict[_Key, dict[int, dict[int, float]]] = {}
-    for sweep in plan(config_of(folder)).sweeps:
+    for sweep in work_of(folder).sweeps:
         if sweep.split != "test":
             continue
         record: SweepRecord = sweep.record
-        metric = find_task(sweep.task).metrics[0]
         for saving in record.savings():
-            scores = document_values(metric, record.samples(saving))
-            key = (f"{sweep.spec}{sweep.cell.about_target}", sweep.task, metric, saving)
+            scores = document_values(sweep.metric, record.samples(saving))
+            key = (f"{sweep.spec}{sweep.cell.about_target}", sweep.task, sweep.metric, saving)
             found.setdefault(key, {})[sweep.cell.seed] = scores
     return found
 

@@ -157,7 +157,6 @@ def verify(
 
 
 def _rederived(config: RunConfig, entry: Path) -> None:
-    from adaptive_bench.progress import open_reporter
     from adaptive_bench.results import PACKED_RECORDS, read_table
     from adaptive_bench.runs.rederive import rederive
 
@@ -167,8 +166,7 @@ def _rederived(config: RunConfig, entry: Path) -> None:
             f"without --records. Leave --from-records out to train and measure it again."
         )
     rows = read_table(entry / "table.json")
-    with open_reporter() as reporter:
-        found = rederive(config, entry / PACKED_RECORDS, rows, reporter)
+    found = rederive(config, entry / PACKED_RECORDS, rows)
     for line in found.differences[:_SHOWN]:
         typer.echo(one_line(line))
     if found.differences:

@@ -72,12 +72,12 @@ def samples(
     registry.load_plugins(plugin)
     if not debug:
         quiet()
-    from adaptive_bench.runs.outcome.trained import config_of
-    from adaptive_bench.runs.planning.plan import plan
+    from adaptive_bench.runs.outcome.trained import work_of
 
-    config = config_of(run)
+    whole = work_of(run)
+    config = whole.config
     chosen = _one_of(config.tasks, task)
-    sweeps = [sweep for sweep in plan(config).sweeps if sweep.task == chosen and sweep.cell.seed == config.seeds[0]]
+    sweeps = [sweep for sweep in whole.sweeps if sweep.task == chosen and sweep.cell.seed == config.seeds[0]]
     found = documents(_wanted(sweeps, methods), saving)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]

@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.progress import Reporter
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.outcome.packing import unpack
-from adaptive_bench.runs.runner import run
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.workers.launch import left
+from adaptive_bench.spec import MethodSpec
 
 _ROUNDING = 1e-9  # another machine sums in another order
 _PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")
@@ -34,7 +39,7 @@ class Rederived:
     differences: tuple[str, ...]
 
 
-def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row], reporter: Reporter | None = None) -> Rederived:
+def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived:
     """Make the table of a run again.
 
     Args:
@@ -48,14 +53,31 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row], reporter: Re
     """
     with tempfile.TemporaryDirectory() as folder:
         unpack(packed, Path(folder))
-        outcome = run(config.model_copy(update={"out": Path(folder)}), reporter, table_only=True)
-        if outcome.failures:
+        whole = manifest.of_records(config.model_copy(update={"out": Path(folder)}), _keys(Path(folder)))
+        if missing := [*_absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
-                f"A table is made again from all its records, but {len(outcome.failures)} of them are missing in "
-                f"{packed.name}, the first: {outcome.failures[0]}. Submit the finished run again with --records."
+                f"A table is made again from all its records, but {len(missing)} of them are missing in "
+                f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
             )
-        now = json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))
+        now = json.loads(atomic.json_text([row.to_json() for row in make_table(whole)[0]]))
     return Rederived(len(now), tuple(_differences(rows, now)))
+
+
+def _absent(whole: Plan) -> list[str]:
+    """What a configuration asks for and no record says anything of."""
+    known = {(sweep.spec, sweep.task, sweep.cell.seed) for sweep in whole.sweeps}
+    config = whole.config
+    return [
+        f"{spec} on {name}, seed {seed}"
+        for spec in map(MethodSpec.parse, config.methods)
+        for name in (find_task(task).name for task in config.tasks)
+        for seed in config.seeds
+        if (spec, name, seed) not in known
+    ]
+
+
+def _keys(out: Path) -> list[str]:
+    return sorted(folder.name for folder in (out / "records").iterdir())
 
 
 def _differences(said: Sequence[_Row], now: Sequence[_Row]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ import yaml
 from adaptive_bench import atomic, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.digest import digests
-from adaptive_bench.errors import Interrupted, ToBeContinued
+from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
@@ -27,6 +27,7 @@ from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.naming import run_command, run_folder, write_beginning
 from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
@@ -125,17 +126,22 @@ def _run(
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
     table_only = table_only or overwrite is Overwrite.only_cache
+    folder = run_folder(config)
     if overwrite is Overwrite.always:
         remove_results(plan(config), share)
-    known = Preflight(plan(config)) if table_only else preflight(config, reporter, jobs, timed=share.is_whole)
+    if table_only:  # where results are does not depend on what is here to compute others
+        known = Preflight(manifest.read(folder, config) or plan(config))
+    else:
+        known = preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
-    folder = run_folder(config)
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     write_beginning(folder)
+    manifest.write(folder, whole)
     if table_only:
         failures = left(whole)
+        _keep_finished_table(folder, failures)
     else:
         estimator = known.estimator or Estimator(config.out)
         order = Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite)
@@ -189,6 +195,24 @@ def _run(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
     return RunOutcome(plain, folder, warnings, failures)
+
+
+def _keep_finished_table(folder: Path, failures: Sequence[Failure]) -> None:
+    """Refuse to write a table that lacks what the one on disk has.
+
+    Raises:
+        EnvironmentProblem: The one on disk is of a run that was done, and not all of its records are there any more.
+    """
+    try:
+        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    if failures and isinstance(about, dict) and about.get("state") == "done":
+        raise EnvironmentProblem(
+            f"A finished table is not replaced by a poorer one, but of the table in {str(folder)!r} {len(failures)} "
+            f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is. Put the "
+            f"records back, or give the command without --table-only: it computes what is missing."
+        )
 
 
 def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:

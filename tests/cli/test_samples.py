@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pytest
@@ -55,7 +56,7 @@ def test_records_of_earlier_versions_have_no_prompt(command, finished):
         path.write_text("".join(json.dumps(line) + "\n" for line in new))
         point = path.with_name(path.name.replace(".samples.jsonl", ".json"))
         values = {key: value for key, value in json.loads(point.read_text()).items() if not key.endswith("_sha256")}
-        write_sealed(point, values)
+        write_sealed(point, values | {"samples_sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
     result = command("samples", str(finished), "--task", "nano_qa_ll")
     assert result.exit_code == 0 and "not recorded" in result.stdout
 

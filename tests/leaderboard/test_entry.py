@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_bench.atomic import write_sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
 from adaptive_bench.leaderboard.frame import read_board
@@ -46,7 +47,7 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
 
 
 def test_records_go_along_when_asked_and_must_be_what_was_submitted(run, tmp_path):
-    (run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json").write_text('{"state": "done", "reason": ""}')
+    write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
     entry = submit(run, tmp_path / "entries", with_records=True)
     with tarfile.open(entry / "records.tar.xz") as archive:
         assert archive.getnames() == ["aaaaaaaaaaaaaaaa/env.json", "aaaaaaaaaaaaaaaa/status.json"]

@@ -283,7 +283,7 @@ def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
     config = config_of("dense")
     run(config)
     cell = plan(config).cells[0]
-    atomic.write_json(cell.folder / "status.json", {"schema": SCHEMA + 1, "state": "done", "reason": ""})
+    atomic.write_sealed(cell.folder / "status.json", {"schema": SCHEMA + 1, "state": "done", "reason": ""})
     with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
         _ = cell.record.state
     assert next(piece.state for piece in pieces(config.out)) == "damaged"

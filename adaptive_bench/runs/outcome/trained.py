@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from adaptive_bench.config import RunConfig, load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
 
 _CONFIG = "config.yaml"
@@ -28,6 +31,25 @@ def config_of(folder: Path) -> RunConfig:
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
 
 
+def work_of(folder: Path) -> Plan:
+    """What a run consists of and where it is. Neither its model nor its data need to be here.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of a run, or was damaged.
+    """
+    config = config_of(folder)
+    return manifest.read(folder, config) or manifest.of_records(config, _records(folder))
+
+
+def _records(folder: Path) -> list[str]:
+    """The records that a run of an earlier version names; none before it has ended."""
+    try:
+        named = json.loads((folder / "run.json").read_text(encoding="utf-8"))["records"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [key for key in named if isinstance(key, str) and re.fullmatch(r"[0-9a-f]{8,64}", key)]
+
+
 def find_checkpoint(folder: Path, method: str | None) -> Path:
     """The folder of a saved model: the folder itself, or in a run the checkpoint of a method's first seed.
 
@@ -44,7 +66,7 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
             f"A run has several methods ({', '.join(config.methods)}), got {str(folder)!r} and no --method. Name one."
         )
     spec = MethodSpec.parse(method)
-    sweeps = [sweep for sweep in plan(config).sweeps if sweep.spec == spec]
+    sweeps = [sweep for sweep in work_of(folder).sweeps if sweep.spec == spec]
     if not sweeps:
         raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
     cell = sweeps[0].cell

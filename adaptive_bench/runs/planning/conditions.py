@@ -37,7 +37,10 @@ def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
 def model_name(model: str) -> str:
     """A model as readers know it: a hub id or a registered name as it is, of a folder the last part."""
     folder = Path(model).expanduser()
-    return folder.resolve().name if folder.is_dir() else model
+    is_folder = (
+        folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
+    )  # whether it is still there or not
+    return folder.resolve().name if is_folder else model
 
 
 def recipe_text(config: RunConfig) -> str:

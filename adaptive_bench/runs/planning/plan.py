@@ -69,7 +69,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     backbone = find_backbone(config.model)
     pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
     aims = Aims.of(config, tasks, pricing)
-    questions = _Questions(config, tasks, _curves(config, backbone.fingerprint))
+    questions = _Questions(config, tasks, curves_of(config, backbone.fingerprint))
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     cells: dict[Path, Cell] = {}
@@ -137,7 +137,7 @@ def without_groups(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
 
-def _curves(config: RunConfig, fingerprint: str) -> TimeCurves:
+def curves_of(config: RunConfig, fingerprint: str) -> TimeCurves:
     """Timings of the model; where the run is matched on time, of the one setting that it is matched in."""
     curves = timings.find_curves(config.out, fingerprint)
     if config.match_on != "time":

@@ -1,0 +1,66 @@
+"""Where a result is does not depend on what is here to compute others."""
+
+import json
+import shutil
+
+import pytest
+
+from adaptive_bench import source
+from adaptive_bench.cli.diff import compared
+from adaptive_bench.cli.samples import documents
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.trained import find_checkpoint, work_of
+from adaptive_bench.runs.planning import manifest
+
+
+@pytest.fixture
+def finished(config_of, model_folder, tmp_path):
+    """A run with a method that starts from another one's training, two targets and a spec that is not trained."""
+    model = shutil.copytree(model_folder, tmp_path / "model")
+    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), train={"target": (0.05, 0.1)})
+    return config, run(config)
+
+
+def plain(rows):
+    return json.loads(json.dumps([row.to_json() for row in rows]))
+
+
+def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeypatch):
+    config, outcome = finished
+    whole = plan(config)
+    written = documents([sweep for sweep in whole.sweeps if sweep.split == "test"], 0.1)
+    shutil.rmtree(config.model)
+    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
+    found = work_of(outcome.folder)
+    assert [str(cell) for cell in found.cells] == [str(cell) for cell in whole.cells]
+    assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
+    assert documents([sweep for sweep in found.sweeps if sweep.split == "test"], 0.1) == written
+    assert {row["changed"] for row in compared(outcome.folder, outcome.folder)} == {"none"}
+    assert find_checkpoint(outcome.folder, "gateskip").is_dir()
+    again = run(config, table_only=True)
+    assert again.rows == outcome.rows and again.exit_code == 0
+
+
+def test_without_a_manifest_records_say_themselves_what_they_are(finished):
+    _, outcome = finished
+    rows = plain(make_table(work_of(outcome.folder))[0])
+    (outcome.folder / manifest.FILE).unlink()
+    assert plain(make_table(work_of(outcome.folder))[0]) == rows == outcome.rows
+
+
+def test_a_manifest_that_was_edited_is_refused(finished):
+    _, outcome = finished
+    file = outcome.folder / manifest.FILE
+    file.write_text(file.read_text().replace('"gateskip"', '"dense"'))
+    with pytest.raises(EnvironmentProblem, match="changed since"):
+        work_of(outcome.folder)
+
+
+def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):
+    config, outcome = finished
+    shutil.rmtree(work_of(outcome.folder).sweeps[0].folder)
+    with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        run(config, table_only=True)
+    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
