@@ -1,0 +1,131 @@
+"""What the code computes on tiny models: `python tests/golden/outputs.py` writes it down beside the versions of the code.
+
+Whoever changes what is computed raises a version (`adaptive_bench/source.py`, or `VERSION` in a method's file) and gives
+this command; `test_golden.py` fails where only one of the two was done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.source import FLOORS, code_behind
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.testing.subject import SHARES, Subject, calibrate, spread
+from adaptive_bench.testing.training import ShortTraining, trained_model
+from adaptive_bench.testing.variants import method_specs
+
+FILE = Path(__file__).with_name("golden.json")
+LENGTHS = (20, 13, 17)
+STEPS = 3
+TASKS = ("nano_math", "nano_qa", "nano_qa_ll", "nano_text")
+DOCUMENTS = 4
+
+
+def specs() -> list[MethodSpec]:
+    """Every spec that the conformance suite checks, of the methods of this distribution."""
+    own = [name for name in registry.names("methods") if not registry.is_foreign("methods", name)]
+    return [spec for name in own for spec in method_specs(name)]
+
+
+def versions(spec: MethodSpec) -> dict[str, Any]:
+    """Of the code behind a spec."""
+    return {**code_behind(spec.name, "training"), **code_behind(spec.name, "evaluation")}
+
+
+def of_method(spec: MethodSpec, folder: Path) -> dict[str, Any]:
+    """Losses of a short training; decisions, logits, tokens and ledger of what it trains.
+
+    Numbers are told with the digits that every processor gives.
+    """
+    subject = Subject(spec, "llama")
+    losses = ShortTraining(subject, total_steps=STEPS).run(1, STEPS)
+    model = trained_model(subject, folder)
+    spread(model)
+    calibrate(model)
+    model.dial = model.method.dial_for(SHARES[0] * model.method.max_saved_tokens)
+    text = random_text(LENGTHS, seed=5)
+    kept: dict[str, int] = {}
+    with torch.no_grad(), recorded_decisions(model.method) as decisions:
+        model.reset_ledger()
+        logits = model(**text.arguments).logits
+        for site, decision in decisions:
+            name = f"{site.layer} {site.branch}"
+            kept[name] = kept.get(name, 0) + (-1 if decision.keep is None else int(decision.keep.sum()))
+        prompt = text.prefix(8)
+        written = model.generate(prompt.input_ids[:1], attention_mask=prompt.attention_mask[:1], max_new_tokens=6)
+    return {
+        "losses": losses,
+        "logits": logits[torch.arange(len(LENGTHS)), -1, :3].flatten().tolist(),
+        "kept": kept,
+        "written": written[0, 8:].tolist(),
+        "macs": model.compute_report()["macs"],
+    }
+
+
+def of_tasks() -> dict[str, Any]:
+    """Digests of what the tasks of this distribution that need no data ask, teach and take for right."""
+    from adaptive_bench.evaluation.lookup import find_task, load_task
+    from adaptive_bench.task import ExampleRequest
+
+    found = {}
+    for name in TASKS:
+        task = find_task(name)
+        loaded = load_task(task, None, None)
+        asked = [[loaded.doc_to_text(doc), str(loaded.doc_to_target(doc))] for doc in list(loaded.eval_docs)[:64]]
+        taught = [] if task.training is None else task.training(ExampleRequest("train", 64, 1, None))
+        found[name] = _digest([asked, [[one.prompt, one.completion] for one in taught]])
+    return found
+
+
+def of_evaluation(folder: Path) -> dict[str, Any]:
+    """Scores and savings of a tiny model on tasks of both kinds."""
+    from adaptive_bench.evaluation.evaluate import evaluate
+    from adaptive_bench.model import AdaptiveModel
+    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.testing.model_folder import write_model_folder
+
+    write_model_folder(folder / "model")
+    source = find_backbone(str(folder / "model"))
+    model, tokenizer = AdaptiveModel.build(source.load_model(), "random_skip", seed=1).eval(), source.load_tokenizer()
+    model.dial = model.method.dial_for(0.3)
+    found = {}
+    for name in ("nano_math", "nano_qa_ll"):
+        evaluation, samples = evaluate(model, tokenizer, name, limit=DOCUMENTS, batch_size=2)
+        found[name] = {
+            "scores": dict(evaluation.scores),
+            "savings": dict(evaluation.savings),
+            "output": [sample.output for sample in samples],
+            "data": {key: value for key, value in (evaluation.data or {}).items() if key.endswith("sha256")},
+        }
+    return found
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Write everything down."""
+    import tempfile
+
+    torch.set_num_threads(1)
+    values: dict[str, Any] = {"floors": FLOORS, "methods": {}}
+    for number, spec in enumerate(specs()):
+        with tempfile.TemporaryDirectory() as folder:
+            values["methods"][str(spec)] = {"versions": versions(spec), **of_method(spec, Path(folder) / str(number))}
+    values["tasks"] = of_tasks()
+    with tempfile.TemporaryDirectory() as folder:
+        values["evaluation"] = of_evaluation(Path(folder))
+    FILE.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

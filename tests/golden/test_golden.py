@@ -1,0 +1,57 @@
+"""A number that moves takes a version with it: records of the version before would be taken for records of this one."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adaptive_bench.source import FLOORS
+
+outputs = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("outputs.py"))))
+GOLDEN = json.loads(outputs.FILE.read_text(encoding="utf-8"))
+TOLERANCE = {"rel": 1e-4, "abs": 1e-5}  # what processors differ by
+AGAIN = "then give `python tests/golden/outputs.py`"
+
+
+def moved(known: Any, now: Any, where: str = "") -> list[str]:
+    """Places at which two results differ by more than rounding."""
+    if isinstance(known, dict) and isinstance(now, dict):
+        names = sorted(known.keys() | now.keys())
+        return [place for name in names for place in moved(known.get(name), now.get(name), f"{where}.{name}")]
+    if isinstance(known, list) and isinstance(now, list) and len(known) == len(now):
+        return [
+            place
+            for number, pair in enumerate(zip(known, now, strict=True))
+            for place in moved(*pair, f"{where}[{number}]")
+        ]
+    if isinstance(known, float) and isinstance(now, float):
+        return [] if now == pytest.approx(known, **TOLERANCE) else [where]
+    return [] if known == now else [where]
+
+
+@pytest.mark.parametrize("spec", outputs.specs(), ids=str)
+def test_outputs_of_methods(spec, tmp_path):
+    known = GOLDEN["methods"].get(str(spec))
+    assert known is not None, f"{spec} is new: give `python tests/golden/outputs.py`."
+    known = dict(known)
+    assert known.pop("versions") == outputs.versions(spec), f"The version of {spec} was raised: {AGAIN}."
+    places = moved(known, outputs.of_method(spec, tmp_path / "model"))
+    assert not places, f"{spec} moved in {places}: raise VERSION in its file, or that of a floor below it, {AGAIN}."
+
+
+def test_every_spec_is_still_there():
+    assert set(GOLDEN["methods"]) == {str(spec) for spec in outputs.specs()}
+    assert GOLDEN["floors"] == FLOORS, f"A floor's version was raised: {AGAIN}."
+
+
+def test_outputs_of_tasks():
+    places = moved(GOLDEN["tasks"], outputs.of_tasks())
+    assert not places, f"Tasks moved in {places}: raise FLOORS['tasks'] in adaptive_bench/source.py, {AGAIN}."
+
+
+def test_outputs_of_an_evaluation(tmp_path):
+    places = moved(GOLDEN["evaluation"], outputs.of_evaluation(tmp_path))
+    assert not places, f"An evaluation moved in {places}: raise FLOORS['evaluation'] or the floor it is from, {AGAIN}."
