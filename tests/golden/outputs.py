@@ -1,7 +1,7 @@
-"""What the code computes on tiny models: `python tests/golden/outputs.py` writes it down beside the versions of the code.
+"""What the code computes on tiny models. `python tests/golden/outputs.py` writes it beside the versions of the code.
 
-Whoever changes what is computed raises a version (`adaptive_bench/source.py`, or `VERSION` in a method's file) and gives
-this command; `test_golden.py` fails where only one of the two was done.
+Whoever changes what is computed raises a version (`adaptive_bench/source.py`, or `VERSION` in a method's file) and
+gives this command; `test_golden.py` fails where only one of the two was done.
 """
 
 from __future__ import annotations
