@@ -97,16 +97,30 @@ def write_bytes(path: Path, content: bytes) -> None:
         EnvironmentProblem: The file cannot be written; the message says why and what to change.
     """
     with writable(path):
-        make_folder(path.parent)
-        temporary = _newborn(path)
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(path, content)
+
+
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """As `write_bytes`, for a caller that has words of its own for what can go wrong.
+
+    Args:
+        mode: Permissions of the file; by default those of a new one.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    make_folder(path.parent)
+    temporary = _newborn(path)
+    try:
+        with temporary.open("xb") as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import math
 import re
 from collections import Counter
@@ -55,10 +56,9 @@ def _write(grid: Grid, folder: Path, name: str) -> list[str]:
     with matplotlib.rc_context(settings):
         figure = _draw(grid)
         for name, metadata in zip(names, ({"Date": None}, {"CreationDate": None}), strict=True):
-            path = folder / name
-            with atomic.writable(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                figure.savefig(path, metadata=metadata, bbox_inches="tight")
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=name.rpartition(".")[2], metadata=metadata, bbox_inches="tight")
+            atomic.write_bytes(folder / name, drawn.getvalue())
     return names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from adaptive_bench import atomic
+from adaptive_bench import output
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
@@ -212,5 +212,5 @@ def write_findings(tables: Sequence[Path], out: Path, axis: str = "net", level: 
             f"Findings are about a level of the table, got {level:g} on the axis {axis}. There is "
             f"{', '.join(f'{one:g}' for one in there) or 'none'}."
         )
-    atomic.write_text(out, findings(board, axis, level))
+    output.write_text(out, findings(board, axis, level))
     return list(board.problems)

@@ -65,8 +65,7 @@ def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
     atomic.write_text(out / "board.csv", as_csv(board))
     atomic.write_json(out / "board.json", as_json(board))
-    with atomic.writable(out / "board.parquet"):
-        board.frame.to_parquet(out / "board.parquet", index=False)
+    atomic.write_bytes(out / "board.parquet", board.frame.to_parquet(index=False))
     return said
 
 

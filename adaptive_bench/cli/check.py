@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_bench import registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.waiting import load_libraries
@@ -34,9 +34,13 @@ def check(
         list[str] | None,
         typer.Option(help="Family of `list families` to check on instead of the usual three; may be repeated."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", parser=output.file, help="Write all results to this file; - for standard output."),
+    ] = None,
     capabilities: Annotated[
-        Path | None, typer.Option(help="Write what each spec can do to this file, for `list methods`.")
+        Path | None,
+        typer.Option(parser=output.file, help="Write what each spec can do to this file, for `list methods`."),
     ] = None,
     plugin: Annotated[
         list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
@@ -69,10 +73,10 @@ def check(
     with open_reporter() as reporter:
         report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug)
     if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:
         write_matrix(capabilities, report.matrix, alone=everything)
-    _print(report)
+    _print(report, err=output.is_stdout(json_file) or output.is_stdout(capabilities))
     raise typer.Exit(1 if report.failures else 0)
 
 
@@ -92,13 +96,13 @@ def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
     return list(dict.fromkeys(chosen))
 
 
-def _print(report: Report) -> None:
-    typer.echo(report.table())
-    for result in report.failures:
-        typer.echo("\n" + paragraph(f"{result.spec} fails {result.check} on {result.family}: {result.message}"))
-    for warning in report.warnings:
-        typer.echo("\n" + paragraph(f"Warning: {warning}"))
+def _print(report: Report, *, err: bool) -> None:
+    failures = [
+        f"{result.spec} fails {result.check} on {result.family}: {result.message}" for result in report.failures
+    ]
     specs = len(report.matrix)
     failing = len({result.spec for result in report.failures})
     passed = f"{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s)"
-    typer.echo("\n" + paragraph(f"{passed}; `.` passed, `-` does not apply, `F` failed"))
+    legend = f"{passed}; `.` passed, `-` does not apply, `F` failed"
+    paragraphs = [*failures, *(f"Warning: {warning}" for warning in report.warnings), legend]
+    typer.echo("\n\n".join([report.table(), *map(paragraph, paragraphs)]), err=err)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_bench import registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
@@ -26,7 +26,7 @@ _SHOWN = 20  # differences
 
 def submit(
     run: Run,
-    to: Annotated[Path, typer.Option(help="Folder of entries.")] = ENTRIES,
+    to: Annotated[Path, typer.Option(parser=output.folder, help="Folder of entries.")] = ENTRIES,
     records: Annotated[
         bool,
         typer.Option("--records", help="Put the run's records beside it, without weights: see `leaderboard unpack`."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench import atomic
+from adaptive_bench import output
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.results import find_run
@@ -33,7 +33,10 @@ def export(
         ),
     ] = None,
     to: Annotated[Form, typer.Option(help="csv, parquet or json.")] = Form.csv,
-    write: Annotated[Path | None, typer.Option(help="The file; by default results.FORMAT here.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(parser=output.file, help="The file, or - for standard output; by default results.FORMAT here."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where runs are looked for if none is named.")] = Path("runs"),
     debug: Debug = False,
 ) -> None:
@@ -43,10 +46,9 @@ def export(
     frame = load_results(*(folders or []), out=out)
     file = write or Path(f"results.{to}")
     if to is Form.parquet:
-        with atomic.writable(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            frame.to_parquet(file, index=False)
+        output.write_bytes(file, frame.to_parquet(index=False))
     else:
         texts = {Form.csv: lambda: frame.to_csv(index=False), Form.json: lambda: frame.to_json(orient="records")}
-        atomic.write_text(file, texts[to]())
-    typer.echo(f"{len(frame)} rows of {frame['run'].nunique()} run(s) written to {file}")
+        output.write_text(file, texts[to]())
+    about = f"{len(frame)} rows of {frame['run'].nunique()} run(s) written to {file}"
+    typer.echo(about, err=output.is_stdout(file))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import atomic, output, registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.quiet import quiet
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def export_model(
     run: Run,
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", parser=output.new_folder, help="Folder to write; it must not exist."),
+    ],
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
     debug: Debug = False,

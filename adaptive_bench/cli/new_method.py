@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench import registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
@@ -26,7 +26,9 @@ _TEMPLATES = {
 
 def new_method(
     name: Annotated[str, typer.Argument(help="Name of the method, like `my_method`: letters, digits, underscores.")],
-    out: Annotated[Path | None, typer.Option(help="Folder to make; otherwise one of that name.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=output.new_folder, help="Folder to make; otherwise one of that name.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Write a package with a working method, its entry point and its test."""

@@ -9,7 +9,7 @@ import typer
 import yaml
 from tabulate import tabulate
 
-from adaptive_bench import atomic
+from adaptive_bench import output
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import seeds_value, shares_value
@@ -26,7 +26,10 @@ def rates(
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the records; a run with the choice finds them.")] = None,
-    write: Annotated[Path | None, typer.Option(help="JSON file for the trials and the choice.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(parser=output.file, help="JSON file for the trials and the choice; - for standard output."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -52,10 +55,11 @@ def rates(
         raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None
     body = [[trial.method, f"{trial.rate:g}", *trial.scores.values(), trial.score] for trial in choice.trials]
     header = ["method", "rate", *run_config.tasks, "mean"]
-    typer.echo("\n" + tabulate(body, header, tablefmt="simple", floatfmt=".3f", disable_numparse=[1]))
-    typer.echo("\n" + yaml.safe_dump({"train": {"method_learning_rates": choice.chosen}}, sort_keys=False).rstrip())
+    table = tabulate(body, header, tablefmt="simple", floatfmt=".3f", disable_numparse=[1])
+    text = yaml.safe_dump({"train": {"method_learning_rates": choice.chosen}}, sort_keys=False).rstrip()
+    typer.echo(f"\n{table}\n\n{text}", err=output.is_stdout(write))
     if write is not None:
-        atomic.write_json(write, choice.to_json(run_config))
+        output.write_json(write, choice.to_json(run_config))
     for failure in choice.failures:
         typer.echo(f"\nFailed: {failure}", err=True)
     if choice.failures:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench import registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Runs
@@ -16,7 +16,7 @@ from adaptive_bench.tables.finished import newest, tables
 
 def build(
     folders: Runs = None,
-    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("site"),
+    out: Annotated[Path, typer.Option(parser=output.folder, help="Folder to write to.")] = Path("site"),
     axis: Annotated[
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
     ] = None,
@@ -41,7 +41,9 @@ def build(
 
 def findings(
     folders: Runs = None,
-    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("findings.md"),
+    out: Annotated[
+        Path, typer.Option(parser=output.file, help="Markdown file to write; - for standard output.")
+    ] = Path("findings.md"),
     axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
     level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
     debug: Debug = False,
@@ -51,4 +53,4 @@ def findings(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     for text in registry.get("sites", "findings")(chosen, out, axis, level):
         typer.echo(text, err=True)
-    typer.echo(f"The findings are {out}")
+    typer.echo(f"The findings are {out}", err=output.is_stdout(out))

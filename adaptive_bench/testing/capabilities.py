@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_bench import output
 from adaptive_bench.method.probed import Matrix
 from adaptive_bench.testing.check import Fact, Result
 
@@ -75,4 +76,4 @@ def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, alone: 
     """
     if not alone and path.is_file():
         matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
-    path.write_text(json.dumps(matrix, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    output.write_text(path, json.dumps(matrix, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,82 @@
+"""Every command that writes to a file of the user's treats it by one rule (see `adaptive_bench.output`)."""
+
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-all"
+WRITERS = {
+    "export": ("export", "few", "--write"),
+    "export as JSON": ("export", "few", "--to", "json", "--write"),
+    "export as Parquet": ("export", "few", "--to", "parquet", "--write"),
+    "check": ("check", "static_depth@bench", "--family", "llama", "--json"),
+    "capabilities": ("check", "static_depth@bench", "--family", "llama", "--capabilities"),
+    "findings": ("leaderboard", "findings", "few", "--out"),
+}
+
+
+@pytest.fixture(autouse=True)
+def few(command, tmp_path):
+    """A run of few rows, in the folder where commands are given."""
+    rows = json.loads((ENTRY / "table.json").read_text())
+    kept = [row for row in rows if row["method"] in ("dense", "mod") and row["axis"] == "net" and row["level"] == 0.15]
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "table.json").write_text(json.dumps(kept))
+    shutil.copy(ENTRY / "config.yaml", tmp_path / "few")
+
+
+@pytest.fixture
+def write(command, monkeypatch):
+    """`write(writer, target)`: give a command that writes to a target."""
+    monkeypatch.setattr("adaptive_bench.registry._registered", {})
+    monkeypatch.setattr("adaptive_bench.cli.check.quiet", lambda: None)
+    return lambda writer, target: command(*WRITERS[writer], str(target))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_pipe_gets_what_a_file_would(write, writer, tmp_path):
+    file, pipe, found = tmp_path / "file", tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    assert write(writer, file).exit_code == 0
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert write(writer, pipe).exit_code == 0
+    assert pipe.is_fifo(), "a file took its place"
+    reader.join(10)
+    if writer != "check":  # how long it took is part of it
+        assert found == [file.read_bytes()]
+    assert found[0]
+
+
+@pytest.mark.parametrize("writer", [name for name in WRITERS if "Parquet" not in name])
+def test_a_dash_is_standard_output_with_nothing_else_on_it(write, writer, tmp_path):
+    result = write(writer, "-")
+    assert result.exit_code == 0 and not (tmp_path / "-").exists()
+    if WRITERS[writer][0] == "check":
+        assert json.loads(result.stdout) and "1 of 1 specs pass" in result.stderr
+        return
+    assert write(writer, "file").exit_code == 0
+    assert result.stdout == (tmp_path / "file").read_text()
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_link_is_written_through(write, writer, tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    assert write(writer, "link").exit_code == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").stat().st_size > 0
+
+
+@pytest.mark.parametrize("arguments", [("leaderboard", "build", "few", "--out"), ("new-method", "mine", "--out")])
+def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments):
+    result = command(*arguments, "-")
+    assert result.exit_code == 2 and "standard output" in result.stderr and not (tmp_path / "-").exists()
+
+
+def test_a_new_folder_comes_about_where_a_link_leads(command, tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    assert command("new-method", "mine", "--out", "link").exit_code == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target" / "mine.py").is_file()
