@@ -1,5 +1,8 @@
 """Runs are found by folder, by name, and by a part of the name that only one has."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from adaptive_bench.errors import UsageError
@@ -48,3 +51,62 @@ def test_every_run_is_found_by_the_name_it_is_shown_with(tmp_path):
 def test_what_does_not_name_one_run_is_refused(text, said):
     with pytest.raises(UsageError, match=said):
         find_run(text)
+
+
+def watched(monkeypatch):
+    """Folders that are read from here on, whoever reads them."""
+    seen = []
+    look = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path=".": seen.append(Path(os.fspath(path))) or look(path))
+    return seen
+
+
+@pytest.mark.parametrize("where", ["/", "~", "{tmp}/crowded"])
+def test_a_run_that_is_not_there_costs_a_look_at_the_folder_it_would_be_in(tmp_path, monkeypatch, where):
+    """And not at all that lies below, which may be the whole machine."""
+    crowded = tmp_path / "crowded"
+    for place in ("a/b/c/d", "records/e/f", "runs/g/records/h"):
+        (crowded / place).mkdir(parents=True)
+    seen = watched(monkeypatch)
+    with pytest.raises(UsageError, match="no such run") as error:
+        find_run(where.format(tmp=tmp_path) + "/no-such-run-anywhere")
+    assert len(seen) == 2 and {len(path.parts) - len(seen[0].parts) for path in seen} == {0, 1}
+    assert "Defect" not in str(error.value)
+
+
+def test_what_cannot_be_read_while_a_run_is_looked_for_is_passed_over(tmp_path, monkeypatch):
+    """Folders of /proc go while one looks at them."""
+    look = os.scandir
+
+    def gone(path="."):
+        if "place" in Path(os.fspath(path)).parts[:-1]:
+            raise ProcessLookupError(3, "No such process")
+        return look(path)
+
+    (tmp_path / "place" / "vanished").mkdir(parents=True)
+    (tmp_path / "place" / "runs").mkdir()
+    monkeypatch.setattr(os, "scandir", gone)
+    with pytest.raises(UsageError, match="no such run"):
+        find_run("place/nano")
+    assert run_folders(tmp_path / "place") == [] and {path.name for path in run_folders(tmp_path)} == set(NAMES)
+
+
+def test_a_name_that_is_nearly_right_is_suggested():
+    with pytest.raises(UsageError, match=f"Did you mean '{NAMES[2]}'"):
+        find_run("runs/tiny-clam-seed1-00112233")
+
+
+@pytest.mark.parametrize("text", ["~nobody-of-this-name/nano", "x" * 5000, "a\0b"])
+def test_what_no_file_system_has_is_a_wrong_name(text):
+    with pytest.raises(UsageError, match="named by its folder"):
+        find_run(text)
+
+
+def test_runs_are_not_looked_for_among_records(tmp_path, monkeypatch):
+    for number in range(5):
+        (tmp_path / "runs" / "records" / f"{number}" / "eval" / "task").mkdir(parents=True)
+    (tmp_path / "deep" / "out" / "runs" / "some-run").mkdir(parents=True)
+    (tmp_path / "deep" / "out" / "runs" / "some-run" / "config.yaml").touch()
+    seen = watched(monkeypatch)
+    assert {folder.name for folder in run_folders(tmp_path)} == {*NAMES, "some-run"}
+    assert not [path for path in seen if "eval" in path.parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,13 +24,25 @@ def tables(folder: Path) -> list[Path]:
     Raises:
         EnvironmentProblem: There is none.
     """
-    found = [folder / "table.json"] if (folder / "table.json").is_file() else sorted(folder.rglob("table.json"))
+    found = [folder / "table.json"] if (folder / "table.json").is_file() else files_of_runs(folder, "table.json")
     if not found:
         raise EnvironmentProblem(
             f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
             f"first, or name the folder that its --out was."
         )
     return found
+
+
+def files_of_runs(folder: Path, name: str) -> list[Path]:
+    """Files of a name below a folder, in order; not among the records of an output folder, which are many and hold no
+    run, nor where nothing can be read.
+    """
+    found = []
+    for place, below, files in os.walk(folder):
+        if name in files:
+            found.append(Path(place) / name)
+        below[:] = [one for one in below if not (one == "records" and "runs" in below)]
+    return sorted(found)
 
 
 def newest(folder: Path) -> Path:
