@@ -166,6 +166,14 @@ def run(
     table_only: Annotated[
         bool, typer.Option("--table-only", help="Compute nothing: the table of what is there.", rich_help_panel=_WHERE)
     ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="With --table-only: wait until others have done all, or nobody was at it for so many minutes.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
@@ -193,6 +201,8 @@ def run(
 
     if flops is not None and not dry_run:
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
+    if wait is not None and not table_only:
+        raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
     if not debug:
         quiet()
     if plugin:
@@ -243,6 +253,7 @@ def run(
             "resources": resources,
             "table_only": table_only,
             "overwrite": overwrite,
+            "wait_s": None if wait is None else 60 * wait,
         }
         execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
 

@@ -35,6 +35,7 @@ from adaptive_bench.runs.workers.chains import Failure
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.workers.printed import Printed
+from adaptive_bench.runs.workers.waiting import wait_for_others
 from adaptive_bench.runs.workers.work import follow
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
@@ -80,6 +81,7 @@ def run(
     resources: Path | None = None,
     table_only: bool = False,
     overwrite: Overwrite | str = Overwrite.only_missing,
+    wait_s: float | None = None,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -91,6 +93,7 @@ def run(
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
         overwrite: What becomes of results that are on disk (see `runs.overwrite`).
+        wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -105,7 +108,7 @@ def run(
     reporter = reporter or SilentReporter()
     try:
         with redirect_stdout(Printed(reporter)):
-            return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite))
+            return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite), wait_s)
     finally:
         processes.here().dismiss()
 
@@ -119,6 +122,7 @@ def _run(
     resources: Path | None,
     table_only: bool,
     overwrite: Overwrite,
+    wait_s: float | None,
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
     jobs = jobs if processes.here().alone else 1
@@ -130,7 +134,7 @@ def _run(
     if overwrite is Overwrite.always:
         remove_results(plan(config), share)
     if table_only:  # where results are does not depend on what is here to compute others
-        known = Preflight(manifest.read(folder, config) or plan(config))
+        known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
     else:
         known = preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
@@ -139,21 +143,23 @@ def _run(
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     write_beginning(folder)
     manifest.write(folder, whole)
+    try:
+        with stopping.listening():
+            if not table_only:
+                estimator = known.estimator or Estimator(config.out)
+                launched = launch(Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite))
+            elif wait_s is not None:
+                wait_for_others(whole, reporter, wait_s)
+    except (KeyboardInterrupt, stopping.Stopped) as error:
+        kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
+        raise kind(
+            f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and "
+            f"so does: {run_command(folder, registry.plugin_files())}"
+        ) from None
     if table_only:
         failures = left(whole)
         _keep_finished_table(folder, failures)
     else:
-        estimator = known.estimator or Estimator(config.out)
-        order = Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite)
-        try:
-            with stopping.listening():
-                launched = launch(order)
-        except (KeyboardInterrupt, stopping.Stopped) as error:
-            kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
-            raise kind(
-                f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and "
-                f"so does: {run_command(folder, registry.plugin_files())}"
-            ) from None
         failures = list(launched.failures)
         if launched.submitted:
             return RunOutcome([], folder, known.notes, failures, launched.submitted)

@@ -1,60 +1,36 @@
-"""The launcher `kubernetes`: writes the manifest of an Indexed Job whose indices do one cell each.
+"""The launcher `kubernetes`: writes the manifests of an Indexed Job whose indices do one cell each, and of a Job that
+writes the table.
 
-The output folder must be on a volume that all pods share, under the same path as here. A cell that starts from another
-one's training waits for it, or trains it if nobody is at it: an Indexed Job knows no order.
+The output folder must be on a volume that all pods share, under the same path as here. Kubernetes knows no order of
+Jobs, nor of the indices of one: a cell that starts from another one's training waits for it, or trains it if nobody is
+at it, and the Job that writes the table waits for the records of the others.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
-from adaptive_bench.recipe import Positive, Strict
+from adaptive_bench.runs.launchers.kubernetes_names import as_label_value, job_prefix
+from adaptive_bench.runs.launchers.kubernetes_resources import Resources
 from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order
 from adaptive_bench.runs.records.holder import JOB_VARIABLE
 
-
-class Resources(Strict):
-    """What the pods get; a YAML file for `--resources`.
-
-    Attributes:
-        image: A container image with this package installed.
-        python: The interpreter in it.
-        claim: The PersistentVolumeClaim that holds the output folder.
-        mount: Where the volume is mounted; the output folder lies below.
-        namespace: Of the job; `None` for that of the context.
-        cpus, memory: As Kubernetes takes them.
-        gpus: NVIDIA GPUs.
-        processes: That do one cell together, one for each GPU (`torchrun`).
-        at_once: Pods that run at the same time, at most.
-        retries: How often one index is tried again after it failed.
-        warn_s: How long a pod has to keep where it stands when it is asked to end.
-    """
-
-    image: str
-    claim: str
-    mount: str
-    python: str = "python"
-    namespace: str | None = None
-    cpus: Positive = 1
-    memory: str = "4Gi"
-    gpus: int = 0
-    processes: Positive = 1
-    at_once: Positive = 8
-    retries: int = 1
-    warn_s: Positive = 120
+_LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
+_RETRIES_OF_TABLE = 3
 
 
 def launch(order: Order) -> Launched:
-    """Write the manifest of what is left.
+    """Write the manifests of what is left.
 
     Raises:
-        UsageError: There are no resources, or the output folder is not on the shared volume.
+        UsageError: There are no resources, the output folder is not on the shared volume, or there are too many cells.
     """
     if order.resources is None:
         raise UsageError(
@@ -70,47 +46,78 @@ def launch(order: Order) -> Launched:
     names = [cell.folder.name for cell in order.cells_left()]
     if not names:
         return Launched()
-    file = order.folder / "kubernetes" / "job.yaml"
-    atomic.write_text(file, yaml.safe_dump(manifest(order, resources, names), sort_keys=False, width=120))
+    job = _write(order, "job.yaml", manifest(order, resources, names))
+    table = _write(order, "table.yaml", table_manifest(order, resources))
     return Launched(
-        submitted=f"Wrote a job of {len(names)} cells. Start it with `kubectl create -f {shlex.quote(str(file))}`; "
-        f"when it has ended, `{order.command('--table-only')}` writes the table. The same command writes a job of what "
-        "is left."
+        submitted=f"Wrote a job of {len(names)} cells and one that writes the table after them. Start both with "
+        f"`kubectl create -f {job} -f {table}`; each call makes a new job of what was left now. The same command "
+        f"writes a job of what is left, and `{order.command('--table-only')}` the table of what is there."
     )
 
 
 def manifest(order: Order, resources: Resources, names: Sequence[str]) -> dict[str, Any]:
     """The Indexed Job; index i does the cell `names[i]`."""
     command = order.command("--jobs", "1", "--cell", processes=resources.processes, python=resources.python)
-    name = f"adaptive-bench-{order.folder.name}"
     script = f"""cells=({" ".join(names)})
-export {JOB_VARIABLE}="kubernetes {name} $JOB_COMPLETION_INDEX"
+export {JOB_VARIABLE}="kubernetes {as_label_value(order.folder.name)} $HOSTNAME"
 exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
 """
-    limits: dict[str, Any] = {"cpu": resources.cpus, "memory": resources.memory}
-    if resources.gpus:
-        limits["nvidia.com/gpu"] = resources.gpus
-    container = {
-        "name": "cell",
-        "image": resources.image,
-        "command": ["/bin/bash", "-c", script],
-        "workingDir": resources.mount,
-        "env": [{"name": "OMP_NUM_THREADS", "value": str(max(1, resources.cpus // resources.processes))}],
-        "resources": {"requests": limits, "limits": limits},
-        "volumeMounts": [{"name": "output", "mountPath": resources.mount}],
+    if len(script.encode()) > _LONGEST_SCRIPT:
+        raise UsageError(
+            f"A job's cells are named in one argument of at most {_LONGEST_SCRIPT} bytes, but {len(names)} cells are "
+            "left. Submit the run in parts: add --shard 1/2, start that job, then --shard 2/2."
+        )
+    limits = resources.limits(cpu=resources.cpus, memory=resources.memory, gpus=resources.gpus)
+    job = _job(order, resources, "cell", script, limits, completions=len(names))
+    job["spec"] |= {
+        "completionMode": "Indexed",
+        "completions": len(names),
+        "parallelism": min(len(names), resources.at_once),
+        "backoffLimitPerIndex": resources.retries,
+        "maxFailedIndexes": len(names),
     }
-    pod = {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": resources.warn_s,
-        "containers": [container],
-        "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": resources.claim}}],
+    return job
+
+
+def table_manifest(order: Order, resources: Resources) -> dict[str, Any]:
+    """The Job that waits until the cells are done, or nobody has been at one of them for long, and writes the table."""
+    command = order.command("--table-only", "--wait", f"{resources.table_wait_min:g}", python=resources.python)
+    limits = resources.limits(cpu=1, memory=resources.table_memory)
+    job = _job(order, resources, "table", f"exec {command}\n", limits)
+    job["spec"]["backoffLimit"] = _RETRIES_OF_TABLE
+    # Exit code 1 says that the table lacks something that failed: to write it again would not help.
+    partial = {"action": "FailJob", "onExitCodes": {"containerName": "table", "operator": "In", "values": [1]}}
+    job["spec"]["podFailurePolicy"]["rules"].append(partial)
+    return job
+
+
+def _job(
+    order: Order,
+    resources: Resources,
+    what: str,
+    script: str,
+    limits: Mapping[str, Any],
+    *,
+    completions: int = 0,
+) -> dict[str, Any]:
+    """What both Jobs have alike."""
+    labels = {
+        "app.kubernetes.io/name": "adaptive-bench",
+        "app.kubernetes.io/component": what,
+        "app.kubernetes.io/instance": as_label_value(order.folder.name),
+        **resources.labels,
     }
-    about: dict[str, Any] = {"generateName": f"{name}-"}
+    run = order.folder.name if what == "cell" else f"{what}-{order.folder.name}"
+    about: dict[str, Any] = {
+        "generateName": job_prefix(run, str(order.folder.resolve()), completions),
+        "labels": labels,
+        "annotations": {"adaptive-bench/run": str(order.folder.resolve())},
+    }
     if resources.namespace is not None:
         about["namespace"] = resources.namespace
     # One that was asked to stop, or whose machine went away, has not failed.
     ignored = [
-        {"action": "Ignore", "onExitCodes": {"containerName": "cell", "operator": "In", "values": [STOPPED]}},
+        {"action": "Ignore", "onExitCodes": {"containerName": what, "operator": "In", "values": [STOPPED]}},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     return {
@@ -118,13 +125,15 @@ exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
         "kind": "Job",
         "metadata": about,
         "spec": {
-            "completionMode": "Indexed",
-            "completions": len(names),
-            "parallelism": min(len(names), resources.at_once),
-            "backoffLimitPerIndex": resources.retries,
-            "maxFailedIndexes": len(names),
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": ignored},
-            "template": {"spec": pod},
+            "template": {"metadata": {"labels": labels}, "spec": resources.pod(what, script, limits)},
         },
     }
+
+
+def _write(order: Order, name: str, values: Mapping[str, Any]) -> str:
+    """Write a manifest; its path, fit for a shell."""
+    file: Path = order.folder / "kubernetes" / name
+    atomic.write_text(file, yaml.safe_dump(values, sort_keys=False, width=120))
+    return shlex.quote(str(file))

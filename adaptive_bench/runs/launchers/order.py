@@ -73,11 +73,14 @@ class Order:
             return kind.model_validate(read_mapping(self.resources) if self.resources else {})
         except ValidationError as error:
             first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
+            key = ".".join(map(str, first["loc"])) or "the whole"
+            # What somebody took for the place of a password is not repeated.
+            hidden = not first["loc"] or first["loc"][0] == "secrets"
+            got = "" if hidden else f", got {one_line(repr(first['input']), 60)}"
             raise UsageError(
-                f"{key!r} in {self.resources} is wrong: {first['msg']}, got {one_line(repr(first['input']), 60)}. "
+                f"{key!r} in {self.resources} is wrong: {first['msg'].removeprefix('Value error, ')}{got}. "
                 f"Known: {', '.join(kind.model_fields)}."
-            ) from error
+            ) from (None if hidden else error)
 
     def command(self, *more: str, processes: int = 1, python: str = sys.executable) -> str:
         """This command, with other words at its end, fit for a shell.

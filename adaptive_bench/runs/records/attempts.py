@@ -116,7 +116,7 @@ def tidy(record: Path) -> None:
 
 
 def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
-    me, watch, told = Holder.here(), _Watch(), False
+    me, watch, told = Holder.here(), Watch(), False
     while True:
         before = newest(record)
         if before is not None and before.holder is not None and before.holder.restarts(me):
@@ -156,7 +156,7 @@ def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
     return Attempt(number, me, folder)
 
 
-class _Watch:
+class Watch:
     """Waits for a sign of life on the clock of this process alone, which runs evenly whatever clocks are set to."""
 
     def __init__(self) -> None:
