@@ -6,7 +6,7 @@ A checkpoint is a folder `step-00000050` that appears by one rename; the newest 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,18 @@ _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is: optimizer steps done, and the micro-batches each step is split into."""
+    """How far a training is.
+
+    Attributes:
+        step: Optimizer steps done.
+        accumulation: Micro-batches each step is split into.
+        macs: Multiply-accumulates of all steps done, in all processes; `None` where nobody counted them, as in
+            checkpoints of earlier versions.
+    """
 
     step: int
     accumulation: int
+    macs: int | None = None
 
 
 def save(
@@ -49,7 +57,7 @@ def save(
     with new_folder(target) as temporary:
         save_file(weights, temporary / _WEIGHTS)
         save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
-        numbers = {"step": progress.step, "accumulation": progress.accumulation, "random": _python_random_state()}
+        numbers = asdict(progress) | {"random": _python_random_state()}
         numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
         write_sealed(temporary / _PROGRESS, numbers)
     for other in list(folder.iterdir()):
@@ -98,7 +106,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
             states.setdefault(int(index), {})[name] = value
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(numbers["step"], numbers["accumulation"])
+    return Progress(numbers["step"], numbers["accumulation"], numbers.get("macs"))
 
 
 def _progress(checkpoint: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
-from adaptive_bench.training.cost import counted_flops, training_cost
+from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
@@ -57,9 +57,9 @@ def train(
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
-    Writes `data.json` (what is trained on, with the digest of the order), `cost.json` (`TrainingCost`),
-    `train.jsonl` (one line a step, the same bytes for the same seed), `timing.json`, resumable state in `resume/`, and
-    at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
+    Writes `data.json` (what is trained on, with the digest of the order), `train.jsonl` (one line a step, the same
+    bytes for the same seed), `timing.json`, `cost.json` (`TrainingCost`), resumable state in `resume/`, and at the end
+    `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
     same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
 
     Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments;
@@ -90,7 +90,10 @@ def train(
         atomic.write_sealed(folder / "data.json", _describe(encoded, order))
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
-    training.run(curves or Tracking(), pretrained)
+    try:
+        training.run(curves or Tracking(), pretrained)
+    finally:
+        training.count.close()
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -145,14 +148,14 @@ class _Training:
         self.peak_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.accumulation = recipe.accumulation
+        self.count = FlopCount(model, model.backbone)
+        self.counted_from_the_start = True
         self.log_path = folder / "train.jsonl"
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
-        if not total:
-            self._write_cost(0)
         start_s = time.perf_counter()
         with (
             self._log(lines) as log,
@@ -191,10 +194,7 @@ class _Training:
         rate = self.recipe.learning_rate * factor
         self.model.begin_step(step + 1, len(self.order))
         self.optimizer.zero_grad()
-        with counted_flops(step == 0) as flops:
-            loss = self._loss([self.encoded[index] for index in self.order[step]], step)
-        if step == 0:
-            self._write_cost(sum(self.processes.gather(flops())))
+        loss = self._loss([self.encoded[index] for index in self.order[step]], step)
         self._check_finite("loss", loss.loss, step, rate)
         norm = float(whole(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm)))
         self._check_finite("gradient norm", norm, step, rate)
@@ -204,7 +204,9 @@ class _Training:
 
     def _loss(self, batch: Sequence[EncodedExample], step: int) -> StepLoss:
         """Loss and gradient of a step; when memory runs out, the same step again with micro-batches half as large."""
+        macs = self.count.macs
         while True:
+            self.count.macs = macs  # a pass that ran out of memory is no part of the training
             loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
             if loss is not None:
                 return loss
@@ -235,14 +237,22 @@ class _Training:
                 f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
 
-    def _write_cost(self, first_step_flops: int) -> None:
-        if not self.processes.leads:
+    def _macs(self) -> int | None:
+        """MACs of all processes since the first step; `None` where those of the first ones are not known."""
+        total = sum(self.processes.gather(self.count.macs))
+        return total if self.counted_from_the_start else None
+
+    def _write_cost(self, macs: int | None) -> None:
+        """What the training took, unless a version that did not count began it."""
+        path = self.folder / "cost.json"
+        if macs is None:
+            path.unlink(missing_ok=True)
             return
-        tokens = [
-            sum(len(self.encoded[index].token_ids) for index in self.order[step]) for step in range(len(self.order))
-        ]
-        cost = asdict(training_cost(self.model.method, tokens, first_step_flops))
-        atomic.write_sealed(self.folder / "cost.json", cost)
+        tokens = sum(
+            len(self.encoded[index].token_ids) for step in range(len(self.order)) for index in self.order[step]
+        )
+        cost = TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
+        atomic.write_sealed(path, asdict(cost))
 
     def _resume(self) -> tuple[int, str]:
         """Steps already done according to the newest checkpoint, and their lines of the log."""
@@ -251,6 +261,8 @@ class _Training:
             return 0, ""
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
+        self.counted_from_the_start = progress.macs is not None
+        self.count.macs = (progress.macs or 0) if self.processes.leads else 0
         lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True) if self.processes.leads else []
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step, "".join(lines[: progress.step])
@@ -259,17 +271,19 @@ class _Training:
         if log is not None:
             # The log reaches the disk first: a checkpoint never knows of more steps than the log.
             os.fsync(log.fileno())
-        progress = checkpoint.Progress(steps_done, self.accumulation)
+        progress = checkpoint.Progress(steps_done, self.accumulation, self._macs())
         writes = self.processes.leads
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
+        macs = self._macs()
         self.training.gather_weights()
         self.model.spread = None
         if not self.processes.leads:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)
+        self._write_cost(macs)
         self.model.eval()
         named = None if self.adapters is None else pretrained
         if self.adapters is not None and named is None:

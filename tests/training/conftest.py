@@ -23,11 +23,11 @@ def make_tokenizer(bos: bool = False, eos: bool = True, pad: bool = False) -> Pr
     return PreTrainedTokenizerFast(tokenizer_object=core, **names, pad_token="<pad>" if pad else None)
 
 
-def make_model(spec: str = "dense", seed: int = 0) -> AdaptiveModel:
+def make_model(spec: str = "dense", seed: int = 0, layers: int = 2) -> AdaptiveModel:
     """A tiny Llama whose weights depend on the seed, under a method."""
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=259, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        vocab_size=259, hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,
     )  # fmt: skip
     return AdaptiveModel.build(LlamaForCausalLM(config), spec, seed=seed)

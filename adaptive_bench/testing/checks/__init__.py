@@ -10,7 +10,7 @@ from adaptive_bench.testing.checks.execution import cached, packed
 from adaptive_bench.testing.checks.identity import identity
 from adaptive_bench.testing.checks.persistence import resuming, saving
 from adaptive_bench.testing.checks.phases import claims, phases
-from adaptive_bench.testing.checks.training import finite, gradients
+from adaptive_bench.testing.checks.training import cost, finite, gradients
 
 CHECKS: tuple[Check, ...] = (
     builds,
@@ -30,4 +30,5 @@ CHECKS: tuple[Check, ...] = (
     gradients,
     resuming,
     finite,
+    cost,
 )

@@ -29,7 +29,7 @@ def ledger(subject: Subject) -> Facts:
         ("scoring some positions", "packed", most, lambda: model(**right.arguments, logits_to_keep=some)),
         ("generating", "packed", most, lambda: written(model, prompts)),
     ]
-    with _eager_attention(model):
+    with eager_attention(model):
         for name, executor, dial, run in runs:
             model.dial, model.executor = dial, executor
             model.reset_ledger()
@@ -46,8 +46,8 @@ def ledger(subject: Subject) -> Facts:
 
 
 @contextmanager
-def _eager_attention(model: AdaptiveModel) -> Iterator[None]:
-    """The counter reads fused CPU attention as nothing."""
+def eager_attention(model: AdaptiveModel) -> Iterator[None]:
+    """Attention the counter sees: fused attention on a CPU it takes for nothing."""
     before = model.backbone.config._attn_implementation
     model.backbone_model.set_attn_implementation("eager")
     try:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
+from adaptive_bench.testing.checks.accounting import eager_attention
 from adaptive_bench.testing.checks.comparison import demand
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.training import ShortTraining
+from adaptive_bench.training.cost import FlopCount
 
 STEPS = 20
+SCHEDULE = 8  # steps: every stage of a curriculum over the layers of a tiny backbone comes up
+COST_SHARE = 0.01  # of all FLOPs
 
 
 @check("gradients", needs=("builds",), of_training=True)
@@ -67,4 +72,21 @@ def finite(subject: Subject) -> Facts:
             f"{training.model.loss_terms}) and gradient norm {float(norm):g}. Clamp logarithms, roots and divisors.",
         )
         training.optimizer.step()
+    return {}
+
+
+@check("cost", needs=("gradients",), of_training=True)
+def cost(subject: Subject) -> Facts:
+    """Training FLOPs as they are reported, over a whole schedule, are those that PyTorch's counter sees, within 1 %."""
+    training = ShortTraining(subject, total_steps=SCHEDULE)
+    count = FlopCount(training.model, training.model.backbone)
+    with eager_attention(training.model), FlopCounterMode(display=False) as counter:
+        training.run(1, SCHEDULE)
+    executed = counter.get_total_flops()
+    demand(
+        abs(count.flops - executed) <= COST_SHARE * executed,
+        f"Every FLOP of a training must be counted, but {SCHEDULE} steps executed {executed} and {count.flops} are "
+        "counted. Compute losses and decisions with nn.Linear modules and call.cross_entropy(), not with raw matrix "
+        "products.",
+    )
     return {}
