@@ -6,15 +6,20 @@ K,V from it.
 
 Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
 Equations: loss sum_i w_i CE_i / sum_i w_i with w_i = i (section 3.2); confidence `softmax`: top-1 minus top-2
-probability, `state`: cosine of neighbouring layers' states, never at the first exit (section 3.3); threshold for
-generated token t = 0, 1, ...: 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3,
-`decay=paper`; the released code's form is `decay=t5x`).
+probability, `state`: cosine of neighbouring layers' states, never at the first exit, `classifier`: sigmoid of one
+linear map of the state, shared by all exits and trained afterwards, the rest frozen, on whether the layer's prediction
+is the last layer's, each layer's cross entropy balanced between the two (section 3.3); threshold for generated token
+t = 0, 1, ...: 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3, `decay=paper`; the released
+code's form is `decay=t5x`). A probe costs a run of the head, 3 H or H multiply-accumulates.
 
 Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`, but for their last position, which writes the
 first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on its own
 confidence. Tokens exit one by one in a batch. The
 probe that lets a token exit is its final logits. `decay` is off by default, so that one threshold means one thing;
-`min_exit` spares the first layers, whose heads are overconfident.
+`min_exit` spares the first layers, whose heads are overconfident. Whoever may exit is probed at every dial value, also
+where nobody does: there the method saves less than nothing, and `dense` is the model without it. The threshold that
+the paper's own calibration chooses (Learn then Test, section 4) is no point of a board, which compares at equal
+savings: `adaptive_bench.methods.learn_then_test.certified_threshold` finds it for a model and prompts.
 """
 
 from __future__ import annotations
@@ -24,7 +29,8 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from adaptive_bench.method import (
     EXECUTE_ALL,
@@ -38,16 +44,18 @@ from adaptive_bench.method import (
     Semantics,
     SiteView,
     UsageError,
+    initialised_linear,
     leaving_tokens,
 )
 
 NEVER = 1.01  # no confidence exceeds 1
+CLASSIFIER_STD = 0.01
 
 
 class CALMConfig(MethodConfig):
     """Parameters of CALM."""
 
-    confidence: Literal["softmax", "state"] = Field("softmax", description="confidence measure")
+    confidence: Literal["softmax", "state", "classifier"] = Field("softmax", description="confidence measure")
     min_exit: int = Field(1, ge=1, examples=[2], description="layers that always run")
     exit_interval: int = Field(1, ge=1, examples=[2], description="probe after every n-th layer only")
     exit_prompt: bool = Field(False, description="prompt tokens may exit as well")
@@ -76,6 +84,14 @@ class CALM(Method):
                 f"{config.confidence}, min_exit={config.min_exit}, exit_interval={config.exit_interval} the first one "
                 f"comes after layer {self.first_exit}. Lower min_exit or exit_interval."
             )
+        self.classifier = None
+        if config.confidence == "classifier":
+            self.classifier = initialised_linear(backbone.hidden_size, 1, std=CLASSIFIER_STD, bias=0.0)
+
+    @property
+    def freezes_backbone(self) -> bool:
+        """The classifier is trained on a model that can exit already."""
+        return self.classifier is not None
 
     @property
     def dial(self) -> DialSpec:
@@ -89,7 +105,7 @@ class CALM(Method):
 
     def decide(self, view: SiteView) -> Decision:
         """Who has not exited yet executes the layer."""
-        if view.call.training or self.value > 1.0:
+        if view.call.training:
             return EXECUTE_ALL
         call, layer = view.call, view.site.layer
         alive = call.scratch.get("alive", call.valid)
@@ -108,36 +124,71 @@ class CALM(Method):
         """Tokens [B, S] that leave before this layer."""
         previous = view.call.scratch["previous"] if self.config.confidence == "state" else None
         threshold = self.threshold(view.call).flatten()
-        return leaving_tokens(view, may_exit, previous, lambda sureness, tokens: sureness >= threshold[tokens])
+        return leaving_tokens(
+            view, may_exit, previous, lambda sureness, tokens: sureness >= threshold[tokens], self.classifier
+        )
 
     def threshold(self, call: ForwardCall) -> Tensor:
         """Threshold [B, S] at each token's place in the answer."""
-        if self.config.decay == "none":
+        if self.config.decay == "none" or self.value > 1.0:  # where nobody exits, nobody does later either
             return torch.full(call.valid.shape, self.value, device=call.valid.device)
         place = call.continuation_step.clamp(min=0) / self.config.decay_steps  # the last prompt token writes number 0
         return decayed(self.value, place, self.config.temperature, self.config.decay)
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """w_L / sum w."""
-        return layer_weights(self.backbone_size[0])[-1]
+        """w_L / sum w; nothing where the classifier is trained."""
+        return 0.0 if self.classifier is not None else layer_weights(self.backbone_size[0])[-1]
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Weighted cross entropy of all layers below the last."""
+        """Weighted cross entropy of all layers below the last, or that of the classifier there."""
         assert call.layer_states is not None
+        if self.classifier is not None:
+            return {"classifier": (1.0, self._classifier_loss(self.classifier, call, call.layer_states))}
         weights = layer_weights(self.backbone_size[0])[:-1]
         parts = [w * call.cross_entropy(state) for w, state in zip(weights, call.layer_states, strict=False)]
         return {"layers": (1.0, torch.stack(parts).sum())} if parts else {}
 
+    def _classifier_loss(self, classifier: nn.Linear, call: ForwardCall, states: list[Tensor]) -> Tensor:
+        """Mean over the layers below the last, where the answer is written."""
+        written = [state[call.writes] for state in states]
+        with torch.no_grad():
+            predicted = [call.backbone.head(call.backbone.final_norm(state)).argmax(dim=-1) for state in written]
+        layers = [
+            balanced_cross_entropy(
+                call.whole(classifier(state.float())[:, 0]), call.whole((guess == predicted[-1]).float())
+            )
+            for state, guess in zip(written[:-1], predicted[:-1], strict=True)
+        ]
+        return torch.stack(layers).mean()
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """The classifier learns when a model agrees with itself that can exit at every layer."""
+        config = cls.parse_config(spec)
+        assert isinstance(config, CALMConfig)
+        return MethodSpec(spec.name) if config.confidence == "classifier" else None
+
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Every parameter is about inference."""
-        return MethodSpec(spec.name)
+        """Every parameter is about inference, but for the classifier's being there."""
+        assert isinstance(config, CALMConfig)
+        return MethodSpec(spec.name, (("confidence", "classifier"),) if config.confidence == "classifier" else ())
 
 
 def layer_weights(layers: int) -> list[float]:
     """w_i / sum w with w_i = i, for i = 1 .. L."""
     total = layers * (layers + 1) / 2
     return [number / total for number in range(1, layers + 1)]
+
+
+def balanced_cross_entropy(logits: Tensor, agrees: Tensor) -> Tensor:
+    """Mean binary cross entropy of logits [N] against labels [N] of 0 and 1, each weighted with the other one's share.
+
+    So both kinds count alike, and a layer that always or never agrees teaches nothing (released code).
+    """
+    share = agrees.mean()
+    weights = torch.where(agrees > 0, 1.0 - share, share)
+    return functional.binary_cross_entropy_with_logits(logits.float(), agrees, weight=weights)
 
 
 def decayed(threshold: float, place: Tensor, temperature: float, form: Literal["paper", "t5x"]) -> Tensor:

@@ -110,7 +110,7 @@ class FREE(Method):
     def decide(self, view: SiteView) -> Decision:
         """At the exit, confident answer tokens leave; above it they stay away."""
         call, layer = view.call, view.site.layer
-        if call.training or self.value > 1.0 or layer < self.shallow - 1:
+        if call.training or layer < self.shallow - 1:
             return EXECUTE_ALL
         if layer == self.shallow - 1:
             call.scratch["before_exit"] = view.hidden

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import Ledger, Work
+from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs
 from adaptive_bench.engine.meter import Reading
 from adaptive_bench.method import Phase
 
@@ -38,6 +38,24 @@ class _Branch:
     pairs: float = 0.0
     repairs: bool = False
     visible: Tensor | None = None
+
+
+@dataclass
+class _Run:
+    """Something that was run for some tokens in order to decide.
+
+    Attributes:
+        name: What the ledger counts it as.
+        tokens: Flat indices [N]; on the device until the call has ended.
+        macs: For one token.
+        weight_bytes: Read for all of them together.
+    """
+
+    layer: int
+    name: str
+    tokens: Tensor
+    macs: float
+    weight_bytes: float = 0.0
 
 
 class Tally:
@@ -69,7 +87,7 @@ class Tally:
         self.requests = requests
         self._branches: list[_Branch] = []
         self._all_rows = len(valid) if requests is None else int(requests.sum())
-        self._probes: list[tuple[int, Tensor]] = []
+        self._runs: list[_Run] = []
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
         self._tokens = self._eligible = self.weigh(valid)
@@ -142,7 +160,16 @@ class Tally:
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
         """Book one run of the head for each token at flat indices [N], as a decision."""
-        self._probes.append((layer, tokens))
+        self._runs.append(_Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes))
+
+    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+        """Book a cosine of two states for each token at flat indices [N], as a decision."""
+        self._runs.append(_Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size)))
+
+    def book_map(self, layer: int, reading: Reading, tokens: Tensor) -> None:
+        """Book one of the method's linear maps, run once for each token at flat indices [N]."""
+        macs = reading.macs / max(1, reading.inputs)
+        self._runs.append(_Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes))
 
     def book_head(self, *, needed: int, computed: int, reused: int) -> None:
         """Book the language-model head.
@@ -163,7 +190,7 @@ class Tally:
         self.ledger.count(self.phase, "probe", -reused)
 
     def settle(self) -> None:
-        """Book everything noted. Reads the device at most once for masks, once for visible keys and once per probe."""
+        """Book everything noted. Reads the device at most once for masks, once for visible keys and once a run."""
         masks, visible = self._on_host("keep"), self._on_host("visible")
         work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
         for number, branch in enumerate(self._branches):
@@ -188,14 +215,14 @@ class Tally:
             row[Work.PROJECTED] = branch.slots + repaired if self.packed else branch.slots
         self.ledger.work[self.phase] += work
         self._branches.clear()
-        for layer, tokens in self._probes:
-            count = tokens.numel()
+        for run in self._runs:
+            count = run.tokens.numel()
             if self.requests is not None:
-                count = int(self.requests[tokens.cpu().numpy() // self.valid.shape[1]].sum())
-            self.ledger.book(self.phase, layer, "overhead.decision", count * self.backbone.head_macs)
-            self.ledger.count(self.phase, "probe", count)
-            self.ledger.read_weights(self.phase, self.backbone.head_bytes * bool(count))
-        self._probes.clear()
+                count = int(self.requests[run.tokens.cpu().numpy() // self.valid.shape[1]].sum())
+            self.ledger.book(self.phase, run.layer, "overhead.decision", count * run.macs)
+            self.ledger.count(self.phase, run.name, count)
+            self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
+        self._runs.clear()
 
     def _on_host(self, name: str) -> dict[int, np.ndarray]:
         """The tensors [B, S] of that name, by the number of their branch."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adaptive_bench.backbone import Site, Turn
 from adaptive_bench.engine.attention_mask import additive, visible_keys
@@ -113,6 +113,19 @@ class EngineCall(ForwardCall):
         """The head was run for the tokens at flat indices [N] in order to decide."""
         if self.tally is not None:
             self.tally.book_probe(layer, tokens)
+
+    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+        """A cosine of two states was taken for each of the tokens at flat indices [N]."""
+        if self.tally is not None:
+            self.tally.book_cosine(layer, tokens)
+
+    def run_map(self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor) -> Tensor:
+        """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
+        output: Tensor = linear(states)
+        reading = self.meter.take_last()
+        if self.tally is not None:
+            self.tally.book_map(layer, reading, tokens)
+        return output
 
     def repairs_kv(self, layer: int) -> bool:
         """Whether K,V of skipped tokens are projected at this layer."""

@@ -36,6 +36,7 @@ BUCKETS = (
     "waste.dense",
 )
 BRANCHES = ("attention", "mlp")
+COSINE = "cosine"  # what `Ledger.count` calls it
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
 
@@ -95,7 +96,8 @@ class Ledger:
 
     def count(self, phase: Phase, name: str, tokens: float) -> None:
         """Add tokens a map was run for. `head`: those whose logits were needed; `probe`: further runs of the head, in
-        order to decide; `method.` and a name: a linear map of the method's own.
+        order to decide; `cosine`: cosines of two states, likewise; `method.` and a name: a linear map of the method's
+        own.
         """
         runs = self.runs[phase]
         runs[name] = runs.get(name, 0.0) + tokens
@@ -236,6 +238,11 @@ def _saved(counts: Mapping[str, Any], phases: tuple[Phase, ...]) -> dict[str, fl
         "executed": _saved_share(macs.sum(), dense),
         "weight_bytes": _saved_share(total("weight_bytes"), total("dense_weight_bytes")),
     }
+
+
+def cosine_macs(hidden_size: int) -> int:
+    """MACs of the cosine of two states: a product and two norms."""
+    return 3 * hidden_size
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -38,6 +38,10 @@ class DecisionMeter:
         taken, self._readings = self._readings, []
         return taken
 
+    def take_last(self) -> Reading:
+        """What was run last; it is in no later `take`."""
+        return self._readings.pop()
+
     def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = cast(nn.Linear, module).weight
         vectors = inputs[0].numel() // weight.shape[1]

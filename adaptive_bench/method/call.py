@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.backbone import Backbone, Site
@@ -111,3 +111,11 @@ class ForwardCall:
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
         """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted."""
+
+    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+        """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
+
+    def run_map(self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor) -> Tensor:
+        """Outputs [N, O] of one of the method's maps for states [N, H] of the tokens at flat indices [N]."""
+        output: Tensor = linear(states)
+        return output

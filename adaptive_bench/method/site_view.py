@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.method.call import ForwardCall
@@ -46,6 +47,23 @@ class SiteView:
         self.call.book_probe(self.site.layer, tokens)
         backbone = self.call.backbone
         return backbone.head(backbone.final_norm(self.hidden.flatten(0, 1)[tokens]))
+
+    def cosine(self, previous: Tensor, tokens: Tensor) -> Tensor:
+        """Cosines [N] of the states with those of another site [B, S, H], for the tokens at flat indices [N].
+
+        Booked as a decision: two norms and a product, 3 H multiply-accumulates a token.
+        """
+        self.call.book_cosine(self.site.layer, tokens)
+        now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
+        return functional.cosine_similarity(now, before, dim=-1)
+
+    def apply(self, linear: nn.Linear, tokens: Tensor) -> Tensor:
+        """Outputs [N, O] of one of the method's linear maps for the residual stream of the tokens at flat indices [N].
+
+        Booked for these tokens, whatever requests are behind their rows.
+        """
+        states = self.hidden.flatten(0, 1)[tokens].float()
+        return self.call.run_map(self.site.layer, linear, states, tokens)
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
         """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""

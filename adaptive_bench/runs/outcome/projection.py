@@ -8,8 +8,9 @@ pairs, runs of the head, of probes and of each linear map of the method), and th
   depth: keep shares are those measured there;
 * the method's linear maps have the sizes they get when the method is built for the real widths (without memory), and
   belong to layers: twice the layers, twice the gates;
-* the head and its probes cost what the real head costs. Probes are as many as were made: exits lie at the same relative
-  depths, so a deeper model has as many exits, farther apart (`exit_interval`).
+* the head and its probes cost what the real head costs, cosines of states what the real width costs. Probes are as
+  many as were made: exits lie at the same relative depths, so a deeper model has as many exits, farther apart
+  (`exit_interval`).
 
 Approximated, then: the keep pattern is taken over although a larger model would decide otherwise; texts keep their
 length in tokens, and with it the pairs of attention and the measured model's windows. Exact is the projection onto the
@@ -29,7 +30,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import PHASES, Ledger
+from adaptive_bench.engine.ledger import COSINE, PHASES, Ledger, cosine_macs
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import find_shape
@@ -79,6 +80,8 @@ class Projection:
             ledger.book(phase, ledger.num_layers, "core.head", head)
             ledger.book_dense_head(phase, head)
             ledger.book(phase, 0, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
+            cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
+            ledger.book(phase, 0, "overhead.decision", cosines)
             own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
             ledger.book(phase, 0, "overhead.decision", self._depth * own)
         return {"all": ledger.saved_net(), **{phase: ledger.saved_net((phase,)) for phase in PHASES}}

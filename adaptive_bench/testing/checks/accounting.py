@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.engine.call import Executor
@@ -33,16 +35,29 @@ def ledger(subject: Subject) -> Facts:
         for name, executor, dial, run in runs:
             model.dial, model.executor = dial, executor
             model.reset_ledger()
-            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            with torch.no_grad(), _CosineCount() as cosines, FlopCounterMode(display=False) as counter:
                 run()
-            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops()
+            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops() + cosines.flops
             demand(
                 abs(booked - executed) <= ROTARY_SHARE * executed,
                 f"The ledger must hold every FLOP, but {name} at dial {dial:g} ({executor}) executed {executed} and "
                 f"{booked:.0f} are booked. Compute with nn.Linear modules of the method (they are metered) and "
-                "view.probe(), not with raw matrix products.",
+                "view.probe() and view.cosine(), not with raw matrix products or torch's own cosine.",
             )
     return {"ledger": True}
+
+
+class _CosineCount(TorchFunctionMode):
+    """Counts cosines, which PyTorch's counter takes for nothing: each is two norms and a product."""
+
+    flops = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if function is torch.cosine_similarity:
+            self.flops += 2 * 3 * int(torch.broadcast_tensors(*args[:2])[0].numel())
+        return function(*args, **(kwargs or {}))
 
 
 @contextmanager
