@@ -19,7 +19,8 @@ probe that lets a token exit is its final logits. `decay` is off by default, so 
 `min_exit` spares the first layers, whose heads are overconfident. Whoever may exit is probed at every dial value, also
 where nobody does: there the method saves less than nothing, and `dense` is the model without it. The threshold that
 the paper's own calibration chooses (Learn then Test, section 4) is no point of a board, which compares at equal
-savings: `adaptive_bench.methods.learn_then_test.certified_threshold` finds it for a model and prompts.
+savings: `adaptive_bench.model.learn_then_test.certified_dial` finds it for a model and prompts, by how far texts differ
+from those at full depth; the variant that compares their quality against references is left out.
 """
 
 from __future__ import annotations

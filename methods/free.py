@@ -11,23 +11,26 @@ https://arxiv.org/abs/2310.05424.
 Equations: CE (L_S CE_S + L CE_L) / (L_S + L); + alpha KD, alpha 0.5, KD = mean squared error between normed hidden
 states, the deep side detached, matched dynamically: from the deepest of evenly spaced teacher layers downwards, each
 takes the closest student layer strictly below the one before (section 3.2); exit where top-1 minus top-2 probability
-exceeds the threshold (section 3.3).
+exceeds the threshold (section 3.3); adaptive threshold from a mixture of two Beta distributions (section 3.4,
+`adaptive_threshold`).
 
 Deviations: decoder-only; prompts run at full depth, and distillation is over the tokens that write the answer (theirs
 is over the decoder's tokens, which are these; the prompt is the encoder's there). `confidence=state` (cosine of
-neighbouring states) is not in the paper, which other comparisons call FREE all the same. The threshold is the dial;
-`beta_mixture_threshold` gives the paper's adaptive one.
+neighbouring states) is not in the paper, which other comparisons call FREE all the same. The exit is probed at every
+dial value, also where nobody leaves. The threshold is the dial. The paper's adaptive one is a value of it, which
+`adaptive_threshold` fits to held-out text: theirs is fitted again while texts are written, to what the deep layers said
+of all texts before, so that what becomes of a text depends on the others. No board shows it, for boards compare at
+equal savings. Their optional roll-back of exits that the deep layers disagree with, and their map between the states
+that are distilled (off in their scripts), are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
@@ -48,9 +51,9 @@ from adaptive_bench.method import (
     leaving_tokens,
 )
 
+from .beta_mixture import beta_mixture_threshold
+
 NEVER = 1.01  # no confidence exceeds 1
-GRID = np.linspace(0.3, 0.9, 10)
-POSTERIOR_CUT = 0.4
 
 
 class FREEConfig(MethodConfig):
@@ -124,6 +127,45 @@ class FREE(Method):
         previous = view.call.scratch["before_exit"] if self.config.confidence == "state" else None
         return leaving_tokens(view, candidates, previous, lambda sureness, _: sureness > self.value)
 
+    @torch.no_grad()
+    def adaptive_threshold(self, backbone: Backbone, batches: Iterable[Mapping[str, Tensor]]) -> float:
+        """The dial value that a Beta mixture fitted to a text chooses (see `beta_mixture_threshold`).
+
+        Confidences are those at the exit, of tokens that write an answer; agreement is with the full model.
+
+        Args:
+            backbone: The trained model this method sits on.
+            batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
+
+        Raises:
+            UsageError: Confidence is no probability, or nothing is written in the text.
+        """
+        if self.config.confidence != "softmax":
+            raise UsageError(
+                f"The adaptive threshold is fitted to gaps of probabilities, got confidence={self.config.confidence}. "
+                "Use confidence=softmax."
+            )
+        confidences: list[float] = []
+        agrees: list[bool] = []
+        for batch in batches:
+            ids, valid = batch["input_ids"], batch["attention_mask"].bool()
+            output = backbone.model(
+                ids,
+                attention_mask=valid.long(),
+                position_ids=(valid.long().cumsum(dim=1) - 1).clamp(min=0),
+                output_hidden_states=True,
+                use_cache=False,
+            )
+            writes = valid[:, :-1] & batch["continuation_mask"][:, 1:].bool() & valid[:, 1:]
+            state = output.hidden_states[self.shallow][:, :-1][writes]
+            shallow, deep = backbone.head(backbone.final_norm(state)), output.logits[:, :-1][writes]
+            top = shallow.float().softmax(dim=-1).topk(2, dim=-1).values
+            confidences += (top[:, 0] - top[:, 1]).tolist()
+            agrees += (shallow.argmax(dim=-1) == deep.argmax(dim=-1)).tolist()
+        if not confidences:
+            raise UsageError("The adaptive threshold is fitted to tokens that write an answer, got none. Give batches.")
+        return beta_mixture_threshold(confidences, agrees)
+
     def main_loss_weight(self, call: ForwardCall) -> float:
         """L / (L_S + L)."""
         return self.backbone_size[0] / (self.shallow + self.backbone_size[0])
@@ -187,25 +229,3 @@ def align(errors: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
         pairs.append((teacher, student))
         limit = student
     return pairs[::-1]
-
-
-def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool]) -> float:
-    """The adaptive threshold (section 3.4): lowest of 10 values in [0.3, 0.9] where agreement is likely enough.
-
-    Confidences of agreeing and of disagreeing tokens follow a Beta distribution each (fitted by moments); the
-    threshold is the lowest grid value whose posterior probability of agreement exceeds 0.4, or the highest value if
-    none does.
-    """
-    values, labels = np.clip(np.asarray(confidences, float), 1e-3, 1 - 1e-3), np.asarray(agrees, bool)
-    if not labels.any() or labels.all():
-        return float(GRID[0] if labels.any() else GRID[-1])
-    agree = labels.mean() * _beta(values[labels]).pdf(GRID)
-    differ = (1 - labels.mean()) * _beta(values[~labels]).pdf(GRID)
-    likely = agree / np.maximum(agree + differ, 1e-12) > POSTERIOR_CUT
-    return float(GRID[np.argmax(likely)] if likely.any() else GRID[-1])
-
-
-def _beta(values: np.ndarray) -> stats.rv_continuous:
-    mean, variance = values.mean(), max(values.var(), 1e-4)
-    scale = max(mean * (1 - mean) / variance - 1, 0.1)
-    return stats.beta(mean * scale, (1 - mean) * scale)

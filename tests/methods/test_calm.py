@@ -9,7 +9,8 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
-from adaptive_bench.methods.calm import NEVER, decayed, layer_weights
+from adaptive_bench.method import MethodSpec, starting_spec, training_spec
+from adaptive_bench.methods.calm import NEVER, balanced_cross_entropy, decayed, layer_weights
 
 LAYERS, LENGTH, PROMPT = 4, 14, 6
 
@@ -221,3 +222,90 @@ def test_every_probe_is_charged_and_the_last_one_is_the_output(shared_model, ids
 def test_settings_without_an_exit_are_refused(make_model, params):
     with pytest.raises(UsageError, match="Lower min_exit"):
         make_model(f"calm[{params}]")
+
+
+MEASURES = ("softmax", "state", "classifier")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("confidence", MEASURES)
+def test_a_probe_costs_what_its_measure_takes(make_model, ids, answer, writing, confidence):
+    """Section 3.3: a run of the head, the products and norms of a cosine, or one linear map to a logit."""
+    model = make_model(f"calm[confidence={confidence}]").eval()
+    hidden, vocabulary = model.backbone.hidden_size, model.backbone.vocab_size
+    price = {"softmax": hidden * vocabulary, "state": 3 * hidden, "classifier": hidden}[confidence]
+    model.dial = NEVER
+    model(ids, continuation_mask=answer)
+    probes = int(writing.sum()) * (LAYERS - model.method.first_exit)
+    assert model.compute_report()["macs"]["overhead.decision"] == probes * price
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("confidence", MEASURES)
+def test_the_curve_does_not_jump_where_exits_begin(make_model, ids, answer, confidence):
+    """Nobody exits at NEVER, and hardly anybody at 1: as many are probed, so that the net savings are equal."""
+    model = make_model(f"calm[confidence={confidence}]").eval()
+    for parameter in model.method.parameters():
+        parameter.zero_()  # large states saturate a random classifier: then many are as sure as can be
+    net = []
+    for model.dial in (NEVER, 1.0):
+        model.reset_ledger()
+        model(ids, continuation_mask=answer)
+        net.append(model.compute_report()["saved"]["net"])
+    assert net[0] == net[1] < 0
+
+
+@torch.no_grad()
+def test_nobody_exits_above_one_however_late_in_the_answer(shared_model, ids, answer, watch, depth):
+    """A threshold that decays from above 1 would come down to 0.9."""
+    model = shared_model("calm[decay=paper,decay_steps=2]")
+    model.dial = NEVER
+    with watch(model) as watched:
+        model(ids, continuation_mask=answer)
+    assert bool((depth(watched) == LAYERS).all())
+
+
+@torch.no_grad()
+def test_requests_behind_a_row_are_each_charged_for_its_classifier(make_model, ids, answer):
+    model = make_model("calm[confidence=classifier]").eval()
+    booked = []
+    for requests in ([1, 1, 1, 1], [3, 1, 1, 2]):
+        model.reset_ledger()
+        model(ids, continuation_mask=answer, requests=requests)
+        booked.append(model.compute_report()["counts"]["prefill"]["runs"]["method.classifier"])
+    assert booked[1] == booked[0] / 4 * 7
+
+
+def test_balanced_cross_entropy_by_hand():
+    """Released code: each label weighs the other one's share; at logit 0 every token costs ln 2."""
+    agrees = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    expected = math.log(2) * (3 * 0.25 + 0.75) / 4
+    assert float(balanced_cross_entropy(torch.zeros(4), agrees)) == pytest.approx(expected)
+    assert float(balanced_cross_entropy(torch.randn(4), torch.ones(4))) == 0.0
+
+
+def test_the_classifier_learns_when_a_layer_agrees_with_the_last(make_model, make_backbone, ids):
+    """Section 3.3: a second stage with the model frozen, labels from its own predictions, mean over layers below."""
+    backbone = make_backbone("llama")
+    model = make_model("calm[confidence=classifier]", backbone=backbone).train()
+    with torch.no_grad():
+        *states, last = backbone(ids, output_hidden_states=True).hidden_states[1:]
+        guesses = [backbone.lm_head(s).argmax(-1) for s in (*map(backbone.model.norm, states), last)]
+        logits = [model.method.classifier(state)[..., 0] for state in states]
+        parts = [
+            balanced_cross_entropy(logit[:, :-1].flatten(), (guess == guesses[-1])[:, :-1].flatten().float())
+            for logit, guess in zip(logits, guesses[:-1], strict=True)
+        ]
+    loss = model(ids, labels=ids).loss
+    assert float(loss.detach()) == pytest.approx(float(torch.stack(parts).mean()), rel=1e-5)
+    loss.backward()
+    assert model.method.classifier.weight.grad is not None
+    assert all(parameter.grad is None for parameter in backbone.parameters())
+
+
+def test_the_classifier_is_trained_on_top_of_calm():
+    spec = MethodSpec.parse("calm[confidence=classifier,min_exit=2]")
+    assert training_spec(spec) == MethodSpec.parse("calm[confidence=classifier]")
+    assert starting_spec(training_spec(spec)) == MethodSpec("calm")
+    assert training_spec(MethodSpec.parse("calm[confidence=state]")) == MethodSpec("calm")
+    assert starting_spec(MethodSpec("calm")) is None

@@ -237,3 +237,42 @@ def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, w
 def test_the_exit_lies_inside_the_model(make_model, shallow):
     with pytest.raises(UsageError, match="shallow_layers"):
         make_model(f"free[shallow_layers={shallow}]")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_exit_is_probed_where_nobody_leaves_too(shared_model, ids, answer, spec):
+    """The curve does not jump between the threshold 1 and the end of the dial."""
+    model = shared_model(spec)
+    net = []
+    for model.dial in (NEVER, 1.0):
+        model.reset_ledger()
+        model(ids, continuation_mask=answer)
+        net.append(model.compute_report()["saved"]["net"])
+    assert net[0] == net[1] < 0
+
+
+@torch.no_grad()
+def test_the_adaptive_threshold_is_fitted_where_the_answer_is_written(make_model, truncated, ids, answer):
+    """T-FR8: of tokens whose next one is in the answer, the shallow model's confidence, and whether the deep one says
+    the same; padding on the left changes nothing.
+    """
+    model = make_model("free").eval()
+    deep, shallow = model.backbone_model(ids).logits, truncated(model.backbone_model, SHALLOW)(ids).logits
+    written = slice(PROMPT - 1, LENGTH - 1)
+    top = shallow[:, written].softmax(-1).topk(2).values
+    gaps = (top[..., 0] - top[..., 1]).flatten()
+    agrees = (shallow.argmax(-1) == deep.argmax(-1))[:, written].flatten()
+    expected = beta_mixture_threshold(gaps.tolist(), agrees.tolist())
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": answer}
+    padded = {name: functional.pad(value, (3, 0)) for name, value in batch.items()}
+    for text in (batch, padded):
+        assert model.method.adaptive_threshold(model.backbone, [text]) == pytest.approx(expected)
+    model.dial = expected  # it is a value of the dial
+
+
+@pytest.mark.parametrize(("spec", "batches"), [("free", []), ("free[confidence=state]", [])])
+def test_the_adaptive_threshold_needs_probabilities_of_some_tokens(make_model, spec, batches):
+    model = make_model(spec)
+    with pytest.raises(UsageError, match="adaptive threshold"):
+        model.method.adaptive_threshold(model.backbone, batches)

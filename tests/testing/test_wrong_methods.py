@@ -156,6 +156,18 @@ class CountsWrong(Sound):
         return Decision(self.scores(view) >= self.share(view), gate)
 
 
+class TakesACosineUnseen(Sound):
+    def decide(self, view):
+        nn.functional.cosine_similarity(view.hidden, view.normed, dim=-1)
+        return super().decide(view)
+
+
+class TrainsWithARawProduct(Sound):
+    def losses(self, call):
+        states = self.gate.weight.expand(64, -1)
+        return {"raw": (1.0, (states @ states.T @ states).square().mean() + self.gate.bias.square().sum())}
+
+
 class LosesStateOnSave(Sound):
     trained_share = 0.0
 
@@ -286,6 +298,8 @@ WRONG = {
     IgnoresTheDial: "effect",
     SkipsAThirdOfWhatItClaims: "claims",
     CountsWrong: "ledger",
+    TakesACosineUnseen: "ledger",
+    TrainsWithARawProduct: "cost",
     LosesStateOnSave: "saving",
     LosesStateOnResume: "resuming",
     UnusedParameter: "gradients",

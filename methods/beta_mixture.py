@@ -1,0 +1,37 @@
+"""FREE's adaptive threshold: where a mixture of two Beta distributions says that the shallow model is likely right.
+
+Paper: "Fast and Robust Early-Exiting Framework for Autoregressive Language Models with Synchronized Parallel Decoding",
+https://arxiv.org/abs/2310.05424, section 3.4; grid and cut from the released code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+GRID = np.linspace(0.3, 0.9, 10)
+POSTERIOR_CUT = 0.4
+
+
+def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool]) -> float:
+    """The adaptive threshold (section 3.4): lowest of 10 values in [0.3, 0.9] where agreement is likely enough.
+
+    Confidences of agreeing and of disagreeing tokens follow a Beta distribution each (fitted by moments); the
+    threshold is the lowest grid value whose posterior probability of agreement exceeds 0.4, or the highest value if
+    none does.
+    """
+    values, labels = np.clip(np.asarray(confidences, float), 1e-3, 1 - 1e-3), np.asarray(agrees, bool)
+    if not labels.any() or labels.all():
+        return float(GRID[0] if labels.any() else GRID[-1])
+    agree = labels.mean() * _beta(values[labels]).pdf(GRID)
+    differ = (1 - labels.mean()) * _beta(values[~labels]).pdf(GRID)
+    likely = agree / np.maximum(agree + differ, 1e-12) > POSTERIOR_CUT
+    return float(GRID[np.argmax(likely)] if likely.any() else GRID[-1])
+
+
+def _beta(values: np.ndarray) -> stats.rv_continuous:
+    mean, variance = values.mean(), max(values.var(), 1e-4)
+    scale = max(mean * (1 - mean) / variance - 1, 0.1)
+    return stats.beta(mean * scale, (1 - mean) * scale)
