@@ -20,12 +20,22 @@ Deviations, all but the first because a pretrained model is fine-tuned instead o
   (`route_by=predictor` has one; its gradient enters the norm that is clipped, so the two are trained apart);
 * capacity anneals linearly from 1 to `capacity`, reached after 70 % of training (the paper trains at 12.5 % from the
   start); its default is the run's target saving, the same for all methods (20 % of token-branches: 0.6);
-* the router has a bias that starts at 1 with weights N(0, 0.01^2) and reads the pre-normed input, so r = 1 and the
-  model is unchanged at the start.
+* r = w x + b of the pre-normed input starts at exactly 1, so that at capacity 1 the untrained model is the pretrained
+  one, whatever the width: b is 1, and w x is of the order of 1e-9, which next to 1 is rounded away. It is not 0,
+  because tokens are ranked by it (by r - 1, to all its digits): equal scores would go by position in top-k, and no
+  threshold cuts between them. The gradient of w is that at w = 0, and the first step of Adam outgrows the random order.
+
+Where ports start (the authors released no code): `astramind-ai/Mixture-of-depths` and `sramshetty/mixture-of-depths`
+leave the router as PyTorch makes it, and multiply by r (the former the block with its residual) or by its sigmoid (the
+latter the MLP alone); MoD in GateSkip's code has b = 1, w of N(0, 0.01^2) and a sigmoid on the block with its residual.
+None of them keeps a pretrained model intact, and with a fixed deviation of w that of w x grows with the root of the
+width. p-MoD, made for pretrained models, starts at 1: r = 1 + 0.2 tanh(w x + b) with w = b = 0. Here r is the paper's,
+without a bound.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -50,11 +60,10 @@ from adaptive_bench.method import (
     SiteView,
     Thresholds,
     UsageError,
-    initialised_linear,
     top_k_per_row,
 )
 
-ROUTER_STD, ROUTER_BIAS = 0.01, 1.0
+ROUTER_NOISE = 1e-9  # standard deviation of w x for an input of unit variance: it ranks tokens, and 1 + w x is 1
 
 
 class MixtureOfDepthsConfig(MethodConfig):
@@ -82,6 +91,19 @@ class MixtureOfDepthsConfig(MethodConfig):
     )
 
 
+class Router(nn.Linear):
+    """r = w x + b, which starts at 1. It answers r - 1: next to 1 the digits that tell tokens apart are lost."""
+
+    def reset_parameters(self) -> None:
+        """Every token has r = 1, and its rank by a random direction."""
+        nn.init.normal_(self.weight, std=ROUTER_NOISE / math.sqrt(self.in_features))
+        nn.init.ones_(self.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """r - 1 [..., 1] of states [..., H]."""
+        return functional.linear(states, self.weight, self.bias - 1.0)
+
+
 class MixtureOfDepths(Method):
     """Routes whole blocks; the dial is their capacity."""
 
@@ -100,9 +122,7 @@ class MixtureOfDepths(Method):
             raise UsageError(
                 f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every."
             )
-        self.routers = nn.ModuleDict(
-            {str(layer): initialised_linear(hidden, 1, std=ROUTER_STD, bias=ROUTER_BIAS) for layer in self.routed}
-        )
+        self.routers = nn.ModuleDict({str(layer): Router(hidden, 1) for layer in self.routed})
         predicted = self.routed if _route_by(config, semantics) == "predictor" else []
         self.predictors = nn.ModuleDict(
             {
@@ -140,19 +160,20 @@ class MixtureOfDepths(Method):
         return max(self.dial.minimum, 1.0 - saved_tokens * self.backbone_size[0] / len(self.routed))
 
     def decide(self, view: SiteView) -> Decision:
-        """Router scores [B, S, 1] scale the block; top-k or thresholds pick who passes."""
+        """The router's r [B, S, 1] scales the block; top-k of it or thresholds pick who passes."""
         name, call = str(view.site.layer), view.call
         if name not in self.routers:
             return EXECUTE_ALL
         states = view.normed.float()
-        score = self.routers[name](states)
+        above_one = self.routers[name](states)
+        scale, score = 1.0 + above_one, above_one[..., 0]
         if call.training or (self.semantics == "paper" and call.phase == "prefill"):
-            keep = top_k_per_row(score[..., 0].detach(), call.valid, 1.0 - self.skip_share)
+            keep = top_k_per_row(score.detach(), call.valid, 1.0 - self.skip_share)
             if call.training and self.predictors:
                 view.record(member=keep, prediction=self._prediction(name, states))
-            return Decision(keep, score)
-        ranks = self._prediction(name, states) if self.predictors else score[..., 0]
-        return Decision(self.thresholds.keep(view, ranks, self.skip_share), score)
+            return Decision(keep, scale)
+        ranks = self._prediction(name, states) if self.predictors else score
+        return Decision(self.thresholds.keep(view, ranks, self.skip_share), scale)
 
     def _prediction(self, layer: str, states: Tensor) -> Tensor:
         """The predictor's logits [B, S]; no gradient flows into the states."""

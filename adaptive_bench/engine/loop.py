@@ -48,8 +48,8 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
             kept = Decision(decision.keep)
             for branch in _BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
-            if decision.scale is not None:  # the scale multiplies the update of the whole block
-                hidden = start + decision.scale.to(hidden.dtype) * (hidden - start)
+            if decision.scale is not None:  # it multiplies the update of the whole block; lerp is exact at 0 and at 1
+                hidden = torch.lerp(start, hidden, decision.scale.to(hidden.dtype))
         if call.layer_states is not None:
             call.layer_states.append(hidden)
     return hidden

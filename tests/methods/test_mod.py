@@ -42,15 +42,38 @@ def test_full_capacity(shared_backbone, make_model, random_text):
         torch.testing.assert_close(model(ids).logits, base(ids).logits, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("hidden", [64, 256, 2048])
+@pytest.mark.parametrize("spec", ["mod", "mod@paper"])
 @torch.no_grad()
-def test_initial_routers(shared_backbone, random_text):
-    """A pretrained model is nearly unchanged when MoD is attached: routers start at 1 with weights of 0.01."""
-    model = AdaptiveModel.build(shared_backbone("llama"), "mod").eval()
-    ids, base = random_text(2, 9), shared_backbone("llama")
-    assert {router.bias.item() for router in model.method.routers.values()} == {1.0}
-    weights = torch.cat([router.weight.flatten() for router in model.method.routers.values()])
-    assert weights.std().item() == pytest.approx(0.01, rel=0.3)
-    assert (model(ids).logits - base(ids).logits).std() < 0.2 * base(ids).logits.std()
+def test_an_untrained_model_is_the_pretrained_one(spec, hidden, shared_backbone, random_text):
+    """r = 1 for every token, whatever the width: with capacity 1 the logits are the backbone's, bit for bit."""
+    sizes = {"hidden_size": hidden, "head_dim": 8, "num_hidden_layers": 2, "initializer_range": 0.05}
+    base, ids = shared_backbone("llama", **sizes), random_text(2, 9)
+    model = AdaptiveModel.build(base, spec).eval()
+    for model.executor in ("packed", "masked"):
+        assert torch.equal(model(ids).logits, base(ids).logits)
+
+
+@torch.no_grad()
+def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text):
+    """Its order is none of position: below capacity 1 top-k and thresholds take a random choice of the tokens."""
+    ids = random_text(64, 20)
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": torch.zeros_like(ids)}
+    for spec in ("mod", "mod[capacity_start=0.5]"):
+        model = AdaptiveModel.build(shared_backbone("llama"), spec).eval()
+        kept = []
+        model.method.listeners.append(lambda view, decision, kept=kept: kept.append(decision.keep))
+        if spec == "mod":
+            (point,) = model.calibrate([text], [0.25])["dials"]
+            assert point["status"] == "ok"  # equal scores would leave a threshold nothing to cut
+            model.dial = model.method.dial_for(0.25)
+        else:
+            model.train()
+        kept.clear()
+        model(ids)
+        by_position = kept[1].float().mean(dim=0)
+        assert by_position.mean() == pytest.approx(0.5, abs=0.01)
+        assert by_position[:10].mean() == pytest.approx(0.5, abs=0.15)
 
 
 @torch.no_grad()
