@@ -12,7 +12,8 @@ predictor of membership trained with binary cross entropy on stop-gradient input
 tokens do not exist in that block (`evict`).
 
 `paper` routes a prompt by top-k and generated tokens by the predictor. Theirs cuts the predictor at 0.5, which is the
-one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text.
+one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text whose
+prompts top-k has routed.
 
 Deviations, all but the first because a pretrained model is fine-tuned instead of trained from scratch:
 * `bench` semantics compare the router's own score with thresholds calibrated to the capacity, for every token, prompt

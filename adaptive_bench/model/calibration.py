@@ -4,7 +4,8 @@ This is what makes a score-ranking method causal and batch-free: a token's fate 
 shift once earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly
 the wanted share at each site, and the quantiles of all scores seen become the thresholds; a second pass applies them
 and measures what they skip. Prompt tokens and continuation tokens have thresholds of their own. The text counts as
-being written (phase `decode`), since some methods have another rule for prompts.
+being written (phase `decode`), since some methods have another rule for prompts; where they do, that rule has routed
+the prompts before (`held_out.after_prompts`), and what it skips is not measured here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.held_out import after_prompts, unbooked
 
 WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens at the calibrated sites
 FAIL_ABOVE = 0.03
@@ -35,33 +37,38 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
-    dial_before, training_before, ledger_before = model.dial, model.training, model.ledger.counts()
+    dial_before, training_before = model.dial, model.training
     model.eval()
     points = []
     try:
-        for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
-            model.dial = dial
-            share = model.method.skip_share
-            if share <= 0.0:
-                continue
-            thresholds.collect()
-            for batch in batches:
-                model(**batch, logits_to_keep=1, phase="decode")
-            thresholds.finish(share)
-            points.append(_verify(model, batches, dial, share))
+        with unbooked(model):
+            for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
+                model.dial = dial
+                share = model.method.skip_share
+                if share <= 0.0:
+                    continue
+                thresholds.collect()
+                _write(model, batches)
+                thresholds.finish(share)
+                points.append(_verify(model, batches, dial, share))
     finally:
         thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
         model.dial = dial_before
         model.train(training_before)
-        model.reset_ledger()
-        model.ledger.add(ledger_before)
     return points
+
+
+def _write(model: ForwardModel, batches: list[dict[str, Tensor]]) -> None:
+    """Run the text as if it were being written; the ledger books what the thresholds decide."""
+    for batch in batches:
+        with unbooked(model):
+            left = after_prompts(model, batch)
+        model(**left, logits_to_keep=1, phase="decode")
 
 
 def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, share: float) -> dict[str, Any]:
     model.reset_ledger()
-    for batch in batches:
-        model(**batch, logits_to_keep=1, phase="decode")
+    _write(model, batches)
     assert model.method.thresholds is not None
     whole_layer = model.method.unit == "layer"
     sites = model.ledger.report()["sites"]

@@ -1,7 +1,8 @@
 """Finds dial values for wanted savings, for methods whose dial is not itself a share (thresholds, offsets).
 
 The saving is measured on held-out training text by the ledger, never declared: a bisection between "skips nothing"
-and the other end of the dial, which works for any dial that saves more as it moves away from "skips nothing".
+and the other end of the dial, which works for any dial that saves more as it moves away from "skips nothing". Methods
+that decide otherwise for prompts than for what is written are measured on both (`held_out.after_prompts`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.held_out import after_prompts, unbooked
 
 TOLERANCE = 0.005  # share of token-branches
 MAX_STEPS = 14
@@ -50,17 +52,16 @@ def solve(model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Se
 
 def _measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a dial position."""
-    kept = model.dial, model.ledger.counts(), model.training
+    dial_before, training_before = model.dial, model.training
     try:
-        model.eval()
-        model.reset_ledger()
-        model.dial = model.method.dial.at(travel)
-        for batch in batches:
-            model(**batch, logits_to_keep=1)
-        saved = model.compute_report()["saved"]["tokens"]
+        with unbooked(model):
+            model.eval()
+            model.reset_ledger()
+            model.dial = model.method.dial.at(travel)
+            for batch in batches:
+                model(**after_prompts(model, batch), logits_to_keep=1)
+            saved = model.compute_report()["saved"]["tokens"]
     finally:
-        model.reset_ledger()
-        model.dial = kept[0]
-        model.ledger.add(kept[1])
-        model.train(kept[2])
+        model.dial = dial_before
+        model.train(training_before)
     return float(saved)

@@ -6,6 +6,7 @@ import torch
 from adaptive_bench.errors import UsageError
 
 SAVINGS = (0.1, 0.2, 0.3, 0.4)
+ROUNDING = 5e-4  # two tokens that stand at a threshold
 
 
 def text(seed, rows=40, length=24):
@@ -134,3 +135,57 @@ def test_equal_scores_are_all_kept_and_reported(make_model):
     assert [point["status"] for point in report["dials"]] == ["fail"] and report["dials"][0]["realised"] == 0.0
     model.dial = model.method.dial_for(0.3)
     assert saved_tokens(model, text(1)) == 0.0
+
+
+def written(model, batch):
+    """Report of a text whose prompts are read in one call, and whose continuations are written one token per call."""
+    ids, real, continuation = batch["input_ids"], batch["attention_mask"].bool(), batch["continuation_mask"]
+    with torch.no_grad():
+        model.reset_ledger()
+        cache = model(ids, real & ~continuation, use_cache=True).past_key_values
+        for at in range(ids.shape[1]):
+            column = (real & continuation)[:, at : at + 1]
+            if column.any():
+                model(ids[:, at : at + 1], column, past_key_values=cache)
+    return model.compute_report()
+
+
+def uneven_text(seed):
+    """Prompts of many lengths; one row is all prompt, one has none."""
+    batch = text(seed, rows=100)
+    prompts = torch.randint(6, 16, (100, 1), generator=torch.Generator().manual_seed(seed))
+    prompts[0], prompts[1] = 24, 0
+    return batch | {"continuation_mask": torch.arange(24) >= prompts}
+
+
+@pytest.mark.parametrize(
+    ("spec", "family"), [("mod@paper", "llama"), ("mod[every=1]@paper", "llama"), ("mod[every=1]@paper", "qwen3")]
+)
+def test_prompts_are_routed_as_inference_routes_them(spec, family, make_model):
+    """Top-k of the router in prompts, cuts of the predictor after them: on its own text a cut skips what was asked."""
+    model, batch = make_model(spec, family), uneven_text(0)
+    model.forget_calibration()
+    report = model.calibrate([batch], SAVINGS[:3])
+    for saving, point in zip(SAVINGS, report["dials"], strict=False):
+        model.dial = model.method.dial_for(saving)
+        share = len(model.method.routed) / model.backbone.num_layers
+        assert written(model, batch)["decode"]["tokens"] == pytest.approx(point["realised"] * share, abs=ROUNDING)
+        assert point["realised"] * share == pytest.approx(saving, abs=0.004)
+
+
+def test_a_dial_is_solved_for_as_inference_decides(make_model):
+    """Router tuning in `paper` decides once per prompt, then token by token: the dial's saving is that of both."""
+    model, batch = make_model("router_tuned_mod@paper"), uneven_text(0)
+    model.forget_calibration()
+    report = model.calibrate([batch], (0.05, 0.1, 0.15))
+    for point in report["dials"]:
+        model.dial = point["dial"]
+        assert written(model, batch)["saved"]["tokens"] == pytest.approx(point["realised"], abs=ROUNDING)
+
+
+def test_text_without_continuation_calibrates_what_is_written(make_model):
+    """The predictor of `paper` is then cut on prompts, as if they were written."""
+    model, batch = make_model("mod@paper"), text(0)
+    model.method.thresholds.clear()
+    batch["continuation_mask"] = torch.zeros_like(batch["continuation_mask"])
+    assert [point["status"] for point in model.calibrate([batch], SAVINGS[:3])["dials"]] == ["ok"] * 3

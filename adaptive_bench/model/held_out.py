@@ -1,0 +1,49 @@
+"""Held-out text as calibration runs it: routed as inference routes it, and nowhere in the books afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from adaptive_bench.model.forward import ForwardModel
+
+
+def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, Any]:
+    """What is left to run of a text once its prompts were read as inference reads them: arguments for `model`.
+
+    Decisions of class C0 are the same however a text is cut into calls (`adaptive-bench check` holds methods to that):
+    the whole text is left. Others depend on the call. So the prompts are read here, in a call of phase `prefill` of
+    their own, and the continuation is left, with the cache to go on from. A text with prompts only, or without any, is
+    left whole.
+
+    Args:
+        batch: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+    """
+    method = model.method
+    real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()
+    prompts, answers = real & ~continuation, real & continuation
+    causal = method.semantics == "bench" or method.paper_class == "C0"
+    if causal or not prompts.any() or not answers.any():
+        return dict(batch)
+    ids = batch["input_ids"]
+    read = model(ids, prompts, continuation_mask=continuation, use_cache=True, logits_to_keep=1, phase="prefill")
+    return {
+        "input_ids": ids,
+        "attention_mask": answers,
+        "continuation_mask": continuation,
+        "past_key_values": read.past_key_values,
+    }
+
+
+@contextmanager
+def unbooked(model: ForwardModel) -> Iterator[None]:
+    """The ledger says afterwards what it said before."""
+    before = model.ledger.counts()
+    try:
+        yield
+    finally:
+        model.reset_ledger()
+        model.ledger.add(before)
