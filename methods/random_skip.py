@@ -1,8 +1,11 @@
 """Random skipping: a token is dropped from a branch with a fixed probability. The control that any method must beat.
 
 Idea: each (token, branch) pair draws independently, attention and MLP apart, prefill and decode alike. The draw is
-counter-based: a 64-bit mix of (seed, prefix of the token, site) instead of a stream, so the same token of the same text
-gets the same fate with or without a cache, in any batch, and later text cannot change it.
+counter-based: a 64-bit mix of (seed, document, prefix of the token, site) instead of a stream, so the same token of the
+same document gets the same fate with or without a cache, in any batch, and later text cannot change it. Documents draw
+independently of each other even where they share a template or worked examples: the harness and the training loop say
+which document a text is of. A call that names none (`model.generate`, `pipeline`, lm-eval's `hf` model) draws by the
+text alone, and texts share the draws of a common beginning.
 
 Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of
 tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
@@ -48,6 +51,7 @@ class RandomSkip(Method):
     """Skips with probability q, the dial."""
 
     spreads = True
+    draws = True
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig
 
@@ -80,7 +84,7 @@ class RandomSkip(Method):
             return [EXECUTE_ALL for _ in sites]
         round_of_training = self.step if self.training else 0
         keys = [draw_key(self.seed, round_of_training, site) for site in sites]
-        return [Decision(keep=keep) for keep in uniforms_from(call.prefix_hash, keys) >= share]
+        return [Decision(keep=keep) for keep in uniforms_from(call.draw_counters, keys) >= share]
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:

@@ -27,6 +27,7 @@ from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
@@ -45,10 +46,11 @@ class OutOfMemory(EnvironmentProblem):
 
 
 class _Prompt(NamedTuple):
-    """A prompt to write after, and its place among the requests."""
+    """A prompt to write after, its place among the requests, and the key of its document."""
 
     place: int
     token_ids: list[int]
+    document: int
 
 
 class AdaptiveLM(TemplateLM):
@@ -91,6 +93,7 @@ class AdaptiveLM(TemplateLM):
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
         self._processes = processes.active()
+        self._documents: list[int] | None = None  # of the requests that lm-eval is having encoded
         self.time_s = 0.0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -130,10 +133,24 @@ class AdaptiveLM(TemplateLM):
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """See `TemplateLM.loglikelihood`; the progress is shown by the reporter."""
-        return super().loglikelihood(requests, disable_tqdm=True)
+        self._documents = [self._document(request) for request in requests]
+        try:
+            return super().loglikelihood(requests, disable_tqdm=True)
+        finally:
+            self._documents = None
+
+    def _loglikelihood_tokens(self, requests: Sequence[Request], **kwargs: Any) -> list[tuple[float, bool]]:
+        """See `_scores`; called by lm-eval, which hands over what it encoded and nothing else."""
+        return self._scores(requests, self._documents or [0] * len(requests))
+
+    def _document(self, request: Instance) -> int:
+        """Key of the document a request belongs to; 0 where nothing hangs on it, so that documents may share work."""
+        if not self.model.method.draws or request.doc_id is None:
+            return 0
+        return document_key(str(request.task_name), request.doc_id)
 
     @torch.inference_mode()
-    def _loglikelihood_tokens(self, requests: Sequence[Request], **kwargs: Any) -> list[tuple[float, bool]]:
+    def _scores(self, requests: Sequence[Request], documents: Sequence[int]) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation, and whether it is what greedy decoding would write.
 
         A prompt that does not fit loses its beginning, as in lm-eval, and one line says how many did.
@@ -143,7 +160,7 @@ class AdaptiveLM(TemplateLM):
         """
         scored: list[Scored] = []
         too_long = 0
-        for index, (texts, prompt, continuation) in enumerate(requests):
+        for index, ((texts, prompt, continuation), document) in enumerate(zip(requests, documents, strict=True)):
             if not 1 <= len(continuation) <= self.context_length:
                 raise UsageError(
                     f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
@@ -151,7 +168,7 @@ class AdaptiveLM(TemplateLM):
                     f"Choose another model or task."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1
-            scored.append(Scored(index, tuple(prompt), tuple(continuation)))
+            scored.append(Scored(index, tuple(prompt), tuple(continuation), document))
         if too_long:
             self.reporter.line(
                 f"{self.label}: {too_long} of {len(requests)} prompts are longer than the context of "
@@ -193,7 +210,8 @@ class AdaptiveLM(TemplateLM):
                 windows.append((None, prompt, continuation))
                 owners.append(owner)
         totals = [0.0] * len(requests)
-        for owner, (score, _) in zip(owners, self._loglikelihood_tokens(windows), strict=True):
+        documents = [self._document(requests[owner]) for owner in owners]
+        for owner, (score, _) in zip(owners, self._scores(windows, documents), strict=True):
             totals[owner] += score
         return totals
 
@@ -220,7 +238,8 @@ class AdaptiveLM(TemplateLM):
                     f"choose a model with a longer context."
                 )
             fixed = settings.do_sample or not refills
-            groups[settings.within(room) if fixed else settings].append(_Prompt(index, prompt))
+            member = _Prompt(index, prompt, self._document(request))
+            groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
         with self.reporter.task(self.label, total=len(requests)) as meter:
             for settings, members in groups.items():
@@ -255,6 +274,7 @@ class AdaptiveLM(TemplateLM):
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
                 ended=ended,
+                documents=[member.document for member in mine],
             )
             written: list[list[int]] = self._timed(write) if mine else []
             choose.check(self.label)
@@ -288,6 +308,7 @@ class AdaptiveLM(TemplateLM):
                 eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
+                documents=[member.document for member in batch],
             )
             written = self._timed(call)
             choose.check(self.label)

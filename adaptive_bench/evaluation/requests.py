@@ -1,6 +1,7 @@
 """What log-likelihood requests have in common: equal passes run once, and so do contexts that several requests share.
 
 The last token of a continuation is only predicted, never read. Requests that differ in nothing else are one pass.
+Requests of documents that are told apart share nothing: a method that draws at random draws anew for each document.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ class Scored(NamedTuple):
         place: Among all requests.
         context: Tokens before the continuation.
         continuation: Tokens to score, at least one.
+        document: Key of the document it belongs to, 0 where that makes no difference.
     """
 
     place: int
     context: tuple[int, ...]
     continuation: tuple[int, ...]
+    document: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Whole:
     token_ids: tuple[int, ...]
     scored: int
     requests: tuple[Scored, ...]
+
+    @property
+    def document(self) -> int:
+        """The document of all its requests."""
+        return self.requests[0].document
 
 
 @dataclass(frozen=True)
@@ -73,17 +81,22 @@ class Shared:
         """All requests that share the context."""
         return tuple(request for tail in self.tails for request in tail.requests)
 
+    @property
+    def document(self) -> int:
+        """The document of all its requests."""
+        return self.tails[0].requests[0].document
+
 
 def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
     """A pass for each sequence, in an order that depends on nothing but the sequences: shortest continuation first,
     then longest sequence first.
     """
-    members: dict[tuple[tuple[int, ...], int], list[Scored]] = defaultdict(list)
+    members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
     for request in requests:
         sequence = (request.context + request.continuation)[-(context_length + 1) : -1]
-        members[sequence, len(request.continuation)].append(request)
-    passes = [Whole(sequence, scored, tuple(some)) for (sequence, scored), some in members.items()]
-    return sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids))
+        members[sequence, len(request.continuation), request.document].append(request)
+    passes = [Whole(sequence, scored, tuple(some)) for (sequence, scored, _), some in members.items()]
+    return sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids, one.document))
 
 
 def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared], list[Scored]]:
@@ -91,11 +104,11 @@ def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared
 
     A context is shared whole: one that has to be cut, more or less according to its continuation, is not.
     """
-    members: dict[tuple[int, ...], list[Scored]] = defaultdict(list)
+    members: dict[tuple[tuple[int, ...], int], list[Scored]] = defaultdict(list)
     for request in requests:
-        members[request.context].append(request)
+        members[request.context, request.document].append(request)
     contexts, others = [], []
-    for context, some in members.items():
+    for (context, _), some in members.items():
         tails: dict[tuple[int, ...], list[Scored]] = defaultdict(list)
         for request in some:
             tails[request.continuation[:-1]].append(request)

@@ -92,6 +92,7 @@ class Scorer:
             continuation_mask=(places > ends - scored) & (places < ends),
             logits_to_keep=ends - scored + places[:scored],
             requests=[len(one.requests) for one in batch],
+            documents=self._documents(batch),
         )
         return self._judge(logits, [(row, one) for row, whole in enumerate(batch) for one in whole.requests])
 
@@ -108,6 +109,7 @@ class Scorer:
             past_key_values=cache,
             logits_to_keep=attention_mask.sum(dim=1, keepdim=True) - 1,
             requests=[len(one.requests) for one in batch],
+            documents=self._documents(batch),
         )
         members = [(row, request) for row, one in enumerate(batch) for request in one.requests]
         first = [(row, request._replace(continuation=request.continuation[:1])) for row, request in members]
@@ -133,6 +135,9 @@ class Scorer:
             for place, score, greedy in self._judge(logits, rest):
                 answers[place] = answers[place][0] + score, answers[place][1] and greedy
         return [(place, *answer) for place, answer in answers.items()]
+
+    def _documents(self, batch: Sequence[Whole] | Sequence[Shared]) -> Tensor:
+        return torch.tensor([one.document for one in batch], device=self._device)
 
     def _run(self, attention_mask: Tensor, **given: Any) -> Tensor:
         """Logits of one call of the model."""

@@ -23,7 +23,7 @@ from adaptive_bench.method.decisions import (
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
-from adaptive_bench.method.randomness import draw_key, uniform_from, uniforms_from
+from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.session import Session
@@ -55,6 +55,7 @@ __all__ = [
     "Thresholds",
     "UsageError",
     "annealed",
+    "document_key",
     "draw_key",
     "drop_lowest",
     "drop_lowest_by_phase",

@@ -56,6 +56,8 @@ class Method(nn.Module):
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
         spreads: Whether it can be trained over several processes: its losses average `call.whole(...)`, and a ranking
             of tokens of different rows is given `call.spread`. Every class says so for itself.
+        draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
+            (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
@@ -73,6 +75,7 @@ class Method(nn.Module):
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
     spreads: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
     trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.backbone import Backbone, Site
+from adaptive_bench.errors import UsageError
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.session import Session
 from adaptive_bench.method.spread import Spread
@@ -32,6 +33,7 @@ class ForwardCall:
         session: What the requests carry from call to call.
         phase: `decode` if tokens are written one by one, else `prefill`.
         training: Whether the model trains.
+        draws: Whether the method says that it draws at random where it does not train; see `Method`.
         labels: [B, S] of a training call, else `None`.
         layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
         records: What a method noted for its losses, by name.
@@ -49,6 +51,7 @@ class ForwardCall:
     session: Session
     phase: Phase
     training: bool
+    draws: bool
     labels: Tensor | None = None
     layer_states: list[Tensor] | None = None
     records: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -64,8 +67,31 @@ class ForwardCall:
 
     @cached_property
     def prefix_hash(self) -> Tensor:
-        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
+        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike.
+
+        Raises:
+            UsageError: In evaluation, by a method that does not say that it draws at random.
+        """
+        if not (self.draws or self.training):
+            raise UsageError(
+                "A method that draws at random outside of training has to say so: the harness then computes nothing "
+                "once for several documents. Set draws = True in its class, and draw from view.call.draw_counters."
+            )
         return self.session.prefix_hashes(self.input_ids, None if self.all_valid else self.valid)
+
+    @cached_property
+    def draw_counters(self) -> Tensor:
+        """[B, S] 64-bit counters to draw random numbers from (`uniform_from`): of each token's document and prefix.
+
+        They are the same with or without a cache and in any batch, they know nothing of later tokens, and they differ
+        from document to document even where the texts are alike: few-shot examples, templates, equal questions. Who
+        knows the documents names them in the call (`documents`), as the harness and the training loop do. Where
+        nobody does, they are those of the text alone, and texts share the counters of a common beginning.
+
+        Raises:
+            UsageError: In evaluation, by a method that does not say that it draws at random.
+        """
+        return self.prefix_hash + self.session.documents[:, None]
 
     @cached_property
     def continuation_step(self) -> Tensor:

@@ -1,10 +1,13 @@
 """Counter-based random numbers: a draw depends on a counter and a key, never on what was drawn before.
 
 So a decision is the same with or without a cache, in any batch and on any device, and a resumed training repeats it.
+The counters are `call.draw_counters`, which differ from token to token and from document to document; the key is
+`draw_key(seed, step, site)`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -39,6 +42,15 @@ def uniform_from(counters: Tensor, key: int) -> Tensor:
 def draw_key(seed: int, step: int, site: int) -> int:
     """One key per seed, training step (0 at inference) and site."""
     return (seed * 1_000_003 + step) * 4_096 + site
+
+
+def document_key(*identity: str | int) -> int:
+    """The 64-bit key of a document, from what tells it from all others: a task's name and the number there, say.
+
+    Random draws of different keys are independent whatever the documents have in common.
+    """
+    digest = hashlib.blake2b("\n".join(map(repr, identity)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def _signed(value: int) -> int:

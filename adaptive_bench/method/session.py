@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adaptive_bench.errors import UsageError
+
 _HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
 _powers: dict[torch.device, Tensor] = {}
 
@@ -31,6 +33,7 @@ class Session:
         host_lengths: The same numbers where Python can read them without waiting for a device.
         hash_sum: [B] running sum behind the prefix hash.
         hash_power: [B] power of the hash's base for the next token.
+        documents: [B] key of the document each request belongs to (see `document_key`), 0 where nobody named one.
         state: Tensors [B, ...] a method keeps per request.
     """
 
@@ -38,6 +41,7 @@ class Session:
     host_lengths: np.ndarray
     hash_sum: Tensor
     hash_power: Tensor
+    documents: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     _unhashed: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
@@ -45,13 +49,32 @@ class Session:
     def start(cls, batch: int, device: torch.device) -> Session:
         """Requests that have seen nothing yet."""
         zeros = torch.zeros(batch, dtype=torch.long, device=device)
-        return cls(zeros, np.zeros(batch, dtype=np.int64), zeros, torch.ones_like(zeros))
+        return cls(zeros, np.zeros(batch, dtype=np.int64), zeros, torch.ones_like(zeros), zeros)
+
+    def name_documents(self, documents: Tensor) -> None:
+        """Say which document each request belongs to, by keys [B], before its first token.
+
+        Raises:
+            UsageError: Not one whole number per request, or some request has seen tokens already.
+        """
+        if documents.shape != self.documents.shape or documents.dtype != torch.long:
+            raise UsageError(
+                f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got "
+                f"{documents.dtype} of shape {list(documents.shape)}. Make them with document_key(...)."
+            )
+        if self.host_lengths.any():
+            raise UsageError(
+                "documents are named in the first call of a text and kept with its cache, got them in a later call. "
+                "Leave documents out there."
+            )
+        self.documents = documents.to(self.documents.device)
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep only the given batch rows [R], in that order; a row may be taken several times."""
         self._hash()
         self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[rows.cpu().numpy()]
         self.hash_sum, self.hash_power = self.hash_sum[rows], self.hash_power[rows]
+        self.documents = self.documents[rows]
         self.state = {name: value[rows] for name, value in self.state.items()}
 
     def join(self, other: Session) -> None:
@@ -62,12 +85,14 @@ class Session:
         self.host_lengths = np.concatenate([self.host_lengths, other.host_lengths])
         self.hash_sum = torch.cat([self.hash_sum, other.hash_sum])
         self.hash_power = torch.cat([self.hash_power, other.hash_power])
+        self.documents = torch.cat([self.documents, other.documents])
         self.state = {name: torch.cat([value, other.state[name]]) for name, value in self.state.items()}
 
     def copy(self) -> Session:
         """Stays as it is when calls go on. Tensors are shared, since calls replace them instead of writing to them."""
         self._hash()
-        return Session(self.lengths, self.host_lengths, self.hash_sum, self.hash_power, dict(self.state))
+        parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
+        return Session(*parts, dict(self.state))
 
     def after(self, tokens: Tensor) -> Session:
         """The session N >= 1 more real tokens [B, N] later; the method's own state stays the earlier one."""

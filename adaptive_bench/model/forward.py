@@ -105,6 +105,7 @@ class ForwardModel(nn.Module):
         phase: Phase | None = None,
         requests: Sequence[int] | None = None,
         return_logits: bool = True,
+        documents: Tensor | None = None,
     ) -> CausalLMOutputWithPast:
         """One forward pass.
 
@@ -119,12 +120,14 @@ class ForwardModel(nn.Module):
             phase: What the call counts as; by default `decode` where the cache holds tokens already.
             requests: [B] requests each row stands for, where several share it; the ledger charges each of them.
             return_logits: In training with labels, `False` runs the head where there is a loss and nowhere else.
+            documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text: random
+                draws of different documents are independent. By default they depend on the text alone.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
         """
         call = self._begin_call(
-            input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests
+            input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
         )
         call.labels = labels
         call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
@@ -158,6 +161,7 @@ class ForwardModel(nn.Module):
         continuation_mask: Tensor | None,
         phase: Phase | None,
         requests: Sequence[int] | None,
+        documents: Tensor | None,
     ) -> EngineCall:
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
@@ -166,6 +170,8 @@ class ForwardModel(nn.Module):
         if cache is None and (use_cache or executor == "packed" or policy != "recompute"):
             cache = self.new_cache(batch)
         session = cache.session if cache is not None else Session.start(batch, input_ids.device)
+        if documents is not None:
+            session.name_documents(documents)
         if attention_mask is None:
             valid = torch.ones_like(input_ids, dtype=torch.bool)
             host_valid = np.ones((batch, length), dtype=bool)
@@ -198,6 +204,7 @@ class ForwardModel(nn.Module):
             kv_policy=policy,
             executor=executor,
             training=self.training,
+            draws=self.method.draws,
             recomputes=self.training and self.gradient_checkpointing,
             phase=phase,
             tally=tally,

@@ -33,6 +33,7 @@ def new_tokens(
     eos_token_ids: Sequence[int] = (),
     stop: Callable[[Sequence[int]], bool] | None = None,
     choose: Choose | None = None,
+    documents: Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Continue every row until it ends or the context is full; `AdaptiveModel.generate` without Hugging Face's words.
 
@@ -43,6 +44,7 @@ def new_tokens(
         eos_token_ids: A row ends after one of these (it is part of the result).
         stop: Called with a row's new tokens; true ends the row.
         choose: Next token [B] from logits [B, V]; by default the likeliest.
+        documents: Key of each row's document, for random draws; see `ForwardModel.forward`.
 
     Returns:
         New token ids of each row.
@@ -63,6 +65,7 @@ def new_tokens(
         eos_token_ids=eos_token_ids,
         stop=stop,
         choose=choose or likeliest,
+        documents=documents,
     )
 
 
@@ -122,6 +125,7 @@ def generate_queue(
     stop: Callable[[Sequence[int]], bool] | None = None,
     choose: Choose = likeliest,
     ended: Callable[[int], None] | None = None,
+    documents: Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
 
@@ -134,6 +138,7 @@ def generate_queue(
         max_new_tokens, eos_token_ids, stop: See `new_tokens`.
         choose: Next token [B] from logits [B, V].
         ended: Told how many texts have just ended.
+        documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
 
     Returns:
         New token ids of each prompt.
@@ -143,7 +148,11 @@ def generate_queue(
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     context = model.backbone.context_length
-    texts = [_Text(list(prompt), min(max_new_tokens, context - len(prompt))) for prompt in prompts]
+    keys = [0] * len(prompts) if documents is None else documents
+    texts = [
+        _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
+        for prompt, key in zip(prompts, keys, strict=True)
+    ]
     batch = _Batch(model, choose, frozenset(eos_token_ids), stop)
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
@@ -160,10 +169,11 @@ def generate_queue(
 
 @dataclass
 class _Text:
-    """What is written after one prompt: at most `room` tokens."""
+    """What is written after one prompt of a document: at most `room` tokens."""
 
     prompt: list[int]
     room: int
+    document: int
     tokens: list[int] = field(default_factory=list)
 
 
@@ -190,7 +200,8 @@ class _Batch:
     def begin(self, texts: Sequence[_Text]) -> int:
         """Read the prompts of more texts and write the first token of each; returns how many ended with it."""
         input_ids, attention_mask = padded([text.prompt for text in texts], self._device, left=True)
-        output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1)
+        documents = torch.tensor([text.document for text in texts], device=self._device)
+        output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1, documents=documents)
         remaining, cache, newest = self._write(texts, output.past_key_values, output.logits)
         if self._cache is None or self._newest is None or not self.texts:
             self._cache, self._newest = cache, newest

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import as_turns
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example
@@ -35,6 +36,11 @@ class EncodedExample:
     token_ids: tuple[int, ...]
     prompt_length: int
     truncated: bool = False
+
+    @cached_property
+    def document(self) -> int:
+        """Key for random draws: examples draw apart, whatever beginning they share."""
+        return document_key(*self.token_ids)
 
     @property
     def loss_tokens(self) -> int:
@@ -158,7 +164,7 @@ def training_batch(
 def calibration_batch(
     examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask`, each [B, S].
+    """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask`, each [B, S], and `documents` [B].
 
     Both masks leave out the last token of each text (see above); `continuation_mask` holds the rest of the completion.
     """
@@ -172,6 +178,7 @@ def calibration_batch(
         attention_mask[row, : end - 1] = 1
         continuation_mask[row, example.prompt_length : end - 1] = True
     batch = {"input_ids": input_ids, "attention_mask": attention_mask, "continuation_mask": continuation_mask}
+    batch["documents"] = torch.tensor([example.document for example in examples])
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 

@@ -130,6 +130,41 @@ class LeaksTheFuture(Sound):
         return following
 
 
+class SharesFates(Sound):
+    """A random control whose draws are those of the text: documents share the fate of a template."""
+
+    draws: ClassVar[bool] = True
+
+    def words(self, view):
+        return view.call.prefix_hash
+
+
+class DrawsForTheBatch(Sound):
+    """Draws of its own for each document, but which ones depends on the others."""
+
+    draws: ClassVar[bool] = True
+
+    def words(self, view):
+        return view.call.draw_counters + view.call.session.documents.cumsum(0)[:, None]
+
+
+class KeepsItsDrawsToItself(Sound):
+    def words(self, view):
+        return view.call.prefix_hash
+
+
+class TreatsDocumentsUnalike(Sound):
+    def words(self, view):
+        return super().words(view) + view.call.session.documents[:, None]
+
+
+class DrawsForEachDocument(Sound):
+    draws: ClassVar[bool] = True
+
+    def words(self, view):
+        return view.call.draw_counters
+
+
 class ForgetsThePrompt(Sound):
     def words(self, view):
         return view.call.input_ids + 1000 * (view.call.phase == "decode")
@@ -291,6 +326,10 @@ WRONG = {
     LooksAtTheBatchSize: "batching",
     CountsColumns: "batching",
     BatchMean: "batching",
+    SharesFates: "independence",
+    DrawsForTheBatch: "independence",
+    TreatsDocumentsUnalike: "independence",
+    KeepsItsDrawsToItself: "builds",
     LeaksTheFuture: "causality",
     ForgetsThePrompt: "cached",
     TurnsBack: "monotone",
@@ -348,8 +387,13 @@ def test_the_letter_of_gateskip_is_caught():
     assert not any("threshold" in str(spec) for spec in variants("gateskip"))
 
 
-def test_a_sound_method_passes(failures):
-    assert failures(Sound) == {}
+@pytest.mark.parametrize("method", [Sound, DrawsForEachDocument])
+def test_a_sound_method_passes(failures, method):
+    assert failures(method) == {}
+
+
+def test_draws_have_to_be_declared(failures):
+    assert "Set draws = True in its class" in failures(KeepsItsDrawsToItself)["builds"]
 
 
 @pytest.mark.parametrize(("method", "check"), [(SaysItLooksAhead, "causality"), (SaysItLooksAtTheBatch, "batching")])

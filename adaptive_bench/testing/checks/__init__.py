@@ -4,7 +4,7 @@ from adaptive_bench.testing.check import Check
 from adaptive_bench.testing.checks.accounting import ledger
 from adaptive_bench.testing.checks.attachment import builds, detach
 from adaptive_bench.testing.checks.causality import batching, causality
-from adaptive_bench.testing.checks.determinism import determinism
+from adaptive_bench.testing.checks.determinism import determinism, independence
 from adaptive_bench.testing.checks.dial import effect, monotone
 from adaptive_bench.testing.checks.execution import cached, packed
 from adaptive_bench.testing.checks.identity import identity
@@ -19,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     detach,
     packed,
     batching,
+    independence,
     causality,
     cached,
     monotone,
