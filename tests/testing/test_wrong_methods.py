@@ -329,7 +329,7 @@ WRONG = {
     SharesFates: "independence",
     DrawsForTheBatch: "independence",
     TreatsDocumentsUnalike: "independence",
-    KeepsItsDrawsToItself: "builds",
+    KeepsItsDrawsToItself: "determinism",
     LeaksTheFuture: "causality",
     ForgetsThePrompt: "cached",
     TurnsBack: "monotone",
@@ -393,7 +393,7 @@ def test_a_sound_method_passes(failures, method):
 
 
 def test_draws_have_to_be_declared(failures):
-    assert "Set draws = True in its class" in failures(KeepsItsDrawsToItself)["builds"]
+    assert "Set draws = True in its class" in failures(KeepsItsDrawsToItself)["determinism"]
 
 
 @pytest.mark.parametrize(("method", "check"), [(SaysItLooksAhead, "causality"), (SaysItLooksAtTheBatch, "batching")])
