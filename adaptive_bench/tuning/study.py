@@ -144,6 +144,7 @@ class Study:
             for stale in self.all:
                 if stale.state is TrialState.RUNNING and not self._is_held(stale.number):
                     self._put_back(stale.number, "interrupted: its process ended")
+            self._tidy()
             if not self.left():
                 return None
             if not any(one.state is TrialState.WAITING for one in self.all):
@@ -153,11 +154,18 @@ class Study:
             lock.acquire(timeout=0)
             return trial, lock
 
+    def _tidy(self) -> None:
+        """Remove the locks of trials that are over, which a killed worker could not."""
+        over = {one.number for one in self.all if one.state.is_finished()}
+        for file in self.folder.glob("trial-*.lock"):
+            if file.stem.removeprefix("trial-") in map(str, over):
+                file.unlink(missing_ok=True)
+
     def _enqueue_next(self) -> None:
         """The method as it is, then the given points, then whatever the sampler will say."""
         place = sum("again" not in one.user_attrs for one in self.all)
         point = dict(self._points[place - 1]) if 1 <= place <= len(self._points) else {}
-        self.study.enqueue_trial(point, user_attrs={"place": place})
+        self.study.enqueue_trial(point, user_attrs={"place": place, "point": point})
 
     def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:
         values = self._values(trial)
@@ -193,8 +201,9 @@ class Study:
         """Close a trial and have the same one begun again, once."""
         (trial,) = (one for one in self.all if one.number == number)
         if not any(one.user_attrs.get("again") == number for one in self.all):
-            same = {"place": trial.user_attrs["place"], "again": number}
-            self.study.enqueue_trial(trial.params, user_attrs=same)
+            point = trial.user_attrs.get("point", {})  # what was given and may not have been drawn yet
+            same = {"place": trial.user_attrs["place"], "point": point, "again": number}
+            self.study.enqueue_trial({**point, **trial.params}, user_attrs=same)
         study = self.storage.get_study_id_from_name(self.study.study_name)
         trial_id = self.storage.get_trial_id_from_study_id_trial_number(study, number)
         for key, value in {"reason": reason, "interrupted": True}.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
@@ -69,10 +69,17 @@ class Trials:
 
 
 def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -> list[Point]:
-    """The points of one sweep, measured if they are not on disk."""
+    """The points of one sweep, measured if they are not on disk.
+
+    Raises:
+        EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
+        TrialFailed: Some of the work failed otherwise.
+    """
     cells = tuple(cell for cell in whole.cells if cell in _needed(sweep.cell))
     failures = carry_out(Plan(whole.config, cells, (sweep,)), reporter, jobs)
     points = _points(sweep)
+    if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
+        raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
     if failures or points is None:
         raise TrialFailed("; ".join(map(str, failures)) or f"{sweep} was not finished.")
     return points

@@ -11,7 +11,6 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from adaptive_bench import atomic
@@ -23,6 +22,7 @@ from adaptive_bench.runs.records.keys import key_of
 from adaptive_bench.runs.workers.launch import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tuning.helpers import helped
+from adaptive_bench.tuning.journal import Journal
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
@@ -162,8 +162,7 @@ def _begin(folder: Path, definition: dict[str, Any]) -> None:
 
 def _open(storage: str | None, folder: Path) -> BaseStorage:
     if storage is None:
-        with atomic.writable(folder):
-            return JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+        return JournalStorage(Journal(folder / "journal.log"))
     try:
         return optuna.storages.get_storage(storage)
     except Exception as error:  # every driver has errors of its own

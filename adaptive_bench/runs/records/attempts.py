@@ -21,7 +21,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -37,6 +37,7 @@ SILENCE_S = 120.0  # without one an attempt on another machine counts as dead; c
 _LOOK_S = 0.5  # between two looks at an attempt that is waited for
 _ERASE_TRIES = 50
 _BEAT = "beat"
+_under_way: set[Path] = set()  # folders of this process's attempts; one that is not among them was left by an error
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,11 @@ class Attempt:
     @property
     def is_over(self) -> bool | None:
         """Whether it has ended, as far as this machine can tell: `None` if it cannot."""
-        return True if not self.is_open else None if self.holder is None else self.holder.is_gone
+        if not self.is_open:
+            return True
+        if self.holder is None:
+            return None
+        return self.folder.resolve() not in _under_way if self.holder.is_here else self.holder.is_gone
 
 
 def newest(record: Path) -> Attempt | None:
@@ -94,6 +99,7 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
     with atomic.writable(record):
         (record / FOLDER).mkdir(parents=True, exist_ok=True)
         attempt = _take(record, what, reporter)
+    _under_way.add(folder := attempt.folder.resolve())
     stop = threading.Event()
     beating = threading.Thread(target=_beat, args=(attempt.folder, stop), daemon=True)
     beating.start()
@@ -103,16 +109,18 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
     finally:
         stop.set()
         beating.join()
-        _end(attempt.folder)
+        _under_way.discard(folder)
+        with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
+            _end(attempt.folder)
 
 
 def tidy(record: Path) -> None:
-    """Remove what attempts left behind whose processes are gone."""
+    """Remove what attempts left behind whose processes are gone; where nothing can be written it stays."""
     home = record / FOLDER
-    found = newest(record)
-    if found is not None and found.is_over:
-        for folder in _folders(home):
-            _end(folder)
+    if home.is_dir() and (folders := _folders(home)) and not is_held(record):
+        with suppress(OSError):
+            for folder in folders:
+                _end(folder)
 
 
 def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
@@ -147,9 +155,14 @@ def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
         folder.mkdir()
     except FileExistsError:
         return None
-    for other in _folders(home):
-        if other != folder and not (other.name.isdigit() and int(other.name) > number):
-            _end(other)
+    try:
+        for other in _folders(home):
+            if other != folder and not (other.name.isdigit() and int(other.name) > number):
+                _end(other)
+    except OSError:
+        with suppress(OSError):  # nobody waits for an attempt that was not begun
+            folder.rmdir()
+        raise
     if _largest(home) > number:
         _end(folder)
         return None

@@ -93,8 +93,8 @@ class Record:
 
     def settle(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
+        attempts.tidy(self.folder)
         if self._status()["state"] != "done" and not attempts.is_held(self.folder):
-            attempts.tidy(self.folder)
             atomic.remove(self.folder / "resume")
             self._write("done")
 

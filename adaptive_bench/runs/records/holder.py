@@ -67,6 +67,12 @@ class Holder:
         return asdict(self)
 
     @property
+    def is_here(self) -> bool:
+        """Whether it is this process."""
+        here = (platform.node(), _boot(), _space(), os.getpid(), _started(os.getpid()) or "")
+        return here == (self.host, self.boot, self.space, self.pid, self.started)
+
+    @property
     def is_gone(self) -> bool | None:
         """Whether the process has ended; `None` if it is none of this machine's that could be looked at."""
         if self.host != platform.node():

@@ -1,0 +1,295 @@
+"""Ends a command at every one of its operations on files, gives it again, and compares what is on disk at the end.
+
+    python tests/faults/every_file_operation.py run                  # killed before each operation, amid each write
+    python tests/faults/every_file_operation.py study --fault power  # and what was not synced is gone
+    python tests/faults/every_file_operation.py run --fault full     # from there on the disk is full
+    python tests/faults/every_file_operation.py run --fault EIO      # this operation alone fails; so does any errno
+
+A library loaded with LD_PRELOAD (`shim.c`) numbers every call that changes a file of the output folder. What `kill -9`
+leaves at an operation is what lies on disk when it begins: one run is held before each of them (and in the middle of
+each write), its folder is copied, and the command given again on every copy. `--kill` kills instead, each time anew.
+A power cut takes the content of files as well that were not synced by then. Errors are made in the run itself, which
+must end with an error that a user can act on, or as if nothing had been; then the command is given again.
+
+Afterwards every file must have the bytes it has after a run that was left alone, and nothing may be left behind (see
+`snapshot`). Needs gcc. One process imports the libraries and is forked for every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import commands
+import shim
+from commands import Command, Ending, differences, look_at
+from shim import Fault, How, Operation
+
+WRITES = {"write", "pwrite", "writev", "sendfile"}
+TAKES_SPACE = WRITES | {"open-create", "fopen", "mkdir", "rename", "symlink", "truncate"}
+FULL = {errno.ENOSPC: "No space left", errno.EDQUOT: "quota exceeded"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a command ends.
+
+    Attributes:
+        number: Of the operation, from 1.
+        half: In the middle of a write, not before it.
+        kind, file: What is done to which kind of file.
+    """
+
+    number: int
+    half: bool
+    kind: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.number}{' half-way' if self.half else ''} ({self.kind} {self.file})"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of it.
+
+    Attributes:
+        first: Exit code of the command that was disturbed; `None` of one that was killed.
+        code: Exit code of the same command given again; `None` if it hangs.
+        wrong: Everything that is not as it should be.
+    """
+
+    point: Point
+    first: int | None
+    code: int | None
+    seconds: float
+    wrong: list[str] = field(default_factory=list)
+
+
+class Sweep:
+    """One command, what it leaves when nothing happens, and what it leaves after a fault."""
+
+    def __init__(self, command: Command, home: Path) -> None:
+        self.command, self.home = command, home
+        whole = self.out = self._whole()
+        self.expected = command.reads(whole)
+        if remains := command.remains(whole):
+            raise SystemExit("A command that is left alone leaves something:\n" + "\n".join(remains))
+        shutil.rmtree(whole)
+
+    def _whole(self) -> Path:
+        out = self.home / "out"
+        ending = self.command.give(self.home / "whole", out)
+        if ending.code:
+            raise SystemExit(f"A command that is left alone ends with {ending.code}:\n{ending.output}")
+        self.operations = ending.operations
+        return out
+
+    def points(self, *, halves: bool) -> list[Point]:
+        """Every operation, and every write by half."""
+        found = []
+        for one in self.operations:
+            name = kind_of_file(one, self.out)
+            found.append(Point(one.number, False, one.kind, name))
+            if halves and one.kind in WRITES:
+                found.append(Point(one.number, True, one.kind, name))
+        return found
+
+    def states(self, points: Sequence[Point], *, power_cut: bool) -> dict[Point, Path]:
+        """What lies on disk at each point, copied while one run is held there."""
+        wanted = {(point.number, point.half): point for point in points}
+        states: dict[Point, Path] = {}
+        out, unsynced = self.home / "out", Unsynced()
+
+        def keep(operation: Operation) -> None:
+            point = wanted.get((operation.number, operation.kind == "half"))
+            if point is not None and out.is_dir():
+                copy = self.home / "states" / f"{point.number}{'half' if point.half else ''}"
+                shutil.copytree(out, copy, symlinks=True)
+                if power_cut:
+                    unsynced.lose(out, copy)
+                states[point] = copy
+            unsynced.see(operation)
+
+        ending = self.command.give(self.home / "held", out, watch=keep)
+        if ending.code:
+            raise SystemExit(f"A command that is held ends with {ending.code}:\n{ending.output}")
+        shutil.rmtree(out)
+        return states
+
+    def killed(self, points: Sequence[Point], *, power_cut: bool) -> Iterator[Trial]:
+        """The command given again after a kill at each point."""
+        for point, state in self.states(points, power_cut=power_cut).items():
+            state.rename(self.home / "out")
+            yield self._again(point, None, look_at(self.home / "out"))
+
+    def really_killed(self, points: Sequence[Point]) -> Iterator[Trial]:
+        """As `killed`, but each time by a signal."""
+        for point in points:
+            how = How.KILL_HALF if point.half else How.KILL_BEFORE
+            ending = self.command.give(self.home / "first", self.home / "out", Fault(how, point.number))
+            wrong = [] if ending.code == -9 else [f"It was not killed but ended with {ending.code}."]
+            yield self._again(point, None, wrong + look_at(self.home / "out"))
+
+    def failing(self, points: Sequence[Point], how: How, error: int) -> Iterator[Trial]:
+        """As `killed`, but the operation fails with an error."""
+        for point in points:
+            ending = self.command.give(self.home / "first", self.home / "out", Fault(how, point.number, error))
+            yield self._again(point, ending.code, self._said(ending, error) + look_at(self.home / "out"))
+
+    def _said(self, ending: Ending, error: int) -> list[str]:
+        if ending.code == 0:
+            wrong = differences(self.expected, self.command.reads(self.home / "out"))
+            return [f"It ended well, but {text}" for text in wrong]
+        if ending.code is None:
+            return ["It hangs after the error."]
+        text = " ".join(ending.output.split())
+        blamed = [word for word in ("Defect", "Traceback", "Plugin fault") if word in text]
+        wrong = [f"It ends with {word!r}: {text[-600:]}" for word in blamed]
+        reason = FULL.get(error, os.strerror(error))
+        return wrong + ([] if reason in text else [f"It does not say {reason!r}: {text[-600:]}"])
+
+    def _again(self, point: Point, first: int | None, wrong: list[str]) -> Trial:
+        out = self.home / "out"
+        ending = self.command.give(self.home / "again", out)
+        if ending.code:
+            wrong.append(f"Given again it ends with {ending.code}: {' '.join(ending.output.split())[-1000:]}")
+        if ending.code is None:
+            wrong.append(f"Given again it hangs: {' '.join(ending.output.split())[-300:]}")
+        elif out.is_dir():
+            wrong += differences(self.expected, self.command.reads(out))
+            wrong += [f"left behind: {name}" for name in self.command.remains(out)]
+        shutil.rmtree(out, ignore_errors=True)
+        return Trial(point, first, ending.code, round(ending.seconds, 2), wrong)
+
+
+class Unsynced:
+    """Files whose content a power cut takes: written, and not synced since."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def see(self, operation: Operation) -> None:
+        """An operation that is about to be done."""
+        path, other = operation.path, operation.other
+        if operation.kind in WRITES | {"open-create", "open-truncate", "truncate"}:
+            self.paths.add(path)
+        elif operation.kind in ("fsync", "unlink"):
+            self.paths.discard(path)
+        elif operation.kind == "rename":
+            moved = {one for one in self.paths if one == path or one.startswith(path + "/")}
+            self.paths = self.paths - moved | {other + one[len(path) :] for one in moved}
+
+    def lose(self, out: Path, copy: Path) -> None:
+        """Empty them in a copy."""
+        for path in self.paths:
+            file = copy / Path(path).relative_to(out)
+            if file.is_file() and file.name != "log.txt":
+                os.truncate(file, 0)
+
+
+def kind_of_file(operation: Operation, out: Path) -> str:
+    """Path of a file without what differs between records and processes."""
+    text = operation.path.replace(str(out), "")
+    text = re.sub(r"\.[0-9a-f]{8}-\d+-[0-9a-f]{8}-\d+\.tmp", ".PROCESS.tmp", text)
+    text = re.sub(r"[0-9a-f]{32}", "KEY", re.sub(r"(?<![0-9a-z])[0-9a-f]{16}", "KEY", text))
+    text = re.sub(r"journal.log.lock.*\.rename", "journal.log.lock.rename", text)
+    return re.sub(r"(/runs/)[^/]+", r"\1RUN", text)
+
+
+def one_of_each(points: Sequence[Point]) -> list[Point]:
+    """The first point of each kind of operation on each kind of file."""
+    found: dict[tuple[str, str, bool], Point] = {}
+    for point in points:
+        found.setdefault((point.kind, re.sub(r"\d+", "N", point.file), point.half), point)
+    return list(found.values())
+
+
+def trials(sweep: Sweep, fault: str, points: Sequence[Point], *, kill: bool) -> Iterator[Trial]:
+    """What `--fault` says, at each of some points."""
+    if fault in ("kill", "power"):
+        return sweep.really_killed(points) if kill else sweep.killed(points, power_cut=fault == "power")
+    if fault in ("full", "quota"):
+        error = errno.ENOSPC if fault == "full" else errno.EDQUOT
+        return sweep.failing([point for point in points if point.kind in TAKES_SPACE], How.FULL_FROM, error)
+    if fault == "readonly":
+        return sweep.failing(points, How.FAIL_FROM, errno.EROFS)
+    return sweep.failing(points, How.FAIL_ONCE, getattr(errno, fault))
+
+
+def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
+    """One process's share of the points; gives the number of trials that ended badly."""
+    sweep.home = given.home / f"part{part}"
+    points = sweep.points(halves=given.fault in ("kill", "power"))
+    points = one_of_each(points) if given.one_of_each else points
+    points = [point for point in points if point.number >= given.first and re.search(given.only, point.file)]
+    points = points[:: given.every][part :: given.processes]
+    bad = 0
+    with (given.home / f"trials{part}.jsonl").open("w") as file:
+        for trial in trials(sweep, given.fault, points, kill=given.kill):
+            bad += bool(trial.wrong)
+            file.write(json.dumps(asdict(trial)) + "\n")
+            file.flush()
+            if trial.wrong:
+                print(f"{trial.point}:\n    " + "\n    ".join(trial.wrong[:8]), flush=True)
+    return bad
+
+
+def main() -> int:
+    """Run the trials; 0 if all ended well."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("command", choices=["run", "study", "trained-study"])
+    parser.add_argument("--fault", default="kill", help="kill, power, full, quota, readonly, or a name of errno.")
+    parser.add_argument("--kill", action="store_true", help="Kill by a signal instead of copying what a kill leaves.")
+    parser.add_argument("--one-of-each", action="store_true", help="Each kind of operation on each kind of file once.")
+    parser.add_argument("--every", type=int, default=1, help="Every so manieth point.")
+    parser.add_argument("--first", type=int, default=1, help="Number of the first operation.")
+    parser.add_argument("--only", default="", help="A pattern that the path of the file has.")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
+    given = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    with tempfile.TemporaryDirectory() as temporary:
+        home = given.home or Path(os.environ.get("ADAPTIVE_BENCH_FAULTS_HOME") or temporary)
+        home.mkdir(parents=True, exist_ok=True)
+        given.home = home.resolve()
+        if not os.environ.get(shim.LIBRARY):
+            shim.start_again_with(shim.build(Path(tempfile.mkdtemp())))
+        start_s = time.monotonic()
+        command = commands.named(given.command, given.home)
+        commands.warm_up(command, given.home)
+        sweep = Sweep(command, given.home)
+        children = []
+        for part in range(given.processes):
+            if (pid := os.fork()) == 0:
+                code = 99
+                try:
+                    code = min(98, _part(sweep, given, part))
+                finally:
+                    os._exit(code)
+            children.append(pid)
+        bad = sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children)
+        files = sorted(given.home.glob("trials*.jsonl"))
+        told = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        endings = Counter(str(one["first"]) for one in told)
+        print(
+            f"{given.command}, {given.fault}: {len(sweep.operations)} operations, {len(told)} trials, "
+            f"{sum(not one['wrong'] for one in told)} equal and clean in {time.monotonic() - start_s:.0f} s; "
+            f"exit codes of the disturbed: {dict(endings)}"
+        )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
