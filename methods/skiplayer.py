@@ -97,9 +97,9 @@ class SkipLayer(Method):
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
     def _gumbel(self, view: SiteView) -> Tensor:
-        """Gumbel noise [B, S, 2] that depends on text, seed, step and layer alone."""
+        """Gumbel noise [B, S, 2] that depends on document, text, seed, step and layer alone."""
         noise = [
-            uniform_from(view.call.prefix_hash, draw_key(self.seed, self.step, 2 * view.site.layer + side))
+            uniform_from(view.call.draw_counters, draw_key(self.seed, self.step, 2 * view.site.layer + side))
             for side in (SKIP, EXECUTE)
         ]
         return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
+from adaptive_bench.method import document_key
 from adaptive_bench.methods.skiplayer import density_loss
 
 LAYERS, LENGTH = 4, 12
@@ -78,6 +79,19 @@ def test_training_samples_and_evaluation_does_not(trainee, training_batch):
             outputs.append((sampled, model(ids, mask).logits))
     assert not torch.equal(outputs[0][0], outputs[1][0])
     assert torch.equal(outputs[0][1], outputs[1][1])
+
+
+@torch.no_grad()
+def test_examples_of_one_beginning_are_sampled_apart(trainee, random_text, watch):
+    """T-SL5: noise is drawn for each token of each example, also where examples share a template."""
+    model, ids = trainee("skiplayer"), random_text(1, 24).expand(8, -1)
+    documents = torch.tensor([document_key("example", number) for number in range(8)])
+    with watch(model) as watched:
+        model(ids, documents=documents)
+        model(ids, documents=documents.flip(0))
+    first, flipped = (decision.scale[..., 0] for decision in watched.decisions[Site(0, "layer")])
+    assert torch.equal(first, flipped.flip(0))
+    assert not torch.equal(first, first[:1].expand_as(first))
 
 
 @torch.no_grad()
