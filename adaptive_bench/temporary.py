@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import shutil
-import time
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,6 +46,14 @@ def _discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _now(folder: Path) -> float:
+    """The time by the clock that files in a folder are dated with: another machine's may be right where ours is not."""
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(b".")
+        probe.flush()
+        return os.fstat(probe.fileno()).st_mtime
+
+
 def _is_abandoned(path: Path) -> bool:
     """Whether nobody writes a temporary file any more."""
     if (writer := _WRITER.search(path.name)) is None:
@@ -53,7 +61,7 @@ def _is_abandoned(path: Path) -> bool:
     host, process, start = writer.groups()
     if host != _HOST:
         try:
-            return time.time() - path.stat().st_mtime > _ABANDONED_S
+            return _now(path.parent) - path.stat().st_mtime > _ABANDONED_S
         except OSError:
             return False
     if int(process) == os.getpid():

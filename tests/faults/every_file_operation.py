@@ -233,7 +233,7 @@ def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
     sweep.home = given.home / f"part{part}"
     points = sweep.points(halves=given.fault in ("kill", "power"))
     points = one_of_each(points) if given.one_of_each else points
-    points = [point for point in points if point.number >= given.first and re.search(given.only, point.file)]
+    points = [point for point in points if point.number >= given.first and re.search(given.only, str(point))]
     points = points[:: given.every][part :: given.processes]
     bad = 0
     with (given.home / f"trials{part}.jsonl").open("w") as file:
@@ -255,7 +255,7 @@ def main() -> int:
     parser.add_argument("--one-of-each", action="store_true", help="Each kind of operation on each kind of file once.")
     parser.add_argument("--every", type=int, default=1, help="Every so manieth point.")
     parser.add_argument("--first", type=int, default=1, help="Number of the first operation.")
-    parser.add_argument("--only", default="", help="A pattern that the path of the file has.")
+    parser.add_argument("--only", default="", help="A pattern: what the operation is, or its file.")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
     given = parser.parse_args()

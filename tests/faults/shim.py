@@ -33,13 +33,14 @@ class Fault:
 
     Attributes:
         error: What the operation fails with, unless the process is killed.
-        clock_shift_s: Added to the clock on the wall from that operation on.
+        clock_shift_s: Added to the clock on the wall, from operation `clock_from` on.
     """
 
     how: How = How.PASS
     at: int = 0
     error: int = 0
     clock_shift_s: int = 0
+    clock_from: int = 0
 
     def __str__(self) -> str:
         name = self.how.name.lower().replace("_", " ") + (f" ({errno.errorcode[self.error]})" if self.error else "")
@@ -84,7 +85,7 @@ def arm(fault: Fault, folder: Path, log: int = -1, answers: int = -1, other: Pat
     call.argtypes += [ctypes.c_longlong, ctypes.c_long]
     call.restype = None
     second = os.fsencode(other) if other is not None else b""
-    call(os.fsencode(folder), second, log, answers, fault.how, fault.at, fault.error, fault.clock_shift_s, fault.at)
+    call(os.fsencode(folder), second, log, answers, fault.how, fault.at, fault.error, fault.clock_shift_s, fault.clock_from)
 
 
 def parse(line: str) -> Operation:

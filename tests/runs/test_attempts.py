@@ -259,3 +259,43 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, finished, expected):
     if finished:
         record.settle()
         assert json.loads((tmp_path / "status.json").read_text())["state"] == "done"
+
+
+def test_a_process_never_waits_for_an_attempt_of_its_own_that_an_error_ended(tmp_path, monkeypatch):
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self.parent.name == attempts.FOLDER:
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "rename", refuse)
+        with alone(tmp_path, "work", SilentReporter()):
+            atomic.write_text(tmp_path / "result", "is kept")
+    assert newest(tmp_path).is_open and not is_held(tmp_path)
+    with alone(tmp_path, "work", SilentReporter()) as attempt:
+        assert attempt.number == 2 and (tmp_path / "result").read_text() == "is kept" and is_held(tmp_path)
+    assert not list((tmp_path / attempts.FOLDER).glob("*[!n]"))
+
+
+def test_an_attempt_that_could_not_begin_is_waited_for_by_nobody(tmp_path, monkeypatch):
+    claim(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(attempts, "_end", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(OSError, match="Input/output"):
+            claim(tmp_path)
+    assert not newest(tmp_path).is_open
+
+
+@pytest.mark.parametrize("stage", ["open", "aside"])
+def test_nothing_is_left_of_a_process_that_was_killed_after_its_last_word(tmp_path, stage):
+    record = Record(tmp_path)
+    record.begin({})
+    record.move("done")
+    attempt = claim(tmp_path, replace(Holder.here(), pid=2**22 - 1))
+    if stage == "aside":
+        attempt.folder.rename(attempt.folder.with_name(".1.ab"))
+    record.settle()
+    assert [path.name for path in (tmp_path / attempts.FOLDER).iterdir()] == ["1.json"]
+    assert record.state == "done"

@@ -165,3 +165,34 @@ def test_two_workers_share_one_study(tmp_path):
     study = opened(tmp_path, trials=6)
     assert len(study.all) == 6 and {one.state for one in study.all} == {TrialState.COMPLETE}
     assert len(list(tmp_path.glob("began-*"))) == 2
+
+
+def test_a_worker_that_is_killed_before_it_draws_does_not_change_what_is_tried(tmp_path, monkeypatch):
+    undisturbed = opened(tmp_path / "one")
+    to_the_end(undisturbed)
+    for place in (0, 2, 6):  # the defaults, a given point, one that is drawn
+        disturbed = opened(tmp_path / f"two{place}")
+        for _ in range(place):
+            assert disturbed.work(attempt)
+        _, lock = disturbed._claim()  # a trial is asked for, and nothing more
+        lock.release()
+        to_the_end(opened(tmp_path / f"two{place}"))
+        assert tried(disturbed) == tried(undisturbed), place
+
+
+def test_nothing_is_left_of_workers_that_were_killed(tmp_path):
+    study = opened(tmp_path, trials=2)
+    _, lock = study._claim()
+    lock.release()  # its process ends; the file of the lock stays
+    assert study.work(attempt)
+    (study.folder / "trial-0.lock").touch()  # killed after its last word
+    to_the_end(study)
+    assert [path.name for path in study.folder.iterdir()] == ["study.lock"]
+
+
+def test_a_lock_that_is_held_is_not_removed(tmp_path):
+    study, other = opened(tmp_path, trials=2), opened(tmp_path, trials=2)
+    _, lock = study._claim()
+    to_the_end(other)
+    assert (study.folder / "trial-0.lock").is_file() and [one.state for one in study.all][0] is TrialState.RUNNING
+    lock.release()

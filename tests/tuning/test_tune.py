@@ -86,3 +86,16 @@ def test_defaults_that_are_best_need_no_confirmation(config, monkeypatch):
     monkeypatch.setattr(trial_module.Trials, "attempt", attempt)
     result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=1, name="mine", jobs=1)
     assert not result.confirmed and result.best["gateskip"].spec == "gateskip"
+
+
+def test_a_full_disk_costs_no_trial(config, monkeypatch):
+    from adaptive_bench.errors import EnvironmentProblem
+    from adaptive_bench.runs.workers.chains import Failure
+
+    full = [Failure("train gateskip", "No space left on device.", EnvironmentProblem.kind)]
+    with monkeypatch.context() as patched:
+        patched.setattr(trial_module, "carry_out", lambda *_: full)
+        with pytest.raises(EnvironmentProblem, match="No space left"):
+            tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
+    result = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    assert [trial.state for trial in result.trials if not trial.interrupted] == ["complete"]
