@@ -54,6 +54,9 @@ class RunConfig(Strict):
         out: Folder the records and tables are written to.
         device: `auto`, or a torch device such as `cpu` or `cuda:0`.
         track: Trackers that get the training curves as well.
+        cell_timeout: Minutes after which one piece of work, a training or the evaluations of one method on it, is ended
+            and counts as failed; `None`: never.
+        stall_warning: Minutes without progress of a piece of work after which that is said; 0: never.
         preset: Name of the preset it was made from, for the reader.
         for_models: Models the recipe is for; another one is refused. `None`: any.
     """
@@ -75,6 +78,8 @@ class RunConfig(Strict):
     out: Path = Path("runs")
     device: str = "auto"
     track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
+    cell_timeout: Annotated[float, Field(gt=0)] | None = None
+    stall_warning: Annotated[float, Field(ge=0)] = 10.0
     preset: str | None = None
     for_models: ForModels | None = None
 

@@ -67,6 +67,12 @@ class Superseded(AdaptiveBenchError):
     kind = "Taken over"
 
 
+class CellTimeout(AdaptiveBenchError):
+    """One piece of work took longer than the user allows any."""
+
+    kind = "Time limit"
+
+
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 

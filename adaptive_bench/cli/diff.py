@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adaptive_bench.runs.records.folders import SweepRecord
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
+_IGNORED |= {"cell_timeout", "stall_warning"}
 _IGNORED |= {"state", "began", "directory", "command"}
 _SHOWN = 8  # documents of one row
 

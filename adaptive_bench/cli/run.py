@@ -31,6 +31,8 @@ _KEYS = [
     "out",
     "device",
     "track",
+    "cell_timeout",
+    "stall_warning",
 ]
 # What a config key is called on the command line.
 FLAGS = {key: f"--{key.replace('_', '-')}" for key in _KEYS} | {
@@ -149,6 +151,20 @@ def run(
         int | None,
         typer.Option(min=1, help="Processes at once; otherwise as fits the machine.", rich_help_panel=_WHERE),
     ] = None,
+    cell_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    stall_warning: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES", help="Say so when work gets no further for so long; 0: never.", rich_help_panel=_WHERE
+        ),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option(help="Do a part: `2/8` of eight commands, which may run anywhere.", rich_help_panel=_WHERE),
@@ -225,6 +241,8 @@ def run(
             out=out,
             device=device,
             track=track,
+            cell_timeout=cell_timeout,
+            stall_warning=stall_warning,
             train=_given(steps=train_steps),
             evaluation=_given(limit=limit, num_fewshot=num_fewshot),
         )

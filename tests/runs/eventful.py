@@ -1,5 +1,6 @@
 """A plugin: the dense model with something that happens in one step of its training, or in its answers, by its spec."""
 
+import itertools
 import os
 import signal
 import sys
@@ -44,8 +45,19 @@ class Eventful(Dense):
         if event == "killed" and not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if event == "loops":
+            while True:
+                pass
+        if event == "holds":  # no other thread gets a turn, and no signal is looked at
+            killed.with_name("holding").touch()
+            sum(itertools.repeat(0))
+        if event == "loops_later":
+            killed.with_name("trained").touch()
 
     def decide(self, view):
+        if self.config.event == "loops_later" and (Path(os.environ["EVENTS"]) / "trained").exists():
+            while not self.training:
+                pass
         if self.config.event == "nan" and not self.training:
             return Decision(scale=torch.full(view.call.valid[..., None].shape, float("nan")))
         return super().decide(view)

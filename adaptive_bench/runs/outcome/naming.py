@@ -38,7 +38,8 @@ def run_name(config: RunConfig) -> str:
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
-    elsewhere = dict.fromkeys(("out", "device", "track", "preset", "for_models"), True)
+    about_doing = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
+    elsewhere = dict.fromkeys(about_doing, True)
     key = key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
     return "-".join(
         [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 
+from adaptive_bench import processes
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.cost.forecast import Forecast
@@ -22,6 +24,7 @@ from adaptive_bench.runs.records.folders import Record
 from adaptive_bench.runs.workers.chains import Chain, Failure, Measuring, Training, attempt
 from adaptive_bench.runs.workers.overall import Clock, SweepTime
 from adaptive_bench.runs.workers.overwrite import Overwrite, allowed
+from adaptive_bench.runs.workers.watchdog import Limits, watched
 from adaptive_bench.spec import MethodSpec
 
 # A larger backbone keeps all cores busy by itself.
@@ -44,6 +47,12 @@ def carry_out(
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         estimator: Knows how long each part will take; by default from the records alone.
     """
+    limits = Limits.of(plan.config)
+    if limits.timeout_s is not None and not processes.here().alone:
+        raise UsageError(
+            "--cell-timeout ends the process of a piece of work, but torchrun's processes do all of them together. "
+            "Leave it out and let the scheduler's own time limit end the command."
+        )
     _settle(plan)
     estimator = estimator or Estimator(plan.config.out)
     chains, left_out = allowed(chains_left(plan, estimator, share), overwrite)
@@ -54,11 +63,11 @@ def carry_out(
     forecast = Forecast([work.piece for work in works], jobs, estimator.alone)
     with reporter.task("run", forecast.left_s(0.0)) as bar:
         overall = Clock(bar, forecast)
-        if jobs == 1:
-            return left_out + _one_after_the_other(chains, reporter, overall)
-        from adaptive_bench.runs.workers.pool import in_parallel
+        if jobs == 1 and limits.timeout_s is None:
+            return left_out + _one_after_the_other(chains, reporter, overall, limits)
+        from adaptive_bench.runs.workers.pool import in_parallel  # a process that never ends is ended from outside
 
-        return left_out + in_parallel(chains, reporter, overall, jobs)
+        return left_out + in_parallel(chains, reporter, overall, jobs, limits)
 
 
 def _settle(plan: Plan) -> None:
@@ -138,11 +147,12 @@ def _measuring(sweeps: tuple[Sweep, ...], estimator: Estimator) -> Measuring:
     return Measuring(sweeps, tuple(shares))
 
 
-def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter) -> list[Failure]:
+def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter, limits: Limits) -> list[Failure]:
     failures = []
     for chain in chains:
         for work in chain.works:
-            failure = attempt(work, reporter, overall)
+            with watched(work, limits, reporter) as told:
+                failure = attempt(work, told, overall)
             if failure is not None:
                 failures.append(failure)
                 reporter.line(f"Failed: {failure}")

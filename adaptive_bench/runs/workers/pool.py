@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.workers.chains import Chain, Failure, Work, attempt
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.relay import Relay, RemoteReporter
+from adaptive_bench.runs.workers.watchdog import NO_LIMITS, Limits, Watch
 
 # How long a stopped worker has to write down where it stands.
 _GRACE_S = 10.0
@@ -38,15 +42,21 @@ _worker_reporter: RemoteReporter | None = None
 _busy = False
 
 
-def in_parallel(chains: list[Chain], reporter: Reporter, overall: Meter, jobs: int) -> list[Failure]:
-    """Do chains in `jobs` processes. What builds on a training starts when the training is done."""
+def in_parallel(
+    chains: list[Chain], reporter: Reporter, overall: Meter, jobs: int, limits: Limits = NO_LIMITS
+) -> list[Failure]:
+    """Do chains in `jobs` processes. What builds on a training starts when the training is done.
+
+    Args:
+        limits: Of each piece of work.
+    """
     context = multiprocessing.get_context("spawn")
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // jobs)
     with Relay(reporter, overall) as relay:
         workers = [_Worker(context, relay, (alive, threads, registry.plugin_files())) for _ in range(jobs)]
         try:
-            return _Schedule(chains, reporter, workers).run()
+            return _Schedule(chains, reporter, workers, limits).run()
         except BaseException:
             reporter.line(f"Stopping: each process keeps where it stands, in at most {_GRACE_S:.0f} seconds.")
             keep_alive.close()
@@ -72,15 +82,26 @@ class _Worker:
 
     def __init__(self, context: SpawnContext, relay: Relay, arguments: tuple[Any, ...]) -> None:
         self.context, self.relay, self.arguments = context, relay, arguments
+        self.process: BaseProcess | None = None
+        self.watch: Watch | None = None
         self._start()
 
     def submit(self, work: Work) -> Future[Failure | None]:
         with _no_interrupts():  # a process that is started here begins with what holds here
             try:
-                return self.pool.submit(_do, work)
+                return self._give(work)
             except BrokenProcessPool:  # it was ended while it had nothing to do
                 self.replace()
-                return self.pool.submit(_do, work)
+                return self._give(work)
+
+    def _give(self, work: Work) -> Future[Failure | None]:
+        future = self.pool.submit(_do, work)
+        self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
+        return future
+
+    def _moved(self) -> None:
+        if self.watch is not None:
+            self.watch.moved()
 
     def replace(self) -> None:
         """Another process in place of one that is gone."""
@@ -88,22 +109,29 @@ class _Worker:
         self._start()
 
     def close(self) -> None:
-        """Wait for its end."""
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        """Wait for its end. One that was asked to end and cannot, because its code never comes up for air, is ended."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        if self.process is not None and not wait_for([self.process.sentinel], _GRACE_S + _LOOK_S):
+            self.process.kill()
+        self.pool.shutdown(wait=True)
         self.speaker.close()
 
     def _start(self) -> None:
-        self.speaker = self.relay.speaker(self.context)
+        self.process = None
+        self.speaker = self.relay.speaker(self.context, self._moved)
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.speaker, *self.arguments))
 
 
 class _Schedule:
     """Gives work to workers. What one was at when the system ended it is given once more: it goes on from there."""
 
-    def __init__(self, chains: list[Chain], reporter: Reporter, workers: list[_Worker]) -> None:
+    def __init__(
+        self, chains: list[Chain], reporter: Reporter, workers: list[_Worker], limits: Limits = NO_LIMITS
+    ) -> None:
+        self.limits = limits
         self.waiting, self.reporter, self.free = list(chains), reporter, list(workers)
         self.ready: deque[tuple[Chain, Work]] = deque()
-        self.pending: dict[Future[Failure | None], tuple[_Worker, Chain, Work]] = {}
+        self.pending: dict[Future[Failure | None], tuple[_Worker, Chain, Work, Watch]] = {}
         self.given_again: set[int] = set()
 
     def run(self) -> list[Failure]:
@@ -113,11 +141,14 @@ class _Schedule:
         while self.ready or self.pending:
             while self.ready and self.free:
                 worker, (chain, work) = self.free.pop(), self.ready.popleft()
-                self.pending[worker.submit(work)] = (worker, chain, work)
+                worker.watch = watch = Watch(work, self.limits, self.reporter, partial(getattr, worker, "process"))
+                self.pending[worker.submit(work)] = (worker, chain, work, watch)
             stopping.check()
+            for *_, watch in self.pending.values():
+                watch.look()
             for future in wait(self.pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
-                worker, chain, work = self.pending.pop(future)
-                if (failure := self._outcome(future, worker, chain, work)) is not None:
+                worker, chain, work, watch = self.pending.pop(future)
+                if (failure := self._outcome(future, worker, chain, work, watch)) is not None:
                     failures.append(failure)
                     self.reporter.line(f"Failed: {failure}")
                 self.free.append(worker)
@@ -132,17 +163,23 @@ class _Schedule:
             self.waiting.remove(chain)
             self.ready += [(chain, work) for work in ([chain.training] if chain.training else chain.measurings)]
 
-    def _outcome(self, future: Future[Failure | None], worker: _Worker, chain: Chain, work: Work) -> Failure | None:
+    def _outcome(
+        self, future: Future[Failure | None], worker: _Worker, chain: Chain, work: Work, watch: Watch
+    ) -> Failure | None:
         try:
             failure = future.result()
         except (BrokenProcessPool, SystemExit, stopping.Stopped):
             worker.replace()
+            if watch.timed_out:
+                return watch.failure()
             if id(work) in self.given_again:
                 return Failure(str(work), _KILLED, EnvironmentProblem.kind)
             self.given_again.add(id(work))
             self.reporter.line(f"{work}: its process was ended by the system; it goes on in another one.")
             self.ready.appendleft((chain, work))
             return None
+        if failure is not None and watch.timed_out:  # what its code made of being asked to end
+            return watch.failure()
         if failure is None and work is chain.training:
             self.ready += [(chain, measuring) for measuring in chain.measurings]
         return failure

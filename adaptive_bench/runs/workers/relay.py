@@ -6,6 +6,7 @@ A pipe each: a worker that is killed in the middle of a word, or with a lock in 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
@@ -69,10 +70,14 @@ class Relay(AbstractContextManager["Relay"]):
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def speaker(self, context: SpawnContext) -> Connection:
-        """The end of a new pipe for a worker. Close it here when the worker is gone."""
+    def speaker(self, context: SpawnContext, moved: Callable[[], None] = lambda: None) -> Connection:
+        """The end of a new pipe for a worker. Close it here when the worker is gone.
+
+        Args:
+            moved: Called whenever the worker has got further; what it merely says is no progress.
+        """
         listener, speaker = context.Pipe(duplex=False)
-        thread = threading.Thread(target=self._listen, args=(listener,), daemon=True)
+        thread = threading.Thread(target=self._listen, args=(listener, moved), daemon=True)
         thread.start()
         self._threads.append(thread)
         return speaker
@@ -83,11 +88,13 @@ class Relay(AbstractContextManager["Relay"]):
         for thread in self._threads:
             thread.join()
 
-    def _listen(self, listener: Connection) -> None:
+    def _listen(self, listener: Connection, moved: Callable[[], None]) -> None:
         meters: dict[str, Meter] = {}
         with suppress(EOFError, OSError):  # it is gone, perhaps in the middle of a word
             while True:
                 words = listener.recv()
+                if words[0] != "line":
+                    moved()
                 with self._lock:
                     self._say(words, meters)
         for meter in meters.values():
