@@ -8,6 +8,7 @@ that post-norm.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from transformers import PreTrainedModel
 from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, Turn
+from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
@@ -65,19 +67,57 @@ class Backbone:
         self.layers: list[Any] = list(self.decoder.layers)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
-        self.vocab_size: int = config.vocab_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
-        self._rotary_tables: tuple[Tensor, Tensor] | None = None
-        self.costs = LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
-        head = model.get_output_embeddings().weight
-        self.head_macs, self.head_bytes = head.numel(), head.numel() * head.element_size()
+        self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
+        self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
 
     @property
     def eager(self) -> bool:
         """Whether attention runs unfused: it then needs its causal mask spelled out."""
         return bool(self.config._attn_implementation == "eager")
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens the head tells apart."""
+        return int(self.config.vocab_size)
+
+    @property
+    def costs(self) -> LayerCosts:
+        """What each layer costs; another object once the weights have another type."""
+        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.q_proj, layer.mlp.down_proj)]
+        if self._weighed is None or self._weighed[0] != types:
+            self._weighed = types, LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
+        return self._weighed[1]
+
+    @property
+    def head_macs(self) -> int:
+        """MACs of the head for one token."""
+        return int(self.model.lm_head.weight.numel())
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of the head's weights."""
+        return self.head_macs * int(self.model.lm_head.weight.element_size())
+
+    def drop_stale(self, *, look: bool) -> None:
+        """Drop what was made from weights that have changed since, before a call runs.
+
+        Args:
+            look: Whether the call begins a text: then what torch cannot tell is looked at too (`Snapshot.holds`).
+
+        Raises:
+            UsageError: The decoder has another number of layers than it had.
+        """
+        self.step.drop_stale(look=look)
+        if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
+            if len(self.decoder.layers) != self.num_layers:
+                raise UsageError(
+                    f"A backbone keeps its number of layers, got {len(self.decoder.layers)} where there were "
+                    f"{self.num_layers}. Change the model first, then call AdaptiveModel.build."
+                )
+            self.layers, self._weighed = list(self.decoder.layers), None
 
     @property
     def context_length(self) -> int:
@@ -96,13 +136,18 @@ class Backbone:
         """The same tables, looked up; `reach` is larger than every position. For calls of few tokens."""
         if self._rotary_kind not in _STATIC_ROTARY:
             return self.rotary(self.decoder.embed_tokens.weight, positions)
-        weight = self.decoder.embed_tokens.weight
+        weight, frequencies = self.decoder.embed_tokens.weight, self.decoder.rotary_emb.inv_freq
         known = self._rotary_tables
-        if known is None or known[0].shape[0] < reach or known[0].device != positions.device:
+        if (
+            known is None
+            or known[0].shape[0] < reach
+            or (known[0].device, known[0].dtype) != (positions.device, weight.dtype)
+            or not known[2].holds([frequencies], look=False)
+        ):
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
             cos, sin = self.rotary(weight, everything)
-            known = self._rotary_tables = (cos[0], sin[0])
-        cos, sin = known
+            known = self._rotary_tables = (cos[0], sin[0], Snapshot([frequencies]))
+        cos, sin, _ = known
         return cos[positions], sin[positions]
 
     def norm_before(self, site: Site) -> Any:

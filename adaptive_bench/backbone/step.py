@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
 
 # Rows for which W x^T is faster than x W^T with the CPU's BLAS library (768 x 2048, one thread, AVX-512: 1.2 instead of
@@ -48,6 +49,13 @@ class Turn(NamedTuple):
         return torch.addcmul(heads * self.cos, heads.roll(heads.shape[-1] // 2, -1), self.sin)
 
 
+class _Packed(NamedTuple):
+    """A copy of a linear map's weight in oneDNN's own layout, and what it is a copy of."""
+
+    values: Tensor
+    source: Snapshot
+
+
 class StepArithmetic:
     """One token per row through the branches of a decoder.
 
@@ -60,7 +68,7 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
-        self._packed: dict[nn.Module, Tensor] = {}
+        self._packed: dict[nn.Linear, _Packed] = {}
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -80,7 +88,7 @@ class StepArithmetic:
         return self._epsilons
 
     def pack(self, modules: Iterable[nn.Module]) -> None:
-        """Copy the weights of linear maps into oneDNN's own layout; when the weights change, the copies are stale.
+        """Copy the weights of linear maps into oneDNN's own layout, until `drop_stale` finds them changed.
 
         Raises:
             UsageError: Weights that are not fp32 on a CPU, or a build of torch without oneDNN.
@@ -92,7 +100,22 @@ class StepArithmetic:
                 f"Weights can be packed where they are torch.float32 on cpu and torch was built with oneDNN, got "
                 f"{' and '.join(kinds) or 'no linear map'}. Leave them as they are."
             )
-        self._packed = {module: torch.ops.mkldnn._reorder_linear_weight(module.weight.detach()) for module in linears}
+        reorder = torch.ops.mkldnn._reorder_linear_weight
+        self._packed = {
+            module: _Packed(reorder(module.weight.detach()), Snapshot([module.weight])) for module in linears
+        }
+
+    def drop_stale(self, *, look: bool) -> None:
+        """Drop copies of weights that changed, or are somewhere else, or have another type by now.
+
+        Args:
+            look: See `Snapshot.holds`.
+        """
+        self._packed = {
+            module: copy
+            for module, copy in self._packed.items()
+            if copy.source.holds([module.weight], look=look) and not copy.source.moved
+        }
 
     def unpack(self) -> None:
         """Drop the copies."""
@@ -103,9 +126,10 @@ class StepArithmetic:
         if not _is_plain(module):
             return module(states)
         weight = module.weight
-        if module in self._packed and states.shape[0] >= _PACKED_ROWS and states.dtype == weight.dtype:
-            packed = self._packed[module]
-            return torch.ops.mkldnn._linear_pointwise(states, packed, module.bias, "none", [], "")
+        packed = self._packed.get(module)
+        # The kernel knows no gradient: where one is taken it would end here, unsaid.
+        if packed and states.shape[0] >= _PACKED_ROWS and states.dtype == weight.dtype and not torch.is_grad_enabled():
+            return torch.ops.mkldnn._linear_pointwise(states, packed.values, module.bias, "none", [], "")
         if states.shape[0] not in _TRANSPOSED_ROWS or states.is_cuda or states.dtype != weight.dtype:
             return functional.linear(states, weight, module.bias)
         output = (weight @ states.t()).t()

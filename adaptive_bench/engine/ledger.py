@@ -86,6 +86,13 @@ class Ledger:
         self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._foreign_calls = dict.fromkeys(PHASES, 0)
 
+    def reprice(self, costs: LayerCosts) -> None:
+        """Book at other costs from now on (weights of another type); what is booked keeps its price."""
+        booked = self.counts()
+        self.costs = costs
+        self.reset()
+        self.add(booked)
+
     def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
         """Add MACs to one bucket; `layer == num_layers` is the head."""
         self._macs[phase][layer, BUCKETS.index(bucket)] += macs

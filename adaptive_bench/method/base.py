@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
@@ -90,6 +90,15 @@ class Method(nn.Module):
         self.step, self.total_steps = 1, 1
         self.target = DEFAULT_TARGET
         self.value = self.dial.skip_nothing
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Scores are computed in fp32 whatever the backbone's type: a method follows to a device, not to a type."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            wanted = fn(tensor)
+            return wanted if wanted.dtype == tensor.dtype else tensor.to(wanted.device)
+
+        return super()._apply(moved, recurse)
 
     @property
     def dial(self) -> DialSpec:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.model import calibration, dial_solving, stored_calibration
@@ -47,6 +47,7 @@ class AdaptiveModel(HuggingFaceModel):
         super().__init__(*args, **kwargs)
         self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
         self._choices: list[str] = []  # stored calibrations to choose from, where none could be chosen
+        self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
 
     @property
     def saving(self) -> float:
@@ -57,6 +58,7 @@ class AdaptiveModel(HuggingFaceModel):
         Raises:
             UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
         """
+        self._forget_what_is_stale()
         if (claimed := self.method.claimed_saving) is None:
             raise UsageError(
                 f"The saving of a dial that was solved for is known where it was measured, got {self.method.dial.name} "
@@ -72,6 +74,7 @@ class AdaptiveModel(HuggingFaceModel):
                 f"{self.spec} can save from 0 to {maximum:.3g} of all token-branches, got saving {share!r}. "
                 "A saving is a share: 0.15 is 15 %."
             )
+        self._forget_what_is_stale()
         before, share = self.dial, min(share, maximum)
         known = self._dials.get(round(share, 6))
         try:
@@ -94,10 +97,35 @@ class AdaptiveModel(HuggingFaceModel):
 
     def forget_calibration(self) -> None:
         """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
+        self._measured_on = None
         self._dials.clear()
         self.method.dial_table.clear()
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
+
+    def _forget_what_is_stale(self) -> bool:
+        """Drop a calibration of other weights than the model has now; whether there was one."""
+        if not self._is_calibrated:
+            self._measured_on = None
+        elif self._measured_on is None:  # thresholds were put in by hand: for these weights
+            self._measured_on = Snapshot(self.parameters())
+        elif not self._measured_on.holds(self.parameters()):
+            self.forget_calibration()
+            return True
+        return False
+
+    def _drop_stale(self, *, begins: bool) -> None:
+        super()._drop_stale(begins=begins)
+        stale = begins and self._forget_what_is_stale()
+        if stale and self.method.thresholds is not None and self.method.skip_share > 0.0:
+            raise self._stale()
+
+    def _stale(self) -> UsageError:
+        return UsageError(
+            f"Thresholds belong to the weights they were measured on, but the weights of this {self.spec} changed "
+            f"since. Call model.calibrate(batches, savings) again, or set the dial to "
+            f"{self.method.dial.skip_nothing:g}, which skips nothing."
+        )
 
     def parameter_groups(self, learning_rate: float, method_learning_rate: float | None = None) -> list[dict[str, Any]]:
         """Trainable parameters for an optimizer, each once: the backbone's, then those the method adds."""
@@ -128,6 +156,7 @@ class AdaptiveModel(HuggingFaceModel):
         Raises:
             UsageError: The method needs calibration and there is no text.
         """
+        self._forget_what_is_stale()
         batches = list(batches)
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
         if self.needs_calibration and not tokens:
@@ -141,6 +170,7 @@ class AdaptiveModel(HuggingFaceModel):
         elif self.method.thresholds is not None:
             dials = [self.method.dial_for(saving) for saving in savings]
             points = calibration.calibrate(self, batches, dials)
+        self._measured_on = Snapshot(self.parameters())
         return {"tokens": tokens, "dials": points}
 
     def save_pretrained(
@@ -157,6 +187,7 @@ class AdaptiveModel(HuggingFaceModel):
             pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
             adapters: Written beside their name.
         """
+        self._forget_what_is_stale()
         files.save(self, Path(folder), pretrained, adapters)
         if tokenizer is not None:
             files.add_tokenizer(Path(folder), tokenizer)
@@ -201,6 +232,7 @@ class AdaptiveModel(HuggingFaceModel):
         model.name_or_path = str(folder)
         if calibration not in (None, "auto") or (calibration == "auto" and not model._is_calibrated):
             model._take_calibration(Path(folder), calibration)
+        model._measured_on = Snapshot(model.parameters())
         return model.eval()
 
     @property
@@ -226,6 +258,8 @@ class AdaptiveModel(HuggingFaceModel):
             dials: Dial values by the saving they were used for.
             text: Digest of the text it was measured on: what was stored for another text is replaced.
         """
+        if self._forget_what_is_stale():
+            raise self._stale()
         found = stored_calibration.StoredCalibration.of(self.method, dials, text)
         stored_calibration.write(Path(folder), self.spec, name, found)
 

@@ -74,8 +74,8 @@ class ForwardModel(nn.Module):
     def pack_weights(self) -> None:
         """Copy the backbone's weights into the CPU library's own layout, for faster decoding of 4 rows and more.
 
-        Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. Going
-        back to training drops the copies.
+        Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. The
+        copy of a weight that changes or moves is dropped, all of them when training begins.
 
         Raises:
             UsageError: The weights are not fp32 on a CPU.
@@ -87,6 +87,16 @@ class ForwardModel(nn.Module):
         if mode:
             self.backbone.step.unpack()
         return super().train(mode)
+
+    def _drop_stale(self, *, begins: bool) -> None:
+        """Drop what was made from weights that have changed since, before a call in `eval()` mode.
+
+        Args:
+            begins: The call begins a text. Weights that change in the middle of one leave its cache behind anyway.
+        """
+        self.backbone.drop_stale(look=begins)
+        if begins and (costs := self.backbone.costs) is not self.ledger.costs:
+            self.ledger.reprice(costs)
 
     def new_cache(self, batch: int, capacity: int = 0) -> AdaptiveCache:
         """An empty cache for B requests, with room for `capacity` tokens each before its buffers have to grow."""
@@ -165,8 +175,11 @@ class ForwardModel(nn.Module):
     ) -> EngineCall:
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
+        continues = cache is not None and cache.get_seq_length() > 0
+        if not self.training:
+            self._drop_stale(begins=not continues)
         if phase is None:
-            phase = "decode" if cache is not None and cache.get_seq_length() else "prefill"
+            phase = "decode" if continues else "prefill"
         if cache is None and (use_cache or executor == "packed" or policy != "recompute"):
             cache = self.new_cache(batch)
         session = cache.session if cache is not None else Session.start(batch, input_ids.device)

@@ -8,6 +8,7 @@ tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`st
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import atomic
 from adaptive_bench.digest import changed, digests, sealed, unsealed
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.pretrained import Pretrained
@@ -88,12 +91,13 @@ class SavedModel:
 def save(
     model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
 ) -> None:
-    """Write a model into a folder, which is made if need be.
+    """Write a model into a folder, which is made if need be. Stored calibrations of other weights are removed from it.
 
     Args:
         pretrained: The backbone's weights are these, which are named and not copied,
         adapters: but for these.
     """
+    before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
     folder.mkdir(parents=True, exist_ok=True)
     if pretrained is None:
         model.backbone_model.save_pretrained(folder / _BACKBONE)
@@ -110,6 +114,19 @@ def save(
     parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
     about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
     (folder / _ABOUT).write_text(sealed(json.dumps(about, indent=2)), encoding="utf-8")
+    if before is not None and before != _weights_in(folder):
+        stored_calibration.remove(folder)
+
+
+def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
+    """Digests of the weights in a folder: of the files of the backbone, and of the method's tensors."""
+    files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.safetensors")]
+    try:
+        tensors = load_file(folder / _TENSORS)
+    except (OSError, SafetensorError):  # a folder that is damaged has no weights to compare with
+        return {}, ""
+    own = {name: value for name, value in tensors.items() if name.startswith("method.")}
+    return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -95,6 +95,16 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     atomic.write_bytes(path, save(tensors, metadata={_ABOUT: json.dumps(about)}))
 
 
+def is_stored(folder: Path) -> bool:
+    """Whether there are calibrations of any spec."""
+    return (folder / _FOLDER).is_dir()
+
+
+def remove(folder: Path) -> None:
+    """Remove every calibration: the weights beside them are others now."""
+    shutil.rmtree(folder / _FOLDER)
+
+
 def copy(source: Path, target: Path, spec: MethodSpec) -> None:
     """Copy every stored calibration of a spec into another folder with the same weights."""
     if names(source, spec):

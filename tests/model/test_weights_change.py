@@ -1,0 +1,296 @@
+"""What is made from weights (copies in another layout, tables, prices, thresholds) never outlives them."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_bench.backbone import Snapshot
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import AdaptiveModel
+
+
+def shifted(model, by=0.05):
+    return {name: value + by if value.is_floating_point() else value for name, value in model.state_dict().items()}
+
+
+@torch.no_grad()
+def load(model):
+    model.load_state_dict(shifted(model))
+
+
+@torch.no_grad()
+def load_and_assign(model):
+    model.backbone_model.load_state_dict(shifted(model.backbone_model), assign=True)
+
+
+@torch.no_grad()
+def write_in_place(model):
+    for parameter in model.backbone_model.parameters():
+        parameter.copy_(parameter * 1.1)
+
+
+def write_data(model):
+    for parameter in model.backbone_model.parameters():
+        parameter.data += 0.05
+
+
+def set_data(model):
+    for parameter in model.backbone_model.parameters():
+        parameter.data = parameter.data * 1.1
+
+
+def step_of(fused):
+    def step(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=fused)
+        ids = torch.arange(5, 20)[None]
+        with torch.enable_grad():
+            model(ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def merge_adapters(model):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    peft.get_peft_model(model.backbone_model, config).merge_and_unload()
+
+
+def to_half(model):
+    model.half()
+
+
+def to_bfloat16(model):
+    model.backbone_model.to(torch.bfloat16)
+
+
+def there_and_back(model):
+    model.to(torch.bfloat16).to(torch.float32)
+
+
+def replace_a_layer(model):
+    layers = model.backbone_model.model.layers
+    layers[1] = copy.deepcopy(layers[0])
+    layers[1].self_attn.layer_idx = 1
+
+
+def tie(model):
+    model.backbone_model.config.tie_word_embeddings = True
+    model.tie_weights()
+
+
+def resize(model):
+    model.backbone_model.resize_token_embeddings(120, mean_resizing=False)
+
+
+CHANGES = [
+    load,
+    load_and_assign,
+    write_in_place,
+    write_data,
+    set_data,
+    step_of(fused=False),
+    step_of(fused=True),
+    merge_adapters,
+    to_half,
+    to_bfloat16,
+    there_and_back,
+    replace_a_layer,
+    tie,
+    resize,
+]
+NAMES = [change.__name__ for change in CHANGES]
+NAMES[5], NAMES[6] = "optimizer", "fused_optimizer"
+
+
+@torch.no_grad()
+def use(model, ids):
+    """Logits of a prompt and of three decoding steps, and what the ledger has of them."""
+    model.reset_ledger()
+    output = model(ids[:, :6], use_cache=True)
+    found = [output.logits]
+    for place in range(6, 9):
+        output = model(ids[:, place : place + 1], past_key_values=output.past_key_values, use_cache=True)
+        found.append(output.logits)
+    return torch.cat(found, dim=1), model.compute_report()["counts"]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.sampled_from(CHANGES), min_size=1, max_size=3), st.booleans())
+def test_a_used_model_is_as_if_it_were_new(make_backbone, random_text, changes, packs):
+    """Whatever happens to the weights of a model that has written before, it equals one made of them just now."""
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(5, 9)
+    for change in changes:
+        model.saving = 0.3
+        if packs and model.dtype == torch.float32:
+            model.pack_weights()
+        use(model, ids)
+        change(model)
+    fresh = AdaptiveModel.build(model.backbone_model, "random_skip").eval()
+    fresh.saving = 0.3
+    (ours, our_counts), (theirs, their_counts) = use(model, ids), use(fresh, ids)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    assert our_counts == their_counts
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=NAMES)
+def test_each_change_alone(change, make_backbone, random_text):
+    """With packed weights: those of after the change count."""
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(5, 9)
+    model.pack_weights()
+    before, _ = use(model, ids)
+    change(model)
+    after, counts = use(model, ids)
+    fresh = AdaptiveModel.build(model.backbone_model, "random_skip").eval()
+    wanted, wanted_counts = use(fresh, ids)
+    torch.testing.assert_close(after, wanted, atol=1e-4, rtol=1e-4)
+    assert counts == wanted_counts
+    assert before.shape != after.shape or not torch.allclose(before, after.to(before.dtype), atol=1e-4)
+
+
+def test_packed_weights_in_the_middle_of_a_text(make_backbone, random_text):
+    """What torch counts is noticed there too: the next token is computed with the new weights."""
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "dense").eval(), random_text(5, 9)
+    with torch.no_grad():
+        caches = [model(ids, use_cache=True).past_key_values for _ in range(2)]
+        model.pack_weights()
+        model.load_state_dict(shifted(model))
+        packed = model(ids[:, :1], past_key_values=caches[0]).logits
+        model.backbone.step.unpack()
+        torch.testing.assert_close(packed, model(ids[:, :1], past_key_values=caches[1]).logits, atol=0, rtol=0)
+
+
+def test_gradients_pass_packed_weights(make_backbone, random_text):
+    """The packed kernel has none, so it is not used where one is taken."""
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "dense").eval(), random_text(5, 9)
+    with torch.no_grad():
+        cache = model(ids, use_cache=True).past_key_values
+    model.pack_weights()
+    model(ids[:, :1], past_key_values=cache).logits.sum().backward()
+    assert all(parameter.grad is not None for name, parameter in model.named_parameters() if "q_proj" in name)
+
+
+def test_what_was_booked_keeps_its_price(make_backbone, random_text):
+    """Bytes of a call in fp32 and of one in bf16 add up."""
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(2, 9)
+    model(ids)
+    first = model.compute_report()
+    model.to(torch.bfloat16)
+    model(ids)
+    both = model.compute_report()
+    for key in ("weight_bytes", "dense_weight_bytes"):
+        assert both["counts"]["prefill"][key] == 1.5 * first["counts"]["prefill"][key]
+    assert both["saved"] == pytest.approx(first["saved"])
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "mod", "skiplayer", "free", "calm", "router_tuned_mod"])
+def test_a_method_stays_in_fp32(spec, make_backbone, random_text):
+    """A model that is turned to bf16 equals one built on a backbone in bf16: the scores are those of fp32."""
+    model = AdaptiveModel.build(make_backbone("llama"), spec, seed=3).eval().to(torch.bfloat16)
+    other = AdaptiveModel.build(make_backbone("llama").to(torch.bfloat16), spec, seed=3).eval()
+    (ours, counts), (theirs, their_counts) = use(model, random_text(5, 9)), use(other, random_text(5, 9))
+    assert torch.equal(ours, theirs) and counts == their_counts and model.dtype == torch.bfloat16
+    assert {parameter.dtype for parameter in model.method.parameters()} <= {torch.float32}
+
+
+CALIBRATED = ["gateskip", "calm"]  # thresholds; a dial that is solved for
+MOVES = {to_half, to_bfloat16}
+
+
+@pytest.mark.parametrize("spec", CALIBRATED)
+@pytest.mark.parametrize("change", CHANGES, ids=NAMES)
+def test_a_calibration_ends_with_its_weights(change, spec, make_model, make_backbone, random_text, tmp_path):
+    """Other values: what was measured is forgotten, and said to be. Another type: it holds."""
+    model = make_model(spec, backbone=make_backbone("llama"))
+    model.saving = 0.3
+    model(random_text(2, 12))
+    change(model)
+    if change in MOVES:
+        assert model.saving == pytest.approx(0.3, abs=0.1)
+        return
+    with pytest.raises(UsageError, match="calibrate"):
+        model.saving = 0.3
+    model.save_pretrained(tmp_path / "saved")
+    with pytest.raises(UsageError, match="calibrate"):
+        AdaptiveModel.from_pretrained(tmp_path / "saved").saving = 0.3
+
+
+def test_a_dial_that_was_set_before_is_refused_once_its_thresholds_are_stale(make_model, make_backbone, random_text):
+    """The error says what happened; after another calibration all is well."""
+    model, ids = make_model("gateskip", backbone=make_backbone("llama")), random_text(8, 30)
+    model.saving = 0.3
+    load(model)
+    with pytest.raises(UsageError, match="weights of this gateskip changed"):
+        model(ids)
+    with pytest.raises(UsageError, match="calibrated"):
+        model(ids)
+    mask = torch.ones_like(ids)
+    model.calibrate([{"input_ids": ids, "attention_mask": mask, "continuation_mask": mask}], [0.3])
+    model(ids)
+    assert model.saving == pytest.approx(0.3)
+
+
+def test_a_later_calibration_does_not_join_an_earlier_one_of_other_weights(make_model, make_backbone, random_text):
+    model, ids = make_model("gateskip", backbone=make_backbone("llama")), random_text(8, 30)
+    load(model)
+    mask = torch.ones_like(ids)
+    model.calibrate([{"input_ids": ids, "attention_mask": mask, "continuation_mask": mask}], [0.2])
+    assert model.method.thresholds.shares.max() == pytest.approx(model.method.skip_share or 0.2, abs=0.1)
+    with pytest.raises(UsageError, match="calibrated"):
+        model.saving = 0.45
+
+
+def test_a_copy_of_a_model_is_calibrated_too(make_model, make_backbone, random_text):
+    """And a copy of one whose weights changed is not."""
+    model = make_model("gateskip", backbone=make_backbone("llama"))
+    copied = copy.deepcopy(model)
+    copied.saving = 0.3
+    copied(random_text(2, 12))
+    load(model)
+    with pytest.raises(UsageError, match="calibrated"):
+        copy.deepcopy(model).saving = 0.3
+
+
+def test_stored_calibrations_end_with_the_weights_beside_them(make_model, make_backbone, random_text, tmp_path):
+    """Saved again with other weights they are gone; with the same ones they stay."""
+    model = make_model("gateskip", backbone=make_backbone("llama"))
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    model.store_calibration(folder, "pooled", {0.3: model.method.dial_for(0.3)}, "text")
+    model.save_pretrained(folder)
+    assert (folder / "calibration").is_dir()
+    load(model)
+    model.save_pretrained(folder)
+    assert not (folder / "calibration").exists()
+    with pytest.raises(UsageError, match="calibrated"):
+        AdaptiveModel.from_pretrained(folder).saving = 0.3
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float64]),
+    st.booleans(),
+)
+def test_a_snapshot_sees_every_counted_write_and_any_dense_one(shape, dtype, counted):
+    tensor = torch.zeros(shape).to(dtype)
+    snapshot = Snapshot([tensor])
+    assert snapshot.holds([tensor]) and not snapshot.moved
+    if counted:
+        tensor.view(-1)[-1] = 1.0
+    else:
+        tensor.data += 1.0
+    assert not snapshot.holds([tensor])
+    assert snapshot.holds([tensor], look=False) is not counted
+
+
+def test_a_snapshot_of_no_number():
+    """Weights that are NaN have not changed by being so."""
+    tensor = torch.tensor([1.0, float("nan")])
+    assert Snapshot([tensor]).holds([tensor])
+    with torch.inference_mode():
+        other = torch.zeros(3)
+    assert Snapshot([other]).holds([other]) and not Snapshot([other]).holds([tensor])
