@@ -1,23 +1,80 @@
-"""`adaptive-bench lm-eval`: lm-eval's own command line, which then knows the model `adaptive`."""
+"""`adaptive-bench lm-eval`: lm-eval's own command line, which then knows the model `adaptive` and the suite's tasks."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from typing import Any
 
 import typer
+
+from adaptive_bench.progress import say
 
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def lm_eval(context: typer.Context) -> None:
-    """lm-eval's command line with the model `adaptive`.
+    """lm-eval's command line with the model `adaptive` and the tasks of `list tasks`.
 
     `adaptive-bench lm-eval run --model adaptive --model_args pretrained=DIR,saving=0.15 --tasks piqa`: every option is
-    lm-eval's; `model_args` takes saving or dial, spec, calibration, dtype.
+    lm-eval's; `model_args` takes saving or dial, spec, calibration, dtype. Without `--device` a GPU is used if there is
+    one. A task of this package wins over one of lm-eval of the same name.
     """
-    from lm_eval.__main__ import cli_evaluate
+    from lm_eval import tasks
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.utils import setup_logging
 
     from adaptive_bench.evaluation import harness  # noqa: F401 - registers the model
+    from adaptive_bench.evaluation.harness_tasks import SuiteTasks
 
     sys.argv = ["lm_eval", *context.args]
-    cli_evaluate()
+    command: Any = HarnessCLI()
+    arguments = command.parse_args()
+    if getattr(arguments, "command", None) == "run":
+        _complete(arguments)
+    tasks.TaskManager = SuiteTasks
+    setup_logging()
+    command.execute(arguments)
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """Settle what lm-eval would find out late or get wrong: names of tasks, and the device where none is given.
+
+    Raises:
+        UsageError: Nobody knows a task, or there is no such device.
+    """
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    from adaptive_bench.evaluation.harness import NAME
+    from adaptive_bench.evaluation.harness_tasks import suite_names
+    from adaptive_bench.evaluation.stock_tasks import stock_tasks
+    from adaptive_bench.model.device import find_device
+
+    given = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
+    named = arguments.tasks or given.get("tasks") or []
+    names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
+    meant = suite_names(names, arguments.include_path or given.get("include_path"))
+    if names:
+        arguments.tasks = [name for found in meant.values() for name in found]
+    for name, found in meant.items():
+        if found != [name]:
+            say(f"{name} stands for {', '.join(found)} here.", sys.stderr)
+        elif name in stock_tasks() and _is_ours(name):
+            say(f"{name} is the task of adaptive-bench, not lm-eval's of the same name.", sys.stderr)
+    if (arguments.model or given.get("model")) != NAME:
+        return
+    if (device := arguments.device or given.get("device")) is not None:
+        find_device(str(device))
+        return
+    arguments.device = str(find_device("auto"))
+    say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a task has a file of its own here, where lm-eval has one too."""
+    from adaptive_bench import registry
+    from adaptive_bench.evaluation.lookup import find_task
+    from adaptive_bench.evaluation.stock_tasks import stock_tasks
+
+    file = stock_tasks()[name].file
+    return name in registry.names("tasks") and (file is None or not file.startswith(str(find_task(name).folder)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lm_eval.models.utils import normalize_gen_kwargs
+from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
 from adaptive_bench.errors import UsageError
 
@@ -35,14 +35,18 @@ class GenerationSettings:
     top_p: float = 1.0
 
     @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> GenerationSettings:
+    def read(cls, arguments: Mapping[str, Any], end: str = "") -> GenerationSettings:
         """Read lm-eval's generation arguments.
+
+        Args:
+            end: What the end token is spelled as. A model may write it with other tokens: that ends the text as well,
+                as in lm-eval's own models.
 
         Raises:
             UsageError: The task wants something adaptive models do not do, such as beam search.
         """
         known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
-        until = known.pop("until")
+        until = handle_stop_sequences(known.pop("until"), end)
         settings = cls(
             until=tuple(text for text in until if text),
             max_new_tokens=known.pop("max_gen_toks"),

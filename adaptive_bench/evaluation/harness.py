@@ -15,6 +15,7 @@ from lm_eval.api.registry import register_model
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
 
 _DEFAULT_BATCH = 16
@@ -32,11 +33,11 @@ class AdaptiveCheckpoint(AdaptiveLM):
         spec, calibration: See `AdaptiveModel.from_pretrained`.
         dtype: Of the weights: `float32`, `bfloat16` ...
         batch_size: Sequences in one forward pass; `auto` is 16.
-        device: Where it runs; by default a GPU where there is one.
+        device: Where it runs: `cpu`, `cuda`, `cuda:1` ...; by default a GPU where there is one.
         max_batch_size: Not used; lm-eval gives it to every model.
 
     Raises:
-        UsageError: Both a saving and a dial, or a batch size or type that is none.
+        UsageError: Both a saving and a dial, a batch size or type that is none, or a device that is not there.
         EnvironmentProblem: The folder is no saved model with a tokenizer.
     """
 
@@ -57,9 +58,9 @@ class AdaptiveCheckpoint(AdaptiveLM):
         precision = getattr(torch, dtype, None)
         if not isinstance(precision, torch.dtype):
             raise UsageError(f"dtype is a torch type such as float32 or bfloat16, got {dtype!r}.")
-        folder = Path(pretrained)
+        folder, place = Path(pretrained), find_device(device or "auto")
         model = AdaptiveModel.from_pretrained(folder, spec, calibration=calibration, dtype=precision)
-        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model.to(place)
         if saving is not None:
             model.saving = float(saving)
         if dial is not None:

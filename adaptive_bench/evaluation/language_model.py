@@ -132,7 +132,15 @@ class AdaptiveLM(TemplateLM):
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """See `TemplateLM.loglikelihood`; the progress is shown by the reporter."""
+        """See `TemplateLM.loglikelihood`; the progress is shown by the reporter.
+
+        Raises:
+            UsageError: A continuation has no tokens; lm-eval's own models fail at such a document too.
+        """
+        for request in requests:
+            prompt, continuation = request.args
+            if not prompt and not self.tok_encode(continuation, add_special_tokens=False):
+                raise self._nothing_to_score(prompt, continuation, f"document {request.doc_id} of {request.task_name}")
         self._documents = [self._document(request) for request in requests]
         try:
             return super().loglikelihood(requests, disable_tqdm=True)
@@ -161,7 +169,9 @@ class AdaptiveLM(TemplateLM):
         scored: list[Scored] = []
         too_long = 0
         for index, ((texts, prompt, continuation), document) in enumerate(zip(requests, documents, strict=True)):
-            if not 1 <= len(continuation) <= self.context_length:
+            if not continuation:
+                raise self._nothing_to_score(*(("", "") if texts is None else texts))
+            if len(continuation) > self.context_length:
                 raise UsageError(
                     f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
                     f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r}. "
@@ -191,6 +201,15 @@ class AdaptiveLM(TemplateLM):
                 answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
+
+    def _nothing_to_score(self, prompt: str, continuation: str, where: str = "") -> UsageError:
+        where = where or f"one of {self.label}"
+        return UsageError(
+            f"A continuation must have at least 1 token, got 0 for {continuation!r} after the prompt that ends in "
+            f"{prompt[-60:]!r} ({where}): the tokenizer gives prompt and continuation together no more tokens than the "
+            f"prompt alone. lm-eval's own models refuse it as well. Leave the document out with --limit, or choose "
+            f"another model or task."
+        )
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
         """Log-likelihood of whole texts, in windows of the context length.
@@ -226,9 +245,10 @@ class AdaptiveLM(TemplateLM):
             UsageError: A prompt leaves no room in the context, or the task wants beam search.
         """
         refills = causal(self.model) and self.model.method.kv_policy != "defer"
+        end = str(self.tokenizer.decode([self.eot_token_id], skip_special_tokens=False))
         groups: dict[GenerationSettings, list[_Prompt]] = defaultdict(list)
         for index, request in enumerate(requests):
-            settings = GenerationSettings.read(request.args[1])
+            settings = GenerationSettings.read(request.args[1], end)
             prompt = self.tok_encode(request.args[0]) or [self.prefix_token_id]
             room = self.context_length - len(prompt)
             if room < 1:

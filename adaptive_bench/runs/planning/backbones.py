@@ -12,8 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
-from adaptive_bench.config import DEVICE_RULE, check_device
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of, one_line
+from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.runs.records.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
 
@@ -266,21 +266,3 @@ def _unreachable(name: str, error: Exception) -> str:
         f"{reason}. Set --model to a folder in Hugging Face layout, or connect to the hub (HF_HUB_OFFLINE unset, "
         f"HF_TOKEN for gated models)."
     )
-
-
-def find_device(name: str) -> torch.device:
-    """The torch device behind `auto`, `cpu`, `cuda:0`, ...
-
-    Raises:
-        UsageError: No such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(name)
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device.") from error
-    return device

@@ -1,0 +1,76 @@
+"""lm-eval's index of tasks with those of this package and of plugins beside its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from lm_eval.tasks import TaskManager
+
+from adaptive_bench import registry
+from adaptive_bench.data import data_root
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.task import Task
+
+
+class SuiteTasks(TaskManager):
+    """What lm-eval knows, the tasks registered here, and what the user includes: later ones win over earlier ones.
+
+    Local data is found as in `adaptive-bench run` where the environment names its folder.
+    """
+
+    def __init__(
+        self,
+        verbosity: str | None = None,
+        include_path: str | Path | Sequence[str | Path] | None = None,
+        include_defaults: bool = True,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        given = [include_path] if isinstance(include_path, str | Path) else include_path or []
+        folders = dict.fromkeys(str(task.folder) for task in _registered().values())
+        root = data_root(None)
+        local = {} if root is None else {"data_dir": str(root)}
+        super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
+
+
+def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:
+    """What lm-eval is asked for, by the name that was given: groups of this package are replaced by their tasks.
+
+    Patterns and paths of files are left to lm-eval.
+
+    Args:
+        include_path: A folder whose tasks are known too.
+
+    Raises:
+        UsageError: Nobody knows a name (the message suggests one), or it is a task lm-eval's command cannot be told.
+    """
+    included = None if include_path is None else TaskManager(include_path=include_path, include_defaults=False)
+    return {name: _meant(name, () if included is None else included.all_tasks) for name in names}
+
+
+def _meant(name: str, included: Iterable[str]) -> list[str]:
+    base = name.partition(":")[0]
+    if name in included or name.endswith(".yaml") or Path(name).is_dir():
+        return [name]
+    if base in registry.names("tasks"):
+        if base != name or base not in _registered() and name in expand_tasks([name]):
+            raise UsageError(
+                f"lm-eval's command takes tasks that need no argument, got {name!r}. Use `adaptive-bench run`."
+            )
+        return [task.harness_name or task.name for task in map(find_task, expand_tasks([name]))]
+    if any(mark in name for mark in "*?["):
+        if not any(fnmatch(known, name) for known in (*registry.names("tasks"), *stock_tasks(), *included)):
+            raise UsageError(f"A pattern of task names must fit at least one, got {name!r}. See `list tasks`.")
+        return [name]
+    check_task_name(name)
+    return [name]
+
+
+def _registered() -> dict[str, Task]:
+    """Tasks of this package and of plugins that are one by themselves: no groups, none that need an argument."""
+    found = {name: registry.get("tasks", name) for name in registry.names("tasks")}
+    return {name: task for name, task in found.items() if isinstance(task, Task)}
