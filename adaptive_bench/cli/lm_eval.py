@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -20,18 +22,19 @@ def lm_eval(context: typer.Context) -> None:
     lm-eval's; `model_args` takes saving or dial, spec, calibration, dtype. Without `--device` a GPU is used if there is
     one. A task of this package wins over one of lm-eval of the same name.
     """
-    from lm_eval import tasks
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
-
-    from adaptive_bench.evaluation import harness  # noqa: F401 - registers the model
-    from adaptive_bench.evaluation.harness_tasks import SuiteTasks
 
     sys.argv = ["lm_eval", *context.args]
     command: Any = HarnessCLI()
     arguments = command.parse_args()
-    if getattr(arguments, "command", None) == "run":
+    if arguments.command == "run":
         _complete(arguments)
+    from lm_eval import tasks
+
+    from adaptive_bench.evaluation import harness  # noqa: F401 - registers the model
+    from adaptive_bench.evaluation.harness_tasks import SuiteTasks
+
     tasks.TaskManager = SuiteTasks
     setup_logging()
     command.execute(arguments)
@@ -45,15 +48,21 @@ def _complete(arguments: argparse.Namespace) -> None:
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
-    from adaptive_bench.evaluation.harness import NAME
-    from adaptive_bench.evaluation.harness_tasks import suite_names
-    from adaptive_bench.evaluation.stock_tasks import stock_tasks
-    from adaptive_bench.model.device import find_device
+    from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 
     given = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
+    included = arguments.include_path or given.get("include_path")
     named = arguments.tasks or given.get("tasks") or []
     names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
-    meant = suite_names(names, arguments.include_path or given.get("include_path"))
+    for name in names if included is None else ():
+        if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
+            check_task_name(name)  # before torch is imported
+
+    from adaptive_bench.evaluation.harness import NAME
+    from adaptive_bench.evaluation.harness_tasks import suite_names
+    from adaptive_bench.model.device import find_device
+
+    meant = suite_names(names, included)
     if names:
         arguments.tasks = [name for found in meant.values() for name in found]
     for name, found in meant.items():

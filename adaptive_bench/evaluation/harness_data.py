@@ -21,6 +21,11 @@ def local_folders(settings: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(folder_names(str(settings["dataset_path"]), settings.get("dataset_name")))
 
 
+def reads_data_set(settings: Mapping[str, Any]) -> bool:
+    """Whether a task reads a data set that it names, and not through code of its own."""
+    return "class" not in settings and bool(settings.get("dataset_path"))
+
+
 def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path, data_dir: Path) -> str | None:
     """Write a task file that is the one at `yaml_path`, with local documents.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,9 +13,10 @@ from lm_eval.tasks import TaskManager
 from adaptive_bench import registry
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+from adaptive_bench.evaluation.harness_data import reads_data_set, write_local_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
-from adaptive_bench.task import Task
+from adaptive_bench.task import OpenTask, Task
 
 
 class SuiteTasks(TaskManager):
@@ -35,6 +37,22 @@ class SuiteTasks(TaskManager):
         root = data_root(None)
         local = {} if root is None else {"data_dir": str(root)}
         super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
+
+    def load(self, task_list: Any) -> Any:
+        """See `TaskManager.load`; tasks that are named read local data as well.
+
+        Raises:
+            EnvironmentProblem: A task's data cannot be read, or it needs what is not installed.
+        """
+        names = [task_list] if isinstance(task_list, str) else [one for one in task_list if isinstance(one, str)]
+        root = data_root(None)
+        with tempfile.TemporaryDirectory() as folder, setting_up(", ".join(names)):
+            for number, name in enumerate(names if root is not None else ()):
+                entry = self._index.get(name)
+                if entry is not None and entry.cfg is not None and reads_data_set(entry.cfg):
+                    write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
+            self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
+            return super().load(task_list)
 
 
 def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:
@@ -57,7 +75,7 @@ def _meant(name: str, included: Iterable[str]) -> list[str]:
     if name in included or name.endswith(".yaml") or Path(name).is_dir():
         return [name]
     if base in registry.names("tasks"):
-        if base != name or base not in _registered() and name in expand_tasks([name]):
+        if isinstance(registry.get("tasks", base), OpenTask):
             raise UsageError(
                 f"lm-eval's command takes tasks that need no argument, got {name!r}. Use `adaptive-bench run`."
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -24,7 +25,7 @@ from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.harness_data import local_folders, write_local_task
+from adaptive_bench.evaluation.harness_data import local_folders, reads_data_set, write_local_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.task import OpenTask, Task, TaskGroup
@@ -145,17 +146,24 @@ def _load(
                 f"read. Reinstall the package that registers the task."
             )
         entry, missing = manager.task_index[name], None
-        if data_dir is not None and "class" not in entry.cfg and entry.cfg.get("dataset_path"):
+        if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
-        task = _read(manager, name)
+        with setting_up(name):
+            task = manager.load(name)["tasks"][name]
         _process_once(task)
         return _Loaded(task, missing)
 
 
-def _read(manager: TaskManager, name: str) -> HarnessTask:
+@contextmanager
+def setting_up(name: str) -> Iterator[None]:
+    """Tell the user what to do about data and packages that a task file asks for in vain.
+
+    Raises:
+        EnvironmentProblem: The data cannot be read, or the task cannot be set up.
+    """
     try:
-        return manager.load(name)["tasks"][name]
+        yield
     except AdaptiveBenchError:
         raise
     except (OSError, datasets.exceptions.DatasetsError) as error:

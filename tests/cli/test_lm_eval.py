@@ -1,11 +1,15 @@
-"""lm-eval's own command line finds the model `adaptive`."""
+"""lm-eval's own command line finds the model `adaptive` and the suite's tasks."""
 
 import json
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
+import torch
 
+from adaptive_bench.cli import lm_eval
+from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
@@ -30,3 +34,70 @@ def test_the_command_gives_the_suites_numbers(tmp_path):
     model.saving = 0.1
     expected = evaluate(model, tokenizer, "nano_math", limit=8)[0].scores
     assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.slow
+def test_the_command_as_documented(tmp_path):
+    """Neither a device nor a folder of tasks has to be named; what was chosen is said."""
+    nano = find_backbone("nano")
+    AdaptiveModel.build(nano.load_model(), "random_skip").save_pretrained(tmp_path / "saved", nano.load_tokenizer())
+    arguments = ["run", "--model", "adaptive", "--model_args", f"pretrained={tmp_path / 'saved'},saving=0.15"]
+    done = command(*arguments, "--tasks", "nano_qa_ll", "--limit", "2")
+    assert done.returncode == 0, done.stderr
+    assert "nano_qa_ll" in done.stdout
+    assert f"the model runs on {'cuda' if torch.cuda.is_available() else 'cpu'}" in done.stderr
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "adaptive_bench", "lm-eval", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_typo_is_the_users_and_is_found_at_once():
+    """With a suggestion, before anything that takes time is imported."""
+    program = (
+        "import sys\n"
+        "from adaptive_bench.cli import main\n"
+        "sys.argv[1:] = 'lm-eval run --model adaptive --model_args pretrained=x --tasks piqa,nano_mth'.split()\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Usage error: No task is called 'nano_mth'. Did you mean 'nano_math'?\n",
+    )
+
+
+def completed(**given):
+    arguments = Namespace(**{"model": "adaptive", "config": None, "include_path": None, "device": None} | given)
+    lm_eval._complete(arguments)
+    return arguments
+
+
+def test_what_the_arguments_stand_for(capsys, tmp_path):
+    """Groups and tasks of this package, patterns, and lm-eval's own names as they are."""
+    found = completed(tasks=["paper-out-of-domain,nano_*", "lambada", "arc_easy"], device="cpu")
+    assert found.tasks[-3:] == ["nano_*", "lambada_openai", "arc_easy"] and "paper-out-of-domain" not in found.tasks
+    assert "lambada stands for lambada_openai here." in capsys.readouterr().err
+    completed(tasks=["gsm8k"], device="cpu")
+    assert capsys.readouterr().err == "gsm8k is the task of adaptive-bench, not lm-eval's of the same name.\n"
+    (tmp_path / "mine.yaml").write_text("task: mine_alone\noutput_type: generate_until\n")
+    assert completed(tasks=["mine_alone"], include_path=str(tmp_path), device="cpu").tasks == ["mine_alone"]
+    for name in ("no_such_*", "perplexity:notes", "mine_alone"):
+        with pytest.raises(UsageError):
+            completed(tasks=[name], device="cpu")
+
+
+def test_the_device(capsys, tmp_path):
+    """Where none is given one is chosen aloud; one that is given has to be there, in a config file as well."""
+    assert completed(tasks=["piqa"]).device == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert "No --device is given" in capsys.readouterr().err
+    (tmp_path / "lm.yaml").write_text("device: cuda:99\ntasks: [piqa]\nmodel: adaptive\n")
+    for given in ({"device": "cuda:99", "tasks": ["piqa"]}, {"config": str(tmp_path / "lm.yaml"), "tasks": None}):
+        with pytest.raises(UsageError, match="cuda:99"):
+            completed(**given)
+    assert completed(tasks=["piqa"], model="hf").device is None

@@ -7,6 +7,7 @@ from pathlib import Path
 import lm_eval
 import pytest
 import torch
+from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation import harness
 from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 
@@ -144,3 +146,41 @@ def test_mistakes_in_the_arguments(folder, tmp_path):
         harness.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
     with pytest.raises(EnvironmentProblem, match="adaptive"):
         harness.AdaptiveCheckpoint(str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match="cuda:99"):
+        harness.AdaptiveCheckpoint(str(folder), device="cuda:99")
+
+
+def ask(lm, kind, *arguments):
+    """What a model for lm-eval answers to one request."""
+    (answer,) = getattr(lm, kind)([Instance(kind, {}, arguments, 0, metadata=("mine", 0, 1))])
+    return answer
+
+
+def test_an_end_token_that_is_spelled_out_ends_the_text(pair):
+    """A model may write its end token's name with other tokens: stock lm-eval cuts there, so do we."""
+    plain, model, tokenizer = pair
+    prompt = "Once upon a time"
+    ids = tokenizer(prompt, return_tensors="pt").input_ids
+    free = tokenizer.decode(plain.generate(ids, max_new_tokens=16, do_sample=False)[0, ids.shape[1] :])
+    spelled = next(letter for letter in free[len(free) // 3 :] if letter.isascii() and letter.isalpha())
+    tokenizer = deepcopy(tokenizer)
+    tokenizer.add_special_tokens({"eos_token": spelled})
+    assert tokenizer.eos_token_id not in ids[0]
+    settings = {"until": ["\n\n\n"], "max_gen_toks": 16, "do_sample": False}
+    theirs = ask(
+        HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=1), "generate_until", prompt, settings
+    )
+    ours = ask(AdaptiveLM(model, tokenizer, batch_size=1), "generate_until", prompt, settings)
+    assert ours == theirs
+    assert spelled not in ours and len(ours) < len(free)
+
+
+@pytest.mark.parametrize("prompt", ["Once upon", ""])
+def test_a_continuation_of_no_tokens_is_refused_as_lm_eval_does(prompt, pair):
+    """There it is an assertion that names nothing; here the document is shown."""
+    plain, model, tokenizer = pair
+    with pytest.raises((AssertionError, IndexError)):
+        ask(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=1), "loglikelihood", prompt, "")
+    with pytest.raises(UsageError, match=r"at least 1 token, got 0 for ''") as error:
+        ask(AdaptiveLM(model, tokenizer, batch_size=1), "loglikelihood", prompt, "")
+    assert prompt in str(error.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,17 +78,19 @@ class Training:
         return self.cell.spec
 
     @property
-    def records(self) -> tuple[Record, ...]:
-        """Where its log is."""
-        return (self.cell.record,)
+    def unfinished(self) -> tuple[str, ...]:
+        """What of it is not done, by name."""
+        return (str(self),)
 
-    def do(self, reporter: Reporter, overall: Meter) -> None:
-        """Train."""
+    def do(self, reporter: Reporter, overall: Meter) -> list[Failure]:
+        """Train; gives back the failure, if it is one."""
+        failures: list[Failure] = []
         ration = Ration(overall, self.seconds, self.key)
         done = self.cell.steps - steps_left(self.cell)
-        with _heard(overall, self.key):
+        with _heard(overall, self.key), _caught(failures, str(self), self.spec, self.cell.record):
             train_cell(self.cell, self.config, RationedReporter(reporter, ration, self.seconds, done=done))
             ration.finish()
+        return failures
 
 
 @dataclass(frozen=True)
@@ -123,16 +125,22 @@ class Measuring:
         return self.sweeps[0].spec
 
     @property
-    def records(self) -> tuple[Record, ...]:
-        """Where its logs are."""
-        return tuple(sweep.record for sweep in self.sweeps)
+    def unfinished(self) -> tuple[str, ...]:
+        """What of it is not done, by name."""
+        return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
 
-    def do(self, reporter: Reporter, overall: Meter) -> None:
-        """Measure."""
+    def do(self, reporter: Reporter, overall: Meter) -> list[Failure]:
+        """Measure; gives back what failed, sweep by sweep: one that fails does not stop the others."""
+        failures: list[Failure] = []
         counted = SweepsReporter(reporter, overall, self.shares, self.key)
+
+        def attempting(sweep: Sweep) -> AbstractContextManager[None]:
+            return _caught(failures, str(sweep), sweep.spec, sweep.record)
+
         with _heard(overall, self.key):
-            evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0))
+            evaluate_sweeps(self.sweeps, counted, SilentReporter().task("", 0), attempting)
             counted.finish()
+        return failures
 
 
 @contextmanager
@@ -172,26 +180,32 @@ class Chain:
         return None if base is None or base.finished else base
 
 
-def attempt(work: Work, reporter: Reporter, overall: Meter) -> Failure | None:
-    """Do some work; an error becomes a failure (its traceback is in the log of the work's record)."""
+def attempt(work: Work, reporter: Reporter, overall: Meter) -> list[Failure]:
+    """Do some work; gives back what of it could not be done (tracebacks are in the logs of the records)."""
     stopping.check()
+    return work.do(reporter, overall)
+
+
+@contextmanager
+def _caught(failures: list[Failure], name: str, spec: MethodSpec, record: Record) -> Iterator[None]:
+    """Note an error in the block as the failure of some work."""
     try:
-        work.do(reporter, overall)
+        yield
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
-        return _failure(work, error)
+        failures.append(_failure(error, name, spec, record))
     except SystemExit as error:
         if not is_exit_of_plugin(error):
             raise
-        return _failure(work, error)
-    return None
+        failures.append(_failure(error, name, spec, record))
 
 
-def _failure(work: Work, error: BaseException) -> Failure:
-    found = explained(error, _suspect(work.spec))
+def _failure(error: BaseException, name: str, spec: MethodSpec, record: Record) -> Failure:
+    found = explained(error, _suspect(spec))
     if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
         found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
-    trace = "".join(traceback.format_exception(error))
-    return Failure(str(work), message_of(found), found.kind, _log(work), trace)
+    log = record.folder / "log.txt"
+    shown = log if record.state == "failed" and log.is_file() else None
+    return Failure(name, message_of(found), found.kind, shown, "".join(traceback.format_exception(error)))
 
 
 def _suspect(spec: MethodSpec) -> str | None:
@@ -199,9 +213,3 @@ def _suspect(spec: MethodSpec) -> str | None:
     if not registry.is_foreign("methods", spec.name):
         return None
     return f"the method {spec.name!r} of {registry.origin('methods', spec.name)}"
-
-
-def _log(work: Work) -> Path | None:
-    """The log of the part that failed."""
-    logs = [record.folder / "log.txt" for record in work.records if record.state == "failed"]
-    return next((log for log in logs if log.is_file()), None)

@@ -152,11 +152,11 @@ def _one_after_the_other(chains: list[Chain], reporter: Reporter, overall: Meter
     for chain in chains:
         for work in chain.works:
             with watched(work, limits, reporter) as told:
-                failure = attempt(work, told, overall)
-            if failure is not None:
-                failures.append(failure)
+                found = attempt(work, told, overall)
+            failures += found
+            for failure in found:
                 reporter.line(f"Failed: {failure}")
-            if failure is not None and work is chain.training:
+            if found and work is chain.training:
                 break
     return failures
 

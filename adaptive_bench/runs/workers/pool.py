@@ -86,7 +86,7 @@ class _Worker:
         self.watch: Watch | None = None
         self._start()
 
-    def submit(self, work: Work) -> Future[Failure | None]:
+    def submit(self, work: Work) -> Future[list[Failure]]:
         with _no_interrupts():  # a process that is started here begins with what holds here
             try:
                 return self._give(work)
@@ -94,7 +94,7 @@ class _Worker:
                 self.replace()
                 return self._give(work)
 
-    def _give(self, work: Work) -> Future[Failure | None]:
+    def _give(self, work: Work) -> Future[list[Failure]]:
         future = self.pool.submit(_do, work)
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
@@ -131,12 +131,12 @@ class _Schedule:
         self.limits = limits
         self.waiting, self.reporter, self.free = list(chains), reporter, list(workers)
         self.ready: deque[tuple[Chain, Work]] = deque()
-        self.pending: dict[Future[Failure | None], tuple[_Worker, Chain, Work, Watch]] = {}
+        self.pending: dict[Future[list[Failure]], tuple[_Worker, Chain, Work, Watch]] = {}
         self.given_again: set[int] = set()
 
     def run(self) -> list[Failure]:
         """Everything; gives back what could not be done."""
-        failures = []
+        failures: list[Failure] = []
         self._take_ready()
         while self.ready or self.pending:
             while self.ready and self.free:
@@ -148,8 +148,9 @@ class _Schedule:
                 watch.look()
             for future in wait(self.pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 worker, chain, work, watch = self.pending.pop(future)
-                if (failure := self._outcome(future, worker, chain, work, watch)) is not None:
-                    failures.append(failure)
+                found = self._outcome(future, worker, chain, work, watch)
+                failures += found
+                for failure in found:
                     self.reporter.line(f"Failed: {failure}")
                 self.free.append(worker)
             self._take_ready()
@@ -164,25 +165,25 @@ class _Schedule:
             self.ready += [(chain, work) for work in ([chain.training] if chain.training else chain.measurings)]
 
     def _outcome(
-        self, future: Future[Failure | None], worker: _Worker, chain: Chain, work: Work, watch: Watch
-    ) -> Failure | None:
+        self, future: Future[list[Failure]], worker: _Worker, chain: Chain, work: Work, watch: Watch
+    ) -> list[Failure]:
         try:
-            failure = future.result()
+            failures = future.result()
         except (BrokenProcessPool, SystemExit, stopping.Stopped):
             worker.replace()
             if watch.timed_out:
-                return watch.failure()
+                return watch.failures()
             if id(work) in self.given_again:
-                return Failure(str(work), _KILLED, EnvironmentProblem.kind)
+                return [Failure(name, _KILLED, EnvironmentProblem.kind) for name in work.unfinished]
             self.given_again.add(id(work))
             self.reporter.line(f"{work}: its process was ended by the system; it goes on in another one.")
             self.ready.appendleft((chain, work))
-            return None
-        if failure is not None and watch.timed_out:  # what its code made of being asked to end
-            return watch.failure()
-        if failure is None and work is chain.training:
+            return []
+        if failures and watch.timed_out:  # what its code made of being asked to end
+            return watch.failures()
+        if not failures and work is chain.training:
             self.ready += [(chain, measuring) for measuring in chain.measurings]
-        return failure
+        return failures
 
 
 def start_worker(speaker: Connection, alive: Connection, threads: int, plugins: list[Path]) -> RemoteReporter:
@@ -241,7 +242,7 @@ def _leave(*_: object) -> None:
     sys.exit(1)
 
 
-def _do(work: Work) -> Failure | None:
+def _do(work: Work) -> list[Failure]:
     assert _worker_reporter is not None
     with at_work():
         return attempt(work, _worker_reporter, _worker_reporter.overall)

@@ -105,8 +105,10 @@ class Watch:
         elif now_s - self._asked_s >= _GRACE_S:
             process.kill()
 
-    def failure(self) -> Failure:
-        """What becomes of work whose process was ended, with its record marked as failed. The process is gone."""
+    def failures(self) -> list[Failure]:
+        """What becomes of work whose process was ended, with the record it was at marked as failed, and of what it had
+        not come to. The process is gone.
+        """
         assert self.limits.timeout_s is not None
         error = CellTimeout(
             f"{self.work} took more than {duration(self.limits.timeout_s)}, the --cell-timeout of one piece of work, "
@@ -121,7 +123,12 @@ class Watch:
         except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others
             self.reporter.line(f"{self.work}: {problem}")
         log = record.folder / "log.txt"
-        return Failure(str(self.work), str(error), error.kind, log if log.is_file() else None)
+        first, *others = self.work.unfinished or (str(self.work),)
+        late = f"it was not begun: {error}"
+        return [
+            Failure(first, str(error), error.kind, log if log.is_file() else None),
+            *(Failure(name, late, error.kind) for name in others),
+        ]
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +123,22 @@ def _trained_backbone(cell: Cell) -> PreTrainedModel:
     return AdaptiveModel.from_pretrained(cell.checkpoint, calibration=None).backbone_model
 
 
-def evaluate_sweeps(sweeps: Sequence[Sweep], reporter: Reporter, overall: Meter) -> None:
+def evaluate_sweeps(
+    sweeps: Sequence[Sweep],
+    reporter: Reporter,
+    overall: Meter,
+    attempting: Callable[[Sweep], AbstractContextManager[None]] = nullcontext,
+) -> None:
     """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
 
     Args:
         overall: Advanced by one for each point of `Sweep.points_left`.
+        attempting: Entered for each sweep; where it takes an error for itself, the next sweep goes on.
     """
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
         trained.turn_to(sweep)
-        with alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
+        with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
                 with _recorded(sweep.record, sweep.content, trained.device):
                     said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
