@@ -10,6 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AdaptiveCallback": "adaptive_bench.model.trainer_callback",
     "AdaptiveModel": "adaptive_bench.model",
     "MethodSpec": "adaptive_bench.spec",
     "RunConfig": "adaptive_bench.config",

@@ -1,6 +1,7 @@
 from adaptive_bench.config import RunConfig as RunConfig
 from adaptive_bench.config import load_config as load_config
 from adaptive_bench.model import AdaptiveModel as AdaptiveModel
+from adaptive_bench.model.trainer_callback import AdaptiveCallback as AdaptiveCallback
 from adaptive_bench.registry import load_plugin as load_plugin
 from adaptive_bench.registry import register as register
 from adaptive_bench.results import load_results as load_results

@@ -63,7 +63,7 @@ class Method(nn.Module):
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
-        step, total_steps: Progress of training.
+        step, total_steps: Progress of training; to ask for it in training before `begin_step` told it is refused.
         target: Share of token-branches that are skipped at the end of training, for methods that train towards a saving
             (`takes_target`); the harness sets it, so that all of them aim at the same saving.
         listeners: Called with every site's view and decision, in execution order.
@@ -87,7 +87,7 @@ class Method(nn.Module):
         self.thresholds: Thresholds | None = None
         self.dial_table = DialTable()
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
-        self.step, self.total_steps = 1, 1
+        self._progress: tuple[int, int] | None = None
         self.target = DEFAULT_TARGET
         self.value = self.dial.skip_nothing
 
@@ -192,7 +192,30 @@ class Method(nn.Module):
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Called before each optimizer step, `step` in 1 .. total_steps: schedules read these."""
-        self.step, self.total_steps = step, total_steps
+        self._progress = step, total_steps
+
+    def end_training(self) -> None:
+        """Called after the last optimizer step: another training has to tell its schedules where it stands."""
+        self._progress = None
+
+    @property
+    def step(self) -> int:
+        """The optimizer step under way, from 1."""
+        return self._stand()[0]
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the training."""
+        return self._stand()[1]
+
+    def _stand(self) -> tuple[int, int]:
+        if self._progress is None and self.training:
+            raise UsageError(
+                f"The schedules of {type(self).__name__} have to know where training stands, got no begin_step before "
+                f"the first training step. Call model.begin_step(step, total_steps) before every optimizer step; with "
+                f"transformers.Trainer pass callbacks=[AdaptiveCallback()]."
+            )
+        return self._progress or (1, 1)
 
     def annealed(self, start: float, end: float) -> float:
         """A training target at the current step, on the schedule all methods share (`method.schedule`)."""

@@ -79,7 +79,7 @@ class AdaptiveModel(HuggingFaceModel):
         known = self._dials.get(round(share, 6))
         try:
             self.dial = self.method.dial_for(share) if known is None else known
-            if self.method.thresholds is not None and self.method.skip_share > 0.0:
+            if self.method.thresholds is not None and not self.training and self.method.skip_share > 0.0:
                 self.method.thresholds.at(self.method.skip_share)
         except UsageError as error:
             self.dial = before

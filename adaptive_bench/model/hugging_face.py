@@ -6,6 +6,7 @@ names are here, each answered by the backbone, and `generate` with Hugging Face'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 from transformers import GenerationConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.hugging_face_generation import generate
 
@@ -28,12 +30,15 @@ class HuggingFaceModel(ForwardModel):
     """
 
     main_input_name = "input_ids"
+    _keys_to_ignore_on_save = None  # `Trainer` asks for it
     input_modalities = ("text",)
     output_modalities = ("text",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.name_or_path: str = self.backbone_model.name_or_path or ""
+        self.register_state_dict_post_hook(_leave_shared_out)
+        self.register_load_state_dict_pre_hook(_put_shared_back)
 
     @property
     def device(self) -> torch.device:
@@ -67,6 +72,33 @@ class HuggingFaceModel(ForwardModel):
         """Tie input and output embeddings where the backbone's config says so."""
         self.backbone_model.tie_weights()
 
+    @property
+    def is_activation_checkpointing(self) -> bool:
+        """Whether branches run again in the backward pass instead of keeping what they hold."""
+        return self.gradient_checkpointing
+
+    def activation_checkpointing_enable(
+        self,
+        activation_checkpointing_kwargs: Mapping[str, Any] | None = None,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """What `Trainer` calls for `gradient_checkpointing=True`.
+
+        Raises:
+            UsageError: Another kind is wanted than the engine's own: every branch, not reentrant, nothing offloaded.
+        """
+        if (activation_checkpointing_kwargs or {}).get("use_reentrant") or every_n_layers != 1 or offload:
+            raise UsageError(
+                f"Gradient checkpointing of an adaptive model runs every branch again, got use_reentrant, "
+                f"every_n_layers={every_n_layers} or offload={offload}. Leave out gradient_checkpointing_kwargs."
+            )
+        self.gradient_checkpointing = True
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: Mapping[str, Any] | None = None) -> None:
+        """The same under its older name."""
+        self.activation_checkpointing_enable(gradient_checkpointing_kwargs)
+
     def get_input_embeddings(self) -> nn.Module:
         """The backbone's."""
         return self.backbone_model.get_input_embeddings()
@@ -81,3 +113,26 @@ class HuggingFaceModel(ForwardModel):
         return self.backbone_model.num_parameters(only_trainable, exclude_embeddings) + sum(e.numel() for e in added)
 
     generate = generate
+
+
+def _shared(model: nn.Module) -> dict[str, str]:
+    """Names of parameters that are another one too (tied embeddings), with the first name of each."""
+    first: dict[int, str] = {}
+    names = [
+        (name, first.setdefault(id(value), name)) for name, value in model.named_parameters(remove_duplicate=False)
+    ]
+    return {name: known for name, known in names if name != known}
+
+
+def _leave_shared_out(model: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """A parameter of two names is in the state once: safetensors holds nothing twice."""
+    for name in _shared(model):
+        state.pop(prefix + name, None)
+
+
+def _put_shared_back(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A parameter of two names is read from either."""
+    for name, known in _shared(model).items():
+        for here, there in ((name, known), (known, name)):
+            if prefix + here not in state and prefix + there in state:
+                state[prefix + here] = state[prefix + there]

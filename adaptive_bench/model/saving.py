@@ -166,7 +166,14 @@ def read(folder: Path) -> SavedModel:
         EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
     """
     if not (folder / _ABOUT).is_file():
-        raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. Check the path.")
+        hint = "Check the path."
+        if any(folder.glob("model*.safetensors")):
+            hint = (
+                "It has weights alone, as transformers.Trainer writes them by itself. Train with "
+                "callbacks=[AdaptiveCallback()], which completes checkpoints, and call model.save_pretrained in place "
+                "of trainer.save_model."
+            )
+        raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. {hint}")
     try:
         about = unsealed((folder / _ABOUT).read_bytes())
         if about["schema"] != _SCHEMA:

@@ -135,6 +135,7 @@ class Measuring:
         counted = SweepsReporter(reporter, overall, self.shares, self.key)
 
         def attempting(sweep: Sweep) -> AbstractContextManager[None]:
+            counted.begin(self.sweeps.index(sweep))
             return _caught(failures, str(sweep), sweep.spec, sweep.record)
 
         with _heard(overall, self.key):

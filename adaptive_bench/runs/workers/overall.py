@@ -132,6 +132,12 @@ class SweepsReporter:
         rationed = RationedReporter(self.reporter, ration, share.point_s, calibration_s=share.calibration_s)
         return rationed.task(name, total)
 
+    def begin(self, place: int) -> None:
+        """The sweep of this number begins, whatever became of those before."""
+        for ration in self.rations[:place]:
+            ration.finish()
+        self.place, self.scored = place, False
+
     def _turns(self, name: str, total: float, calibrates: bool) -> bool:
         """Whether a task belongs to the next sweep: each begins with calibrating several dial values, if any."""
         now, following = self.shares[self.place].task, self.shares[self.place + 1].task

@@ -1,0 +1,170 @@
+"""`transformers.Trainer` trains an adaptive model as it should be trained: schedules, losses, whole checkpoints."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments, default_data_collator
+
+from adaptive_bench import AdaptiveCallback
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.method.schedule import annealed
+from adaptive_bench.model import AdaptiveModel
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+STEPS = 6
+
+
+@pytest.fixture
+def trainer_of(random_text, tmp_path):
+    """`trainer_of(model, callbacks, **arguments)`: 6 optimizer steps of 2 micro-batches of 2 rows."""
+
+    def make(model, callbacks=(), **arguments):
+        rows = [{"input_ids": row, "labels": row} for row in random_text(24, 12).tolist()]
+        settings = {"max_steps": STEPS, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 2}
+        settings |= {"save_strategy": "no", "report_to": [], "use_cpu": True, "disable_tqdm": True, "seed": 3}
+        return Trainer(
+            model=model,
+            args=TrainingArguments(str(tmp_path / "out"), **settings | arguments),
+            train_dataset=Dataset.from_list(rows),
+            data_collator=default_data_collator,
+            callbacks=list(callbacks),
+        )
+
+    return make
+
+
+@pytest.fixture
+def built(make_backbone):
+    def build(spec, **config):
+        return AdaptiveModel.build(make_backbone("llama", **config), spec, seed=1)
+
+    return build
+
+
+SCHEDULED = ["gateskip", "mod", "skiplayer", "random_skip[trained=true]", "static_depth[trained=true]", "layerskip"]
+
+
+@pytest.mark.parametrize("spec", SCHEDULED)
+def test_without_the_callback_a_schedule_refuses_to_train(spec, built, trainer_of):
+    """Whatever the method's schedule is: it says what to do."""
+    with pytest.raises(UsageError, match=r"callbacks=\[AdaptiveCallback\(\)\]"):
+        trainer_of(built(spec)).train()
+
+
+def test_the_schedule_advances_once_an_optimizer_step(built, trainer_of, monkeypatch):
+    """Not once a micro-batch; at the end it is where it should be."""
+    model, seen = built("gateskip"), []
+    decide = model.method.decide
+
+    def look(view):
+        if view.site.number == 0:
+            seen.append((model.method.step, model.method.total_steps, model.method.skip_share))
+        return decide(view)
+
+    monkeypatch.setattr(model.method, "decide", look)
+    trainer_of(model, [AdaptiveCallback()]).train()
+    end = 1.0 - model.method.dial_for(model.method.target)
+    assert [step for step, *_ in seen] == [step for step in range(1, STEPS + 1) for _ in range(2)]
+    assert {total for _, total, _ in seen} == {STEPS}
+    wanted = [annealed(0.0, end, step, STEPS) for step, *_ in seen]
+    assert [share for *_, share in seen] == pytest.approx(wanted) and seen[-1][2] == pytest.approx(end)
+    assert len(model.loss_terms) > 1  # the method's own are in it
+    with pytest.raises(UsageError, match="begin_step"):
+        trainer_of(model).train()  # a second training has to say where it stands as well
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("spec", ["gateskip", "dense"])
+def test_checkpoints_are_models_and_training_goes_on_from_them(spec, tied, built, trainer_of, random_text, tmp_path):
+    """Tied embeddings as well: a resumed training ends where one without a break does."""
+    model = built(spec, tie_word_embeddings=tied)
+    trainer_of(model, [AdaptiveCallback()], save_strategy="steps", save_steps=3).train()
+    loaded = AdaptiveModel.from_pretrained(tmp_path / "out" / f"checkpoint-{STEPS}")
+    with torch.no_grad():
+        assert torch.equal(loaded(random_text(2, 9)).logits, model.eval()(random_text(2, 9)).logits)
+    assert len(list(loaded.parameters())) == len(list(model.parameters()))
+    again = built(spec, tie_word_embeddings=tied)
+    trainer = trainer_of(again, [AdaptiveCallback()], save_strategy="steps", save_steps=3)
+    trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
+    for (name, one), other in zip(model.named_parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(other, one, atol=1e-6, rtol=0, msg=name)
+
+
+def test_weights_alone_are_no_model(built, trainer_of, tmp_path):
+    """What the trainer writes by itself: the error says how to do it."""
+    trainer = trainer_of(built("dense", tie_word_embeddings=True))
+    trainer.save_model(str(tmp_path / "weights"))
+    with pytest.raises(EnvironmentProblem, match="AdaptiveCallback"):
+        AdaptiveModel.from_pretrained(tmp_path / "weights")
+
+
+def test_a_state_has_tied_weights_once_and_is_read_with_either_name(built):
+    model, other = (built("gateskip", tie_word_embeddings=True) for _ in range(2))
+    state = model.state_dict()
+    assert "backbone_model.lm_head.weight" not in state
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    state = model.state_dict()
+    whole = state | {"backbone_model.lm_head.weight": state["backbone_model.model.embed_tokens.weight"]}
+    head = {name: value for name, value in whole.items() if "embed_tokens" not in name}
+    for given in (state, whole, head):
+        other.load_state_dict(built("gateskip", tie_word_embeddings=True).state_dict())
+        other.load_state_dict(given)
+        assert all(torch.equal(value, other.state_dict()[name]) for name, value in state.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [({"label_smoothing_factor": 0.1}, "label_smoothing_factor"), ({}, "compute_loss_func")],
+    ids=["smoothing", "loss"],
+)
+def test_a_loss_that_is_not_the_models_own_is_refused(arguments, wanted, built, trainer_of):
+    """The method's losses would be left out unsaid."""
+    trainer = trainer_of(built("gateskip"), [AdaptiveCallback()], **arguments)
+    if not arguments:
+        trainer.compute_loss_func = lambda outputs, labels, **_: outputs.logits.float().square().mean()
+    with pytest.raises(UsageError, match=wanted):
+        trainer.train()
+
+
+def test_other_models_are_refused(make_backbone, trainer_of):
+    with pytest.raises(UsageError, match="LlamaForCausalLM"):
+        trainer_of(make_backbone("llama"), [AdaptiveCallback()]).train()
+
+
+def test_gradient_checkpointing_is_the_engines_own(built, trainer_of):
+    """The same weights come of it; other kinds are refused."""
+    plain, recomputed = built("gateskip"), built("gateskip")
+    trainer_of(plain, [AdaptiveCallback()]).train()
+    trainer_of(recomputed, [AdaptiveCallback()], gradient_checkpointing=True).train()
+    assert recomputed.gradient_checkpointing
+    for one, other in zip(plain.parameters(), recomputed.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    with pytest.raises(UsageError, match="use_reentrant"):
+        plain.gradient_checkpointing_enable({"use_reentrant": True})
+
+
+def test_an_evaluation_between_steps_is_a_plain_one(built, trainer_of, random_text):
+    """The loss that Trainer reports is the model's in `eval()` mode."""
+    model = built("gateskip")
+    trainer = trainer_of(model, [AdaptiveCallback()])
+    trainer.train()
+    found = trainer.evaluate(trainer.train_dataset)["eval_loss"]
+    ids = random_text(24, 12)
+    with torch.no_grad():
+        assert found == pytest.approx(float(model.eval()(ids, labels=ids).loss), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_works(tmp_path, monkeypatch):
+    """Every block of the page on Python, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for block in blocks:
+        names = {}
+        exec(block, names)
+    assert isinstance(names["again"], AdaptiveModel) and AdaptiveModel.from_pretrained("final").spec.name == "gateskip"
