@@ -47,9 +47,9 @@ class SuiteTasks(TaskManager):
         names = [task_list] if isinstance(task_list, str) else [one for one in task_list if isinstance(one, str)]
         root = data_root(None)
         with tempfile.TemporaryDirectory() as folder, setting_up(", ".join(names)):
-            for number, name in enumerate(names if root is not None else ()):
+            for number, name in enumerate(names):
                 entry = self._index.get(name)
-                if entry is not None and entry.cfg is not None and reads_data_set(entry.cfg):
+                if root is not None and entry is not None and entry.cfg is not None and reads_data_set(entry.cfg):
                     write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
             self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
             return super().load(task_list)

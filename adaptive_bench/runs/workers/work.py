@@ -127,7 +127,7 @@ def evaluate_sweeps(
     sweeps: Sequence[Sweep],
     reporter: Reporter,
     overall: Meter,
-    attempting: Callable[[Sweep], AbstractContextManager[None]] = nullcontext,
+    attempting: Callable[[Sweep], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> None:
     """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
 
