@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import faults
+from adaptive_bench import faults, guard
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
@@ -25,6 +25,7 @@ DISTRIBUTION = "adaptive-bench"
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")  # what a method spec can name, and what is good in a path
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # the plugin file that is being run, if any
+_used: dict[str, set[str]] = {}  # the other plugin files that one took something from, by file
 
 
 @cache
@@ -71,7 +72,10 @@ def get(group: Group, name: str) -> Any:
         PluginFault: A plugin cannot be imported.
     """
     if (group, name) in _registered:
-        return _registered[group, name][0]
+        thing, where = _registered[group, name]
+        if _loading and where != str(_loading[-1]):
+            _used[str(_loading[-1])].add(where)
+        return thing
     check_name(group, name)
     entry = _installed(group)[name]
     if not is_foreign(group, name):
@@ -83,7 +87,8 @@ def get(group: Group, name: str) -> Any:
                 f"package."
             ) from error
     try:
-        thing = entry.load()
+        with guard.watching(f"the plugin {name!r} ({entry.value}) of {origin(group, name)}"):
+            thing = entry.load()
     except AdaptiveBenchError:
         raise
     except (Exception, SystemExit) as error:  # importing runs the plugin's code, which may raise anything
@@ -124,9 +129,23 @@ def is_foreign(group: Group, name: str) -> bool:
     return origin(group, name).partition(" ")[0] != DISTRIBUTION
 
 
-def plugin_files() -> list[Path]:
-    """Files given with `--plugin`, in the order in which they were loaded."""
+def has_source(group: Group, name: str) -> bool:
+    """Whether another process can load what a name stands for: from a plugin file or an installed package."""
+    return (group, name) not in _registered or origin(group, name) in _used
+
+
+def plugin_files(methods: Iterable[str] | None = None) -> list[Path]:
+    """Files given with `--plugin`, in the order in which they were loaded.
+
+    Args:
+        methods: Of files that hold methods and nothing else only those of these, and those that they use.
+    """
     origins = dict.fromkeys(where for _, where in _registered.values())
+    if methods is not None:
+        wanted = {where for (group, name), (_, where) in _registered.items() if group != "methods" or name in methods}
+        while more := {used for where in wanted for used in _used.get(where, ())} - wanted:
+            wanted |= more
+        origins = {where: None for where in origins if where in wanted}
     return [Path(where) for where in origins if where.endswith(".py") and Path(where).is_file()]
 
 
@@ -176,7 +195,8 @@ def load_plugin(path: Path) -> None:
 
     Raises:
         UsageError: The file does not exist, is not a Python file, or registers nothing.
-        PluginFault: The file cannot be run to its end; what it has registered by then is taken back.
+        PluginFault: The file cannot be run to its end, or changes what is not its own (see `guard`); what it has
+            registered by then is taken back.
     """
     path = path.expanduser().resolve()
     if not path.is_file() or path.suffix != ".py":
@@ -189,9 +209,11 @@ def load_plugin(path: Path) -> None:
     sys.modules[module_name] = module
     faults.watch(path)
     _loading.append(path)
+    _used.setdefault(str(path), set())
     known = dict(_registered)
     try:
-        spec.loader.exec_module(module)
+        with guard.watching(f"the plugin file {path}"):
+            spec.loader.exec_module(module)
     except BaseException as error:
         _registered.clear()
         _registered.update(known)

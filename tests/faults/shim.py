@@ -85,7 +85,8 @@ def arm(fault: Fault, folder: Path, log: int = -1, answers: int = -1, other: Pat
     call.argtypes += [ctypes.c_longlong, ctypes.c_long]
     call.restype = None
     second = os.fsencode(other) if other is not None else b""
-    call(os.fsencode(folder), second, log, answers, fault.how, fault.at, fault.error, fault.clock_shift_s, fault.clock_from)
+    clock = fault.clock_shift_s, fault.clock_from
+    call(os.fsencode(folder), second, log, answers, fault.how, fault.at, fault.error, *clock)
 
 
 def parse(line: str) -> Operation:

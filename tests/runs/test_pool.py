@@ -38,6 +38,7 @@ class Piece:
     name: str
     deaths: int = 0
     done: int = 0
+    methods: tuple = ()
 
     def __str__(self):
         return self.name
@@ -55,6 +56,8 @@ class Worker:
     """A worker that does its work at once."""
 
     replaced: int = field(default=0)
+    ending: str = ""
+    is_for_one: bool = False
 
     def submit(self, work):
         future = Future()

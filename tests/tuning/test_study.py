@@ -194,5 +194,5 @@ def test_a_lock_that_is_held_is_not_removed(tmp_path):
     study, other = opened(tmp_path, trials=2), opened(tmp_path, trials=2)
     _, lock = study._claim()
     to_the_end(other)
-    assert (study.folder / "trial-0.lock").is_file() and [one.state for one in study.all][0] is TrialState.RUNNING
+    assert (study.folder / "trial-0.lock").is_file() and next(one.state for one in study.all) is TrialState.RUNNING
     lock.release()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adaptive_bench import registry
+from adaptive_bench import guard, registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
@@ -19,6 +19,8 @@ from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_backbone
+from adaptive_bench.runs.workers.apart import ProcessEnded, call_apart
+from adaptive_bench.runs.workers.chains import has_own_process, named_plugins
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -167,11 +169,10 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
     for text in config.methods:
         spec = MethodSpec.parse(text)
         with findings.checking():
-            if (method := _put_on(facts, spec)) is not None:
-                calibrates = method.thresholds is not None or method.solves_dial
-                traits[str(spec)] = Trait(float(method.max_saved_tokens), calibrates)
-            _put_on(facts, training_spec(spec))
-            if registry.is_foreign("methods", spec.name) and (fault := _try(spec, facts)) is not None:
+            trait, fault = _examine(spec, facts)
+            if trait is not None:
+                traits[str(spec)] = trait
+            if fault is not None:
                 broken.append(fault)
     if len(broken) == len(config.methods):
         for fault in broken:
@@ -179,6 +180,31 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
     for fault in broken:
         findings.note(f"{fault.kind}: {fault} The other methods are run all the same.")
     return traits
+
+
+def _examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
+    """What can be learned of a method, and what is wrong with it; of a plugin's in a process of its own."""
+    plugin = named_plugins([spec.name])
+    if plugin is None or not has_own_process(spec.name):
+        return _put_on_and_try(spec, facts)
+    try:
+        return call_apart(_examine_apart, spec, facts.source.name, plugin=plugin, methods=[spec.name])
+    except ProcessEnded as fault:
+        return None, fault
+
+
+def _examine_apart(spec: MethodSpec, model: str) -> tuple[Trait | None, AdaptiveBenchError | None]:
+    return _put_on_and_try(spec, model_facts(model))
+
+
+def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
+    trait = None
+    with guard.watching(named_plugins([spec.name])):
+        if (method := _put_on(facts, spec)) is not None:
+            calibrates = method.thresholds is not None or method.solves_dial
+            trait = Trait(float(method.max_saved_tokens), calibrates)
+        _put_on(facts, training_spec(spec))
+    return trait, _try(spec, facts) if registry.is_foreign("methods", spec.name) else None
 
 
 def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
@@ -202,7 +228,7 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
 
     layers = int(facts.empty.config.num_hidden_layers)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with guard.watching(named_plugins([spec.name])), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             tiny = AutoModelForCausalLM.from_config(
                 AutoConfig.for_model(facts.family, num_hidden_layers=layers, **_TRIAL), dtype=torch.float32
@@ -224,7 +250,7 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         if isinstance(error, SystemExit) and not is_exit_of_plugin(error):
             raise
-        return explained(error, f"the method {spec.name!r} of {registry.origin('methods', spec.name)}")
+        return explained(error, named_plugins([spec.name]))
     return None
 
 

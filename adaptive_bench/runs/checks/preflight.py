@@ -30,6 +30,7 @@ from adaptive_bench.runs.cost.pace import Pace, measure_pace
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
+from adaptive_bench.runs.workers.chains import has_own_process
 from adaptive_bench.runs.workers.launch import useful_processes
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _pace(
         known.sweep(sweep).rough for sweep in whole.sweeps
     ):
         return None
-    trained = list(dict.fromkeys(cell.spec for cell in whole.cells))
+    # What plugins do takes place elsewhere; what their trainings take shows when they run.
+    trained = list(dict.fromkeys(cell.spec for cell in whole.cells if not has_own_process(cell.spec.name)))
     with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as meter:
         return measure_pace(config, trained, tokenizer, jobs, meter)
 

@@ -115,6 +115,8 @@ class Estimator:
             value for (model, _), values in self._known.sequence_s.items() if model == backbone for value in values
         ]:
             return median(others), False
+        if self._pace is not None and self._pace.sequence_s:  # of a plugin, which is not timed before
+            return median(self._pace.sequence_s.values()), False
         return _ROUGH_SEQUENCE_S, True
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_bench import registry, stopping
+from adaptive_bench import guard, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
@@ -82,6 +82,16 @@ class Training:
         """What of it is not done, by name."""
         return (str(self),)
 
+    @property
+    def methods(self) -> frozenset[str]:
+        """Names of the methods whose code it runs."""
+        return frozenset({*_trained(self.cell)})
+
+    @property
+    def record(self) -> Record:
+        """Where its log is."""
+        return self.cell.record
+
     def do(self, reporter: Reporter, overall: Meter) -> list[Failure]:
         """Train; gives back the failure, if it is one."""
         failures: list[Failure] = []
@@ -129,6 +139,16 @@ class Measuring:
         """What of it is not done, by name."""
         return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
 
+    @property
+    def methods(self) -> frozenset[str]:
+        """Names of the methods whose code it runs."""
+        return frozenset({self.spec.name, *_trained(self.sweeps[0].cell)})
+
+    @property
+    def record(self) -> Record:
+        """Where the log of its first sweep is."""
+        return self.sweeps[0].record
+
     def do(self, reporter: Reporter, overall: Meter) -> list[Failure]:
         """Measure; gives back what failed, sweep by sweep: one that fails does not stop the others."""
         failures: list[Failure] = []
@@ -157,6 +177,24 @@ def _heard(overall: Meter, key: str) -> Iterator[None]:
 Work = Training | Measuring
 
 
+def _trained(cell: Cell) -> list[str]:
+    return [cell.spec.name, *([] if cell.base is None else _trained(cell.base))]
+
+
+def stands_apart(work: Work) -> bool:
+    """Whether some work is done in a process of its own: it runs code of a plugin that can be loaded there."""
+    return any(map(has_own_process, work.methods))
+
+
+def has_own_process(method: str) -> bool:
+    """Whether what a method does is done in processes of its own: it is a plugin's, and can be loaded there."""
+    return (
+        registry.is_foreign("methods", method)
+        and registry.has_source("methods", method)
+        and processes.here().alone  # several that share a cell load the same
+    )
+
+
 @dataclass(frozen=True)
 class Chain:
     """What hangs on one cell: its training, unless that is done, and then its measurings in any order."""
@@ -181,10 +219,19 @@ class Chain:
         return None if base is None or base.finished else base
 
 
-def attempt(work: Work, reporter: Reporter, overall: Meter) -> list[Failure]:
-    """Do some work; gives back what of it could not be done (tracebacks are in the logs of the records)."""
+def attempt(work: Work, reporter: Reporter, overall: Meter, plugins: Iterable[Path] = ()) -> list[Failure]:
+    """Do some work; gives back what of it could not be done (tracebacks are in the logs of the records).
+
+    Args:
+        plugins: Files to load first.
+    """
     stopping.check()
-    return work.do(reporter, overall)
+    failures: list[Failure] = []
+    with _caught(failures, str(work), work.spec, work.record):
+        registry.load_plugins(plugins)
+        with guard.watching(_plugins_at_work(work)):
+            failures += work.do(reporter, overall)
+    return failures
 
 
 @contextmanager
@@ -201,7 +248,7 @@ def _caught(failures: list[Failure], name: str, spec: MethodSpec, record: Record
 
 
 def _failure(error: BaseException, name: str, spec: MethodSpec, record: Record) -> Failure:
-    found = explained(error, _suspect(spec))
+    found = explained(error, named_plugins([spec.name]))
     if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
         found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
     log = record.folder / "log.txt"
@@ -209,8 +256,19 @@ def _failure(error: BaseException, name: str, spec: MethodSpec, record: Record) 
     return Failure(name, message_of(found), found.kind, shown, "".join(traceback.format_exception(error)))
 
 
-def _suspect(spec: MethodSpec) -> str | None:
-    """The plugin that a method comes from; `None` if it is one of this package."""
-    if not registry.is_foreign("methods", spec.name):
-        return None
-    return f"the method {spec.name!r} of {registry.origin('methods', spec.name)}"
+def _plugins_at_work(work: Work) -> str | None:
+    """The plugins whose code some work runs, as an error names them; `None` without any."""
+    tasks = work.config.tasks if isinstance(work, Training) else [sweep.task for sweep in work.sweeps]
+    return named_plugins(work.methods, tasks)
+
+
+def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | None:
+    """Those of some methods and tasks that come from plugins, as an error names them; `None` without any."""
+    groups: list[tuple[registry.Group, Iterable[str]]] = [("methods", methods), ("tasks", tasks)]
+    found = [
+        f"the {group.removesuffix('s')} {name!r} of {registry.origin(group, name)}"
+        for group, names in groups
+        for name in sorted(set(names) & set(registry.names(group)))
+        if registry.is_foreign(group, name)
+    ]
+    return " or ".join(found) or None

@@ -21,7 +21,7 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.runs.workers.chains import Chain, Failure, Measuring, Training, attempt
+from adaptive_bench.runs.workers.chains import Chain, Failure, Measuring, Training, attempt, stands_apart
 from adaptive_bench.runs.workers.overall import Clock, SweepTime
 from adaptive_bench.runs.workers.overwrite import Overwrite, allowed
 from adaptive_bench.runs.workers.watchdog import Limits, watched
@@ -44,7 +44,9 @@ def carry_out(
     what was not done.
 
     Args:
-        jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
+        jobs: Processes to use at once; `None` decides by the size of the backbone and the number of cores. One is this
+            process itself, unless methods of plugins are among them: these, and then ours too, have processes of their
+            own (`workers.pool`).
         estimator: Knows how long each part will take; by default from the records alone.
     """
     limits = Limits.of(plan.config)
@@ -63,7 +65,7 @@ def carry_out(
     forecast = Forecast([work.piece for work in works], jobs, estimator.alone)
     with reporter.task("run", forecast.left_s(0.0)) as bar:
         overall = Clock(bar, forecast)
-        if jobs == 1 and limits.timeout_s is None:
+        if jobs == 1 and limits.timeout_s is None and not any(map(stands_apart, works)):
             return left_out + _one_after_the_other(chains, reporter, overall, limits)
         from adaptive_bench.runs.workers.pool import in_parallel  # a process that never ends is ended from outside
 

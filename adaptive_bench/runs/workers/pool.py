@@ -1,4 +1,9 @@
-"""Work in several processes, each with its share of the cores. They end with the parent, even if it is killed."""
+"""Work in several processes, each with its share of the cores. They end with the parent, even if it is killed.
+
+A method of a plugin has a process of its own for each piece of its work, which ends with the piece, and all processes
+that such methods start in it. No other work is done where a plugin's method has been loaded: whatever it changed there
+is gone with it.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +14,25 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from adaptive_bench import registry, stopping
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench import fork_server, registry, stopping
+from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.progress import Meter, Reporter
-from adaptive_bench.runs.workers.chains import Chain, Failure, Work, attempt
+from adaptive_bench.runs.workers.chains import Chain, Failure, Training, Work, attempt, named_plugins, stands_apart
+from adaptive_bench.runs.workers.others_records import protect
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.relay import Relay, RemoteReporter
 from adaptive_bench.runs.workers.watchdog import NO_LIMITS, Limits, Watch
@@ -37,6 +43,10 @@ _LOOK_S = 1.0  # between two looks whether the parent was asked to stop
 _KILLED = (
     "its process was ended by the system twice, most likely because memory ran out. The same command goes on from "
     "where it stopped; finished work is kept."
+)
+_PLUGIN_KILLED = (
+    "its process ended twice{how} while {plugin} was at work. Either its code ends the process, or it needs more "
+    "memory than there is. Correct the plugin, or give it a smaller --model; the work of others is done."
 )
 _worker_reporter: RemoteReporter | None = None
 _busy = False
@@ -50,21 +60,25 @@ def in_parallel(
     Args:
         limits: Of each piece of work.
     """
-    context = multiprocessing.get_context("spawn")
+    # Forked from a process that has never seen a plugin they start at once; without plugins a few that last will do.
+    apart = any(stands_apart(work) for chain in chains for work in chain.works)
+    context = fork_server.context() if apart else multiprocessing.get_context("spawn")
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // jobs)
+    grace_s = 0.0
     with Relay(reporter, overall) as relay:
-        workers = [_Worker(context, relay, (alive, threads, registry.plugin_files())) for _ in range(jobs)]
+        workers = [_Worker(context, relay, (alive, threads, registry.plugin_files(()))) for _ in range(jobs)]
         try:
             return _Schedule(chains, reporter, workers, limits).run()
         except BaseException:
             reporter.line(f"Stopping: each process keeps where it stands, in at most {_GRACE_S:.0f} seconds.")
             keep_alive.close()
+            grace_s = _GRACE_S + _LOOK_S
             raise
         finally:
             with _no_interrupts():  # a second Ctrl-C could not make it quicker, only leave something behind
                 for worker in workers:
-                    worker.close()
+                    worker.close(grace_s)
 
 
 @contextmanager
@@ -80,13 +94,25 @@ def _no_interrupts() -> Iterator[None]:
 class _Worker:
     """One process, in a pool of its own: the system may end it without harm to the others, and its work is known."""
 
-    def __init__(self, context: SpawnContext, relay: Relay, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, context: BaseContext, relay: Relay, arguments: tuple[Any, ...]) -> None:
         self.context, self.relay, self.arguments = context, relay, arguments
         self.process: BaseProcess | None = None
         self.watch: Watch | None = None
+        self.is_for_one = False  # of a plugin, which may have done anything to it
         self._start()
 
+    @property
+    def ending(self) -> str:
+        """How its process ended, as far as is known."""
+        code = None if self.process is None else self.process.exitcode
+        if code is None or code < 0:
+            return "" if code is None else f" by the signal {signal.Signals(-code).name}"
+        return f" with the exit code {code}"
+
     def submit(self, work: Work) -> Future[list[Failure]]:
+        if self.is_for_one or (stands_apart(work) and self.process is not None):
+            self.replace()
+        self.is_for_one = stands_apart(work)
         with _no_interrupts():  # a process that is started here begins with what holds here
             try:
                 return self._give(work)
@@ -95,7 +121,8 @@ class _Worker:
                 return self._give(work)
 
     def _give(self, work: Work) -> Future[list[Failure]]:
-        future = self.pool.submit(_do, work)
+        plugin = named_plugins(work.methods) if stands_apart(work) else None
+        future = self.pool.submit(_do, work, plugin, registry.plugin_files(work.methods) if plugin else ())
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
@@ -108,16 +135,25 @@ class _Worker:
         self.close()
         self._start()
 
-    def close(self) -> None:
-        """Wait for its end. One that was asked to end and cannot, because its code never comes up for air, is ended."""
+    def close(self, grace_s: float = 0.0) -> None:
+        """Wait for its end. One that was asked to end and cannot, because its code never comes up for air, is ended,
+        and one that a plugin's method was in with all that it has started.
+
+        Args:
+            grace_s: How long one with a plugin's method in it has.
+        """
         self.pool.shutdown(wait=False, cancel_futures=True)
-        if self.process is not None and not wait_for([self.process.sentinel], _GRACE_S + _LOOK_S):
-            self.process.kill()
+        if self.process is not None:
+            gone = wait_for([self.process.sentinel], grace_s if self.is_for_one else _GRACE_S + _LOOK_S)
+            if self.is_for_one:
+                kill_group(self.process)
+            elif not gone:
+                self.process.kill()
         self.pool.shutdown(wait=True)
         self.speaker.close()
 
     def _start(self) -> None:
-        self.process = None
+        self.process, self.is_for_one = None, False
         self.speaker = self.relay.speaker(self.context, self._moved)
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.speaker, *self.arguments))
 
@@ -170,15 +206,21 @@ class _Schedule:
         try:
             failures = future.result()
         except (BrokenProcessPool, SystemExit, stopping.Stopped):
+            plugin, how = named_plugins(work.methods), worker.ending
             worker.replace()
             if watch.timed_out:
                 return watch.failures()
+            if id(work) in self.given_again and plugin is not None:
+                reason = _PLUGIN_KILLED.format(how=how, plugin=plugin)
+                return [Failure(name, reason, PluginFault.kind) for name in work.unfinished]
             if id(work) in self.given_again:
                 return [Failure(name, _KILLED, EnvironmentProblem.kind) for name in work.unfinished]
             self.given_again.add(id(work))
             self.reporter.line(f"{work}: its process was ended by the system; it goes on in another one.")
             self.ready.appendleft((chain, work))
             return []
+        if worker.is_for_one:
+            worker.replace()
         if failures and watch.timed_out:  # what its code made of being asked to end
             return watch.failures()
         if not failures and work is chain.training:
@@ -226,6 +268,8 @@ def _stop_with_parent(alive: Connection) -> None:
     _wait_until_idle()
     os.kill(os.getpid(), signal.SIGTERM)  # whatever is at it takes its time: it ends without
     _wait_until_idle()
+    if os.getpgid(0) == os.getpid():  # with a plugin in it: all that it has started ends too
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
@@ -242,7 +286,30 @@ def _leave(*_: object) -> None:
     sys.exit(1)
 
 
-def _do(work: Work) -> list[Failure]:
+def lead_group() -> None:
+    """Make this process one that a plugin's method may be in: what it starts can be ended with it, and where memory
+    runs out the system ends it before others.
+    """
+    os.setpgid(0, 0)
+    with suppress(OSError):  # no Linux, or not allowed
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def kill_group(process: BaseProcess) -> None:
+    """End such a process, and all that was started in it."""
+    if process.pid is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.is_alive():  # it has not come to `lead_group`
+        process.kill()
+
+
+def _do(work: Work, plugin: str | None, files: Sequence[Path]) -> list[Failure]:
     assert _worker_reporter is not None
+    if plugin is not None:
+        lead_group()
+        sweeps = [] if isinstance(work, Training) else [sweep.folder for sweep in work.sweeps]
+        cell = work.cell if isinstance(work, Training) else work.sweeps[0].cell
+        protect(cell.folder.parent, cell.folder, sweeps, plugin)
     with at_work():
-        return attempt(work, _worker_reporter, _worker_reporter.overall)
+        return attempt(work, _worker_reporter, _worker_reporter.overall, files)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -70,7 +70,7 @@ class Relay(AbstractContextManager["Relay"]):
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def speaker(self, context: SpawnContext, moved: Callable[[], None] = lambda: None) -> Connection:
+    def speaker(self, context: BaseContext, moved: Callable[[], None] = lambda: None) -> Connection:
         """The end of a new pipe for a worker. Close it here when the worker is gone.
 
         Args:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptive_bench import processes
+from adaptive_bench import guard, processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
@@ -170,6 +170,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         with processes.here().together("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
+        guard.check()
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
         if left > 0:
             left -= 1
@@ -228,6 +229,7 @@ def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) 
     record.write("env.json", environment(str(device), torch.get_num_threads()))
     try:
         yield
+        guard.check()
     except Superseded:
         raise
     except Exception as error:
