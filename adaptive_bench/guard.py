@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from adaptive_bench.errors import PluginFault, message_of, one_line
@@ -46,7 +46,9 @@ _PACKAGES = tuple(name for name in _GUARDED if name.endswith("."))
 _MODULES = {name.removesuffix(".") for name in _GUARDED}
 # Plugin files have modules of their own (`registry.load_plugin`), which are nobody else's business.
 _PLUGIN_MODULE = "adaptive_bench_plugin_"
-_FUNCTIONS = (FunctionType, BuiltinFunctionType, type, staticmethod, classmethod, property)
+_DESCRIPTORS = (staticmethod, classmethod, property)
+# Written by Python when a class is first used, and by torch with the default dtype, which is a setting.
+_BOOKKEEPING = {"__doc__", "__signature__", "__class_getitem__", "Storage"}
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGALRM", "SIGCHLD", "SIGPIPE")
 _MOST_NAMED = 5
 _MISSING = object()
@@ -96,13 +98,8 @@ class State:
                 self._add(f"{value.__module__}.{value.__qualname__}", value)
 
     def changes(self) -> list[Change]:
-        """What is different by now, settings first."""
-        found = [
-            Change(setting.what, partial(setting.write, before))
-            for setting, before in self._settings
-            if setting.read() != before
-        ]
-        found += _environment_changes(self._environment)
+        """What is different by now: functions, or if all of these are there, settings, which are read with them."""
+        found: list[Change] = []
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
                 found.append(Change(f"the module {name}", partial(sys.modules.__setitem__, name, module)))
@@ -111,7 +108,11 @@ class State:
                 found.append(Change(f"the code of {what}", partial(setattr, function, "__code__", code)))
         for label, owner, before in self._owners.values():
             found += _owner_changes(label, owner, before)
-        return found
+        if found:
+            return found
+        settings = [(one, before) for one, before in self._settings if one.read() != before]
+        found = [Change(setting.what, partial(setting.write, before)) for setting, before in settings]
+        return found + _environment_changes(self._environment)
 
 
 def _owner_changes(label: str, owner: Any, before: Mapping[str, Any]) -> list[Change]:
@@ -120,14 +121,16 @@ def _owner_changes(label: str, owner: Any, before: Mapping[str, Any]) -> list[Ch
     found = [
         Change(f"{label}.{name}", partial(setattr, owner, name, value))
         for name, value in before.items()
-        if now.get(name) is not value and isinstance(value, _FUNCTIONS) and not _is_own_bookkeeping(name)
+        if now.get(name) is not value
+        and (callable(value) or isinstance(value, _DESCRIPTORS))
+        and name not in _BOOKKEEPING
     ]
     if len(now) > len(before) or now.keys() != before.keys():
         hidden = _hidden_names(owner)
         found += [
             Change(f"{label}.{name}", partial(delattr, owner, name))
             for name in list(now.keys() - before.keys())
-            if callable(now[name]) and name in hidden and not _is_own_bookkeeping(name)
+            if callable(now[name]) and name in hidden and name not in _BOOKKEEPING
         ]
     return found
 
@@ -137,11 +140,6 @@ def _hidden_names(owner: Any) -> set[str]:
     if isinstance(owner, ModuleType):
         return set() if owner is builtins else set(vars(builtins))
     return {name for parent in owner.__mro__[1:] for name in vars(parent)}
-
-
-def _is_own_bookkeeping(name: str) -> bool:
-    """Whether Python and its libraries write this name themselves, when a class is first used."""
-    return name.startswith("__") and name.endswith("__") and name in {"__doc__", "__signature__", "__class_getitem__"}
 
 
 def _is_guarded(name: str, module: Any) -> bool:
@@ -347,10 +345,13 @@ def check() -> None:
 
 
 def _put_back(state: State) -> list[Change]:
-    changes = state.changes()
-    for change in changes:
-        change.put_back()
-    return changes
+    found: list[Change] = []
+    for _ in range(2):  # functions first, see `State.changes`
+        changes = state.changes()
+        for change in changes:
+            change.put_back()
+        found += changes
+    return found
 
 
 def _text(who: str, changes: list[Change]) -> str:

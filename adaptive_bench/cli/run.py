@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adaptive_bench import registry
+from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.strict import StrictCommand
@@ -222,6 +222,7 @@ def run(
     if not debug:
         quiet()
     if plugin:
+        fork_server.start()  # before they are loaded, and while the libraries are
         load_libraries()
         registry.load_plugins(plugin)
     run_config = load_config(

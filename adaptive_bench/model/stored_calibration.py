@@ -26,7 +26,7 @@ from adaptive_bench.method import Method
 from adaptive_bench.spec import MethodSpec
 
 POOLED: Final = "pooled"
-_FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
+FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
 
 def is_stored(folder: Path) -> bool:
     """Whether there are calibrations of any spec."""
-    return (folder / _FOLDER).is_dir()
+    return (folder / FOLDER).is_dir()
 
 
 def remove(folder: Path) -> None:
     """Remove every calibration: the weights beside them are others now."""
-    shutil.rmtree(folder / _FOLDER)
+    shutil.rmtree(folder / FOLDER)
 
 
 def copy(source: Path, target: Path, spec: MethodSpec) -> None:
@@ -156,7 +156,7 @@ def _pairs(values: Mapping[float, float]) -> Tensor:
 
 
 def _home(folder: Path, spec: MethodSpec) -> Path:
-    return folder / _FOLDER / quote(str(spec), safe="[]=,@")
+    return folder / FOLDER / quote(str(spec), safe="[]=,@")
 
 
 def _path(folder: Path, spec: MethodSpec, name: str) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic, processes, registry, stopping
+from adaptive_bench import atomic, fork_server, guard, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.digest import digests
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
@@ -31,13 +31,14 @@ from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
-from adaptive_bench.runs.workers.chains import Failure
+from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.waiting import wait_for_others
 from adaptive_bench.runs.workers.work import follow
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
@@ -131,12 +132,17 @@ def _run(
         config.out.mkdir(parents=True, exist_ok=True)
     table_only = table_only or overwrite is Overwrite.only_cache
     folder = run_folder(config)
-    if overwrite is Overwrite.always:
-        remove_results(plan(config), share)
-    if table_only:  # where results are does not depend on what is here to compute others
-        known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
-    else:
-        known = preflight(config, reporter, jobs, timed=share.is_whole)
+    methods = [MethodSpec.parse(text).name for text in config.methods]
+    plugins = named_plugins(methods, config.tasks)
+    if not table_only and any(map(has_own_process, methods)):
+        fork_server.start()  # it loads the libraries while the run is planned
+    with guard.watching(plugins):
+        if overwrite is Overwrite.always:
+            remove_results(plan(config), share)
+        if table_only:  # where results are does not depend on what is here to compute others
+            known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
+        else:
+            known = preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
@@ -166,7 +172,8 @@ def _run(
         if not share.is_whole and (others := left(whole)):
             text = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
             return RunOutcome([], folder, known.notes, failures, text)
-    rows, warnings = make_table(whole)
+    with guard.watching(plugins):
+        rows, warnings = make_table(whole)
     plain = [row.to_json() for row in rows]
     notes = known.notes if known.facts is not None else _notes_before(folder)
     matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]

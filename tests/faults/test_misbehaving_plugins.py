@@ -1,18 +1,19 @@
 """Plugins that misbehave: each has no effect on the others, or ends in an error that names it."""
 
-import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
-from adaptive_bench import registry
+from adaptive_bench import guard, registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 from adaptive_bench.runs import plan, run
 
 PLUGIN = """
-import atexit, builtins, ctypes, gc, json, locale, os, random, signal, subprocess, sys, threading, time, warnings
+import atexit, builtins, gc, json, os, random, shutil, signal, subprocess, sys, threading, time, warnings
 from pathlib import Path
 import numpy, torch, transformers
 from torch.nn import functional as F
@@ -27,8 +28,10 @@ class Mode(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         return function(*args, **kwargs or {{}})
 
-def act(self):
+def act(self=None):
     {act}
+
+{at_import}
 
 @registry.register("methods", {name!r})
 class Misbehaving(Dense):
@@ -37,50 +40,62 @@ class Misbehaving(Dense):
         return spec if {trains!r} else super().training_spec(config, spec)
 
     def {hook}:
-        if os.environ.get("ADAPTIVE_BENCH_TRIAL") != {name!r}:
-            act(self)
+        act(self)
         return super().{call}
 """
-# What is done in `decide` while the method is evaluated, and what the error says; `None` if it works and harms nobody.
+# What a plugin does, and what the error calls it.
+CHANGES = {
+    "F.silu = lambda x, inplace=False: x": "torch.nn.functional.silu",
+    "F.silu.__code__ = (lambda input, inplace=False: input).__code__": "the code of torch.nn.functional.silu",
+    "torch.Tensor.softmax = lambda self, dim: self": "torch.Tensor.softmax",
+    "torch.Tensor.__add__ = torch.Tensor.__sub__": "torch.Tensor.__add__",
+    "modeling_llama.LlamaMLP.forward = lambda self, x: x": "LlamaMLP.forward",
+    "ledger.Ledger.macs = lambda self, phase: 0": "adaptive_bench.engine.ledger.Ledger.macs",
+    "registry.sum = max": "adaptive_bench.registry.sum",
+    "json.dumps = lambda *a, **k: '{}'": "json.dumps",
+    "sys.modules['json'] = random": "the module json",
+    "builtins.sum = max": "builtins.sum",
+    "Path.open = None": "pathlib.Path.open",
+    "time.perf_counter = lambda: 0.0": "time.perf_counter",
+    "numpy.mean = numpy.sum": "numpy.mean",
+    "torch.set_grad_enabled(False)": "torch.set_grad_enabled",
+    "torch.set_default_dtype(torch.float64)": "torch.set_default_dtype",
+    "torch.set_default_device('meta')": "torch.set_default_device",
+    "torch.set_num_threads(torch.get_num_threads() + 1)": "torch.set_num_threads",
+    "torch.use_deterministic_algorithms(True, warn_only=True)": "torch.use_deterministic_algorithms",
+    "torch.set_float32_matmul_precision('medium')": "torch.set_float32_matmul_precision",
+    "torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark": "torch.backends.cudnn.benchmark",
+    "torch.set_flush_denormal(True)": "torch.set_flush_denormal",
+    "torch.autograd.set_detect_anomaly(True)": "torch.autograd.set_detect_anomaly",
+    "torch.set_autocast_enabled('cpu', True)": "torch.autocast on cpu",
+    "torch.nn.modules.module.register_module_forward_hook(lambda *a: None)": "hooks on all modules",
+    "Mode().__enter__()": "a torch function mode",
+    "os.environ['ADAPTIVE_BENCH_DATA'] = '/nowhere'": "the environment variable ADAPTIVE_BENCH_DATA",
+    "os.chdir('/')": "the working directory",
+    "os.umask(0o077)": "umask",
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)": "what happens at SIGTERM",
+    "gc.disable()": "the garbage collector",
+    "sys.setrecursionlimit(5000)": "the recursion limit",
+    "warnings.simplefilter('error')": "warnings that are errors",
+}
+_THREAD = "threading.Thread(target=lambda: time.sleep(3600)).start()"
+_PROCESS = "subprocess.Popen(['sleep', '3600'])"
+# What is done in `decide` while the method is evaluated; `None` if it works and harms nobody.
 WHILE_EVALUATED = {
     "silu": ("F.silu = lambda x, inplace=False: x", "torch.nn.functional.silu"),
-    "tensor_method": ("torch.Tensor.softmax = lambda self, dim: self", "torch.Tensor.softmax"),
-    "transformers": ("modeling_llama.LlamaMLP.forward = lambda self, x: x", "LlamaMLP.forward"),
-    "ledger": ("ledger.Ledger.saved = lambda self, *a, **k: 1.0", "adaptive_bench.engine.ledger.Ledger.saved"),
-    "bytecode": ("F.silu.__code__ = (lambda input, inplace=False: input).__code__", "the code of torch.nn.functional"),
-    "json": ("json.dumps = lambda *a, **k: '{}'", "json.dumps"),
-    "builtin": ("builtins.sum = max", "builtins.sum"),
-    "clock": ("time.perf_counter = lambda: 0.0", "time.perf_counter"),
-    "grad": ("torch.set_grad_enabled(False)", None),  # the harness asks in inference mode, which ends with the call
     "dtype": ("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype"),
-    "threads": ("torch.set_num_threads(3)", "torch.set_num_threads"),
-    "deterministic": ("torch.use_deterministic_algorithms(True, warn_only=True)", "torch.use_deterministic"),
-    "precision": ("torch.set_float32_matmul_precision('medium')", "torch.set_float32_matmul_precision"),
-    "denormals": ("torch.set_flush_denormal(True)", "torch.set_flush_denormal"),
-    "anomaly": ("torch.autograd.set_detect_anomaly(True)", "torch.autograd.set_detect_anomaly"),
-    "hooks": ("torch.nn.modules.module.register_module_forward_hook(lambda *a: None)", "hooks on all modules"),
-    "mode": ("Mode().__enter__()", "a torch function mode"),
-    "environment": ("os.environ['ADAPTIVE_BENCH_DATA'] = '/nowhere'", "the environment variable ADAPTIVE_BENCH_DATA"),
-    "directory": ("os.chdir('/')", "the working directory"),
-    "umask": ("os.umask(0o077)", "umask"),
-    "signals": ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "what happens at SIGTERM"),
-    "random": ("random.seed(0); numpy.random.seed(0); torch.manual_seed(0)", None),
-    "thread": ("threading.Thread(target=lambda: time.sleep(3600)).start()", None),
-    "atexit": ("atexit.register(lambda: time.sleep(3600))", None),
-    "stdout": ("sys.stdout.close(); os.close(1); os.close(2)", None),
-    "stdin": ("sys.stdin.read()", None),
-    "daemon": ("subprocess.Popen(['sleep', '3600'])", None),
-    "records": ("[file.write_text('{}') for file in OUT.glob('records/dense-*/**/*.json')]", "records of others"),
-    "removal": ("__import__('shutil').rmtree(next(OUT.glob('records/dense-*/eval')), False)", "records of others"),
+    "seeds": ("random.seed(0); numpy.random.seed(0); torch.manual_seed(0); sys.stdin.read()", None),
+    "leftovers": (f"atexit.register(lambda: time.sleep(3600)); {_THREAD}; {_PROCESS}", None),
+    "grad": ("torch.set_grad_enabled(False)", None),  # the harness asks in inference mode, which ends with the call
+    "records": ("[one.write_text('{}') for one in OUT.glob('records/*/*.json')]", "records of others"),
+    "removal": ("[shutil.rmtree(one) for one in OUT.glob('records/*')]", "records of others"),
     "exit": ("sys.exit(0)", "SystemExit"),
-    "end": ("os._exit(0)", "ended twice with the exit code 0"),
-    "abort": ("os.abort()", "ended twice by the signal SIGABRT"),
-    "crash": ("ctypes.string_at(0)", "ended twice by the signal SIGSEGV"),
+    "abort": ("os.abort()", "by the signal SIGABRT"),
+    "end": ("os._exit(0)", "with the exit code 0"),
 }
 WHILE_TRAINED = {
     "trained_silu": ("F.silu = lambda x, inplace=False: x", "torch.nn.functional.silu"),
     "trained_grad": ("torch.set_grad_enabled(False)", "torch.set_grad_enabled"),
-    "trained_abort": ("os.abort()", "SIGABRT"),
 }
 CASES = WHILE_EVALUATED | WHILE_TRAINED
 
@@ -99,29 +114,27 @@ def config_of(methods: list[str], model: Path, out: Path) -> RunConfig:
     )
 
 
-def results(config: RunConfig) -> dict[str, bytes]:
-    """What dense's record says, but for times and who was at it."""
+def results(config: RunConfig) -> dict[str, object]:
+    """The weights, losses, points and answers of dense."""
     (cell,) = (cell for cell in plan(config).cells if cell.spec.name == "dense")
-    timed = {"env.json", "status.json", "log.txt", "timing.json"}
-    found = {
-        str(path.relative_to(cell.folder)): path.read_bytes()
-        for path in sorted(cell.folder.rglob("*"))
-        if path.is_file() and path.name not in timed and ".attempts" not in path.parts and "misb" not in path.name
+    (sweep,) = (sweep for sweep in plan(config).sweeps if sweep.spec.name == "dense")
+    files = ("train.jsonl", "data.json", "checkpoint/method.safetensors", "checkpoint/backbone/model.safetensors")
+    point = sweep.record.point(0.0)
+    return {name: (cell.folder / name).read_bytes() for name in files} | {
+        "point": (point.scores, point.savings, point.report, point.data),
+        "answers": sweep.record.samples(0.0),
     }
-    for name, content in found.items():
-        if name.endswith(".json") and b'"time_s"' in content:
-            values = json.loads(content)
-            found[name] = json.dumps({key: values[key] for key in ("scores", "savings", "report", "data")}).encode()
-    return {name: content for name, content in found.items() if "calibration" not in name}
 
 
-def write(folder: Path, name: str, act: str, out: Path) -> Path:
+def write(folder: Path, name: str, act: str, out: Path, at_import: str = "") -> Path:
     trains = name in WHILE_TRAINED
     hook, call = (
         ("begin_step(self, *about)", "begin_step(*about)") if trains else ("decide(self, view)", "decide(view)")
     )
     path = folder / f"{name}.py"
-    path.write_text(PLUGIN.format(name=name, act=act, hook=hook, call=call, trains=trains, out=str(out)))
+    path.write_text(
+        PLUGIN.format(name=name, act=act, at_import=at_import, hook=hook, call=call, trains=trains, out=str(out))
+    )
     return path
 
 
@@ -145,15 +158,51 @@ def together(model_folder, tmp_path_factory):
 @pytest.mark.slow
 def test_dense_is_what_it_is_alone(together):
     _, beside, alone = together
-    assert beside == alone and len(alone) > 5
+    assert beside == alone
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_misbehaving_plugin_is_named_or_harmless(together, name):
     failures, said = together[0], CASES[name][1]
-    mine = [str(failure) for failure in failures if f"{name}, seed" in failure.work or f"{name} on" in failure.work]
+    mine = [
+        str(failure) for failure in failures if failure.work in (f"train {name}, seed 1", f"evaluate {name}, seed 1")
+    ]
     if said is None:
         assert mine == []
     else:
         assert mine and all("Plugin fault" in text and said in text and f"{name}" in text for text in mine), mine
+
+
+@pytest.fixture(scope="module")
+def before():
+    """This process before any of it."""
+    import adaptive_bench.methods.dense  # noqa: F401
+
+    return guard.State()
+
+
+@pytest.mark.parametrize("act", CHANGES)
+def test_a_plugin_that_changes_what_is_not_its_own_is_not_loaded(act, tmp_path, monkeypatch, before):
+    monkeypatch.setattr(registry, "_registered", {})
+    with pytest.raises(PluginFault, match=re.escape(CHANGES[act])) as raised:
+        registry.load_plugin(write(tmp_path, "changing", act, tmp_path, "act()"))
+    assert "changing.py" in str(raised.value)
+    assert [change for change in before.changes() if "PYTEST_CURRENT_TEST" not in change.what] == []
+    assert registry.names("methods").count("changing") == 0
+
+
+def test_what_was_made_while_something_was_changed_is_not_kept():
+    with pytest.raises(PluginFault, match=r"my plugin changed torch\.set_default_dtype"), guard.watching("my plugin"):
+        guard.check()
+        torch.set_default_dtype(torch.float64)
+        guard.check()
+    assert torch.get_default_dtype() is torch.float32
+    guard.check()
+
+
+def test_what_a_plugin_adds_is_its_own_business():
+    with guard.watching("my plugin"):
+        torch.nn.functional.my_activation = torch.relu
+        torch.manual_seed(7)
+    del torch.nn.functional.my_activation

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import PluginFault
+from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "os.chmod"}
@@ -22,19 +23,21 @@ def protect(records: Path, cell: Path, sweeps: Collection[Path], plugin: str) ->
     Args:
         records: Folder of all records.
         cell: The record whose training is done here or evaluated.
-        sweeps: Records of the sweeps that are done here; in a training none.
+        sweeps: Records of the sweeps that are done here; none in a training, whose whole record is its own. Beside a
+            training that is evaluated files may be added, and what calibration found is kept with its model.
         plugin: Whose code runs here, as an error names it.
     """
-    everything, mine = _prefix(records), _prefix(cell)
-    evaluations, own = _prefix(cell / "eval"), tuple(map(_prefix, sweeps))
+    everything, trained, evaluations = _prefix(records), _prefix(cell), _prefix(cell / "eval")
+    own = tuple(map(_prefix, (*sweeps, cell / "checkpoint" / CALIBRATIONS) if sweeps else (cell,)))
 
-    def is_others(path: str) -> bool:
-        inside = os.path.abspath(path) + os.sep
-        if not inside.startswith(everything) or inside == everything:
+    def is_others(event: str, path: str) -> bool:
+        inside = _prefix(path)
+        if not inside.startswith(everything) or inside.startswith(own):
             return False
-        if not inside.startswith(mine):
-            return True
-        return inside.startswith(evaluations) and inside != evaluations and not inside.startswith(own)
+        if event == "os.mkdir" and os.path.isdir(path):  # noqa: PTH112 - nothing happens
+            return False
+        adds = inside.startswith(trained) and not os.path.lexists(path)
+        return not adds or (inside.startswith(evaluations) and inside != evaluations)
 
     def look(event: str, values: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(values[2], int) and values[2] & _WRITES:
@@ -44,7 +47,7 @@ def protect(records: Path, cell: Path, sweeps: Collection[Path], plugin: str) ->
         else:
             return
         for path in paths:
-            if isinstance(path, str | bytes | os.PathLike) and is_others(os.fsdecode(path)):
+            if isinstance(path, str | bytes | os.PathLike) and is_others(event, os.fsdecode(path)):
                 raise PluginFault(
                     f"A plugin leaves the records of others as they are, but {plugin} was about to change "
                     f"{os.fsdecode(path)!r} ({event}). Write elsewhere."
@@ -53,5 +56,5 @@ def protect(records: Path, cell: Path, sweeps: Collection[Path], plugin: str) ->
     sys.addaudithook(look)
 
 
-def _prefix(path: Path) -> str:
-    return os.path.abspath(path) + os.sep
+def _prefix(path: str | Path) -> str:
+    return os.path.abspath(path) + os.sep  # noqa: PTH100 - looks at no file, which would be an event again
