@@ -15,6 +15,7 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench import registry
+from adaptive_bench.backbone.family import find_family
 from adaptive_bench.method import Method, method_class
 from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.spec import MethodSpec
@@ -44,8 +45,10 @@ def method_page(name: str, method: type[Method]) -> str:
     sections = [
         f"{_HEAD}# `{name}`\n\n{_escaped(title)}",
         _prose(text),
+        f"## Before training\n\n{_start(method)}",
         f"## Dial\n\n{_first_line(method)} {_escaped(inspect.getdoc(method.dial) or '')}",
         f"## Parameters\n\n{_parameters(name, method)}",
+        _scaling(name, method),
         _capabilities(name),
     ]
     return "\n\n".join(section.strip() for section in sections if section.strip()) + "\n"
@@ -91,6 +94,30 @@ def _values(schema: dict[str, Any]) -> str:
 
 def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _start(method: type[Method]) -> str:
+    change = method.initial_change(method.Config())
+    if change is None:
+        return "Attached to a pretrained model it changes nothing, until it is trained or told to skip."
+    return (
+        "Attached to a pretrained model it changes the model even where nothing is skipped: "
+        f"{_escaped(change.reason)}. "
+        f"The change of a logit has a standard deviation of at most {change.bound:.0%} of the logits' own."
+    )
+
+
+def _scaling(name: str, method: type[Method]) -> str:
+    """Where the engine applies a scale, for methods whose decisions carry one."""
+    if all(row.get("identity") == "exact" for row in stored_matrix(name).values()):
+        return ""
+    families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
+    what = "a branch adds" if method.unit == "branch" else "a layer adds, attention and MLP together,"
+    return (
+        f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise the "
+        f"output of a branch before it is added ({families}), that is after this norm, which would take a common factor "
+        "out again."
+    )
 
 
 def _capabilities(name: str) -> str:

@@ -21,7 +21,9 @@ Deviations in `bench` semantics:
 In both, as one training serves both: it drops what the thresholds will drop, exactly floor(q n) of a batch's n prompt
 tokens and of its answer tokens, ties by position (the paper: one interpolated quantile over a batch of one sequence);
 the budget is at its end from 70 % of the training on (released code: a plateau too); the gate reads the pre-normed
-input and its gradient stops there, as in the released code (`input`, `detach`). Penalty and lambda are a pair; the
+input and its gradient stops there, as in the released code (`input`, `detach`). On Gemma 2, which normalises a branch's
+output, the gate multiplies the normalised output: that is what re-enters the residual stream (eq. 2). The released code
+gates before that norm, which takes out a gate's mean, and so all of a scalar gate. Penalty and lambda are a pair; the
 default is the released code's, the mean of g^2 with lambda 1 (the paper's norm of a scalar channel is an L1, with
 lambda 0.1: `loss=l1`). In a short training of the nano model it kept more than the paper's pair and than g^2 with 0.1.
 """
@@ -42,6 +44,7 @@ from adaptive_bench.method import (
     Decision,
     DialSpec,
     ForwardCall,
+    InitialChange,
     KVPolicy,
     Method,
     MethodConfig,
@@ -231,6 +234,15 @@ class GateSkip(Method):
         """The budget falls to what the target asks for."""
         assert isinstance(config, GateSkipConfig)
         return config.budget_end is None
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+        """Gates start close to 1, not at it."""
+        reason = "gates start at sigmoid(5) = 0.9933, and spread around it by weights of 0.01 (section 3.4)"
+        if isinstance(config, GateSkipConfig) and config.input == "residual":
+            longer = "with the length of the residual stream, which Gemma 2 scales by the root of its width"
+            return InitialChange(f"{reason}, more {longer}", bound=0.2)
+        return InitialChange(reason, bound=0.05)
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

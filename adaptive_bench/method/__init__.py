@@ -22,6 +22,7 @@ from adaptive_bench.method.decisions import (
     top_k_per_row,
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
@@ -42,6 +43,7 @@ __all__ = [
     "DialSpec",
     "DialTable",
     "ForwardCall",
+    "InitialChange",
     "KVPolicy",
     "Method",
     "MethodConfig",

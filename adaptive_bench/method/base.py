@@ -14,6 +14,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
+from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
@@ -162,6 +163,14 @@ class Method(nn.Module):
     def takes_target(cls, config: MethodConfig) -> bool:
         """Whether training moves towards `target`: it has a schedule, and the spec does not fix where that ends."""
         return False
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+        """Why an untrained model that skips nothing is not the backbone; `None`: it is, at every width.
+
+        `adaptive-bench check` holds the method to either.
+        """
+        return None
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

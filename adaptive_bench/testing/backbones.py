@@ -7,10 +7,11 @@ logits by far more than any tolerance.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +22,8 @@ from adaptive_bench.backbone import find_family
 FAMILIES = ("llama", "qwen3", "gemma2")  # those checked by default; between them they have all that is particular
 VOCABULARY = 97
 FIRST_WORD = 3  # ids below are special tokens
-SIZES = {
+WIDTH = 1024  # of a real model's residual stream
+SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -41,10 +43,24 @@ def tiny_backbone(family: str) -> PreTrainedModel:
     return copy.deepcopy(_original(family))
 
 
+def wide_backbone(family: str) -> PreTrainedModel:
+    """The same with a residual stream as wide as a real model's, for what grows with the width. Narrow inside."""
+    return copy.deepcopy(_original(family, WIDTH))
+
+
 @cache
-def _original(family: str) -> PreTrainedModel:
+def _original(family: str, width: int = SIZES["hidden_size"]) -> PreTrainedModel:
     about = find_family(family)
-    config = AutoConfig.for_model(family, **{**SIZES, **about.tiny})
+    sizes = {**SIZES, **about.tiny}
+    narrow = SIZES["hidden_size"]
+    if width != narrow:  # heads keep their size, branches what they make of a state of unit variance
+        head = sizes.get("head_dim", narrow // SIZES["num_attention_heads"])
+        sizes |= {
+            "hidden_size": width,
+            "head_dim": head,
+            "initializer_range": SIZES["initializer_range"] * math.sqrt(narrow / width),
+        }
+    config = AutoConfig.for_model(family, **sizes)
     caps_scores = getattr(config, "attn_logit_softcapping", None) is not None
     attention = "eager" if caps_scores else "sdpa"  # the fused kernels cannot soft-cap scores
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -47,6 +47,7 @@ def test_the_matrix_is_what_the_checks_found(dense_report):
     assert capability_matrix(dense_report.results)["dense"] == {
         "families": "llama, gemma2",
         "identity": "exact",
+        "start": "intact",
         "causality": "C0",
         "kv_cache": "exact",
         "batch": "yes",

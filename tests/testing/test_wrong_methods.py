@@ -10,6 +10,7 @@ from torch import nn
 from adaptive_bench.method import (
     Decision,
     DialSpec,
+    InitialChange,
     Method,
     SiteView,
     draw_key,
@@ -30,7 +31,7 @@ class Sound(Method):
 
     def __init__(self, config, backbone, semantics, seed):
         super().__init__(config, backbone, semantics, seed)
-        self.gate = initialised_linear(backbone.hidden_size, 1, std=0.02, bias=0.0)
+        self.gate = initialised_linear(backbone.hidden_size, 1, std=0.0, bias=0.0)
 
     @property
     def dial(self):
@@ -86,6 +87,26 @@ class MovesStatesItself(Sound):
         decision = super().decide(view)
         view.normed = view.normed * 1.05
         return decision
+
+
+class StartsElsewhere(Sound):
+    """Its gate is nearly 1 in a tiny model and anything in a wide one."""
+
+    std = 0.02
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        nn.init.normal_(self.gate.weight, std=self.std)
+
+
+class SaysItStartsElsewhere(Sound):
+    @classmethod
+    def initial_change(cls, config):
+        return InitialChange("it says so", bound=0.05)
+
+
+class StartsFurtherOffThanItSays(SaysItStartsElsewhere, StartsElsewhere):
+    pass
 
 
 class LeavesAHook(Sound):
@@ -320,6 +341,9 @@ WRONG = {
     RandomStream: "determinism",
     NeverAtRest: "identity",
     MovesStatesItself: "identity",
+    StartsElsewhere: "intact",
+    SaysItStartsElsewhere: "intact",
+    StartsFurtherOffThanItSays: "intact",
     LeavesAHook: "detach",
     ChangesWeights: "detach",
     SkipsMoreWhenPacked: "packed",
@@ -402,6 +426,18 @@ def test_a_declared_class_has_to_be_true(failures, method, check):
     found = failures(method, "paper")
     assert list(found) == [check]
     assert "Set paper_class to what it is" in found[check]
+
+
+def test_a_start_that_is_declared_has_to_be_true(failures):
+    """The bound holds where sums over the width are long; a method that starts intact has nothing to declare."""
+
+    class Declared(SaysItStartsElsewhere, StartsElsewhere):
+        std = 0.002
+
+    assert failures(Declared) == {}
+    assert "at a width of 32 logits differ" in failures(StartsElsewhere)["intact"]
+    assert "at a width of 1024 it is" in failures(StartsFurtherOffThanItSays)["intact"]
+    assert "are the backbone's. Leave it out" in failures(SaysItStartsElsewhere)["intact"]
 
 
 @pytest.mark.parametrize("method", [LooksAheadInPaper, AveragesInPaper])

@@ -8,6 +8,7 @@ from adaptive_bench.testing.checks.determinism import determinism, independence
 from adaptive_bench.testing.checks.dial import effect, monotone
 from adaptive_bench.testing.checks.execution import cached, packed
 from adaptive_bench.testing.checks.identity import identity
+from adaptive_bench.testing.checks.intact import intact
 from adaptive_bench.testing.checks.persistence import resuming, saving
 from adaptive_bench.testing.checks.phases import claims, phases
 from adaptive_bench.testing.checks.training import cost, finite, gradients
@@ -16,6 +17,7 @@ CHECKS: tuple[Check, ...] = (
     builds,
     determinism,
     identity,
+    intact,
     detach,
     packed,
     batching,
