@@ -25,9 +25,7 @@ class Capability(NamedTuple):
 CAPABILITIES = (
     Capability("families", "families", "Model families on which every check passes."),
     Capability("identity", "skip-nothing", "`exact`: the backbone bit for bit; `scaled`: all run, but gated."),
-    Capability(
-        "start", "untrained", "`intact`: before training, at skip-nothing, it is the backbone; `changed`: not quite."
-    ),
+    Capability("start", "untrained", "`intact`: at skip-nothing it is the backbone; `changed`: its page says why not."),
     Capability("causality", "causality", "`C0` earlier text only, `C1` the whole sequence, `C2` the batch."),
     Capability("kv_cache", "KV cache", "`exact`: cached decoding gives the logits of one call over the text."),
     Capability("batch", "batches", "Rows do not depend on their batchmates."),

@@ -11,7 +11,7 @@ from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, differen
 from adaptive_bench.testing.subject import SEED, Subject
 
 
-@check("intact", needs=("builds", "determinism"))
+@check("intact", needs=("builds", "determinism", "identity"))
 def intact(subject: Subject) -> Facts:
     """An untrained model that skips nothing has the backbone's logits, narrow or wide, or the method says why not.
 
