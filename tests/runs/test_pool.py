@@ -43,6 +43,10 @@ class Piece:
     def __str__(self):
         return self.name
 
+    @property
+    def unfinished(self):
+        return (self.name,)
+
 
 @dataclass(eq=False)
 class Chained:
@@ -66,7 +70,7 @@ class Worker:
             future.set_exception(BrokenProcessPool())
         else:
             work.done += 1
-            future.set_result(None)
+            future.set_result([])
         return future
 
     def replace(self):
