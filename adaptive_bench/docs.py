@@ -115,8 +115,8 @@ def _scaling(name: str, method: type[Method]) -> str:
     what = "a branch adds" if method.unit == "branch" else "a layer adds, attention and MLP together,"
     return (
         f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise the "
-        f"output of a branch before it is added ({families}), that is after this norm, which would take a common factor "
-        "out again."
+        f"output of a branch before it is added ({families}), that is after this norm, which would take a common "
+        "factor out again."
     )
 
 
