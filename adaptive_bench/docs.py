@@ -114,9 +114,9 @@ def _scaling(name: str, method: type[Method]) -> str:
     families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
     what = "a branch adds" if method.unit == "branch" else "a layer adds, attention and MLP together,"
     return (
-        f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise the "
-        f"output of a branch before it is added ({families}), that is after this norm, which would take a common "
-        "factor out again."
+        f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise a "
+        f"branch's output before it is added ({families}), that is after this norm: before it, a common factor would "
+        "be taken out again."
     )
 
 
