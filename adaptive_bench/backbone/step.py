@@ -127,8 +127,9 @@ class StepArithmetic:
             return module(states)
         weight = module.weight
         packed = self._packed.get(module)
-        # The kernel knows no gradient: where one is taken it would end here, unsaid.
-        if packed and states.shape[0] >= _PACKED_ROWS and states.dtype == weight.dtype and not torch.is_grad_enabled():
+        if states.shape[0] < _PACKED_ROWS or states.dtype != weight.dtype or torch.is_grad_enabled():
+            packed = None  # the kernel knows no gradient: where one is taken it would end there, unsaid
+        if packed is not None:
             return torch.ops.mkldnn._linear_pointwise(states, packed.values, module.bias, "none", [], "")
         if states.shape[0] not in _TRANSPOSED_ROWS or states.is_cuda or states.dtype != weight.dtype:
             return functional.linear(states, weight, module.bias)

@@ -72,8 +72,10 @@ def _complete(arguments: argparse.Namespace) -> None:
             say(f"{name} is the task of adaptive-bench, not lm-eval's of the same name.", sys.stderr)
     if (arguments.model or given.get("model")) != NAME:
         return
-    if (device := arguments.device or given.get("device")) is not None:
-        find_device(str(device))
+    for_model = arguments.model_args or given.get("model_args")
+    for_model = for_model if isinstance(for_model, dict) else {}
+    if (device := arguments.device or for_model.get("device") or given.get("device")) is not None:
+        arguments.device = str(find_device(str(device)))
         return
     arguments.device = str(find_device("auto"))
     say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)

@@ -1,7 +1,8 @@
 """lm-eval's own commands and functions with an adaptive model from a folder: the model `adaptive`.
 
 `lm_eval.simple_evaluate("adaptive", model_args="pretrained=DIR,saving=0.15", tasks=[...])` finds it once this module is
-imported; `adaptive-bench lm-eval` is lm-eval's command line with it. lm-eval has no entry points for models, so its own
+imported, and the tasks of this package with `task_manager=SuiteTasks()` (`adaptive_bench.evaluation.harness_tasks`).
+`adaptive-bench lm-eval` is lm-eval's command line with both. lm-eval has no entry points for models, so its own
 `lm_eval` script cannot know the name.
 """
 

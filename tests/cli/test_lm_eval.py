@@ -73,7 +73,9 @@ def test_a_typo_is_the_users_and_is_found_at_once():
 
 
 def completed(**given):
-    arguments = Namespace(**{"model": "adaptive", "config": None, "include_path": None, "device": None} | given)
+    arguments = Namespace(
+        **{"model": "adaptive", "model_args": None, "config": None, "include_path": None, "device": None} | given
+    )
     lm_eval._complete(arguments)
     return arguments
 
@@ -101,3 +103,4 @@ def test_the_device(capsys, tmp_path):
         with pytest.raises(UsageError, match="cuda:99"):
             completed(**given)
     assert completed(tasks=["piqa"], model="hf").device is None
+    assert completed(tasks=["piqa"], model_args={"device": "cpu"}).device == "cpu"
