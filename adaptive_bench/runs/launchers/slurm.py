@@ -1,8 +1,11 @@
 """The launcher `slurm`: a job array whose elements call this command with one cell each.
 
 The records say what is done; Slurm is asked only what waits or runs already, so that the same command given twice
-submits nothing twice. An element that is asked to stop (SIGUSR1 some time before its limit or on preemption) keeps
-where it stands and is queued again. The last job of a run only writes the table.
+submits nothing twice. Every job has a name of its own, which is written down before the job is submitted: a command
+that was killed between the two finds the job by its name when it is given again.
+
+An element that is asked to stop (SIGUSR1 some time before its limit or on preemption) keeps where it stands and is
+queued again. The last job of a run only writes the table.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import time
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem
@@ -22,6 +28,8 @@ from adaptive_bench.runs.records.holder import JOB_VARIABLE, RESTART_VARIABLE
 
 _ANSWER_S = 60
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
+_SETTLE_S = 15.0  # a call of `sbatch` may outlive the command that made it, and be answered after that was killed
+_JOBS, _TABLE, _INTENT = "jobs.json", "table.json", "submitting.json"
 
 
 class Resources(Strict):
@@ -60,29 +68,34 @@ def launch(order: Order) -> Launched:
     """
     resources = order.settings(Resources)
     home = order.folder / "slurm"
-    known = _submitted(home)
+    _adopt(home)
+    known: dict[str, list[str]] = _read(home / _JOBS)
     queued = _queued() if known else set()
-    under_way = {cell for job, cells in known.items() for index, cell in enumerate(cells) if (job, index) in queued}
+    busy = [job for job, cells in known.items() if any((job, index) in queued for index in range(len(cells)))]
+    under_way = {cell for job in busy for index, cell in enumerate(known[job]) if (job, index) in queued}
     left = [cell for cell in order.cells_left() if cell.folder.name not in under_way]
     if not left:
-        waits = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted." if under_way else ""
-        return Launched(submitted=waits)
+        if not under_way:
+            return Launched()
+        said = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted"
+        if set(busy) <= set(_read(home / _TABLE).get("after", [])):
+            return Launched(submitted=f"{said}.")
+        return Launched(
+            submitted=f"{said} but job {_submit_table(order, resources, home, busy)}, which writes the table."
+        )
     jobs: list[str] = []
     before: list[str] = []
-    for _, cells in groupby(left, key=depth):
+    for trainings_before, cells in groupby(left, key=depth):
         stage = [cell.folder.name for cell in cells]
-        after = [f"--dependency=afterany:{':'.join(before)}"] if before else []
+        after = [*busy, *before] if trainings_before else []
         before = []
         for start in range(0, len(stage), _LARGEST_ARRAY):
             names = stage[start : start + _LARGEST_ARRAY]
-            file = home / f"array-{len(jobs)}.sh"
-            atomic.write_text(file, array_script(order, resources, names, home))
-            before.append(_submit(file, after))
-            known[before[-1]] = names
-            atomic.write_json(home / "jobs.json", known)
+            file, name = home / f"array-{len(jobs)}.sh", _new_name(order)
+            atomic.write_text(file, array_script(order, resources, names, home, name))
+            before.append(_submit(home, file, name, after, cells=names))
             jobs.append(before[-1])
-    atomic.write_text(home / "table.sh", table_script(order, resources, home))
-    last = _submit(home / "table.sh", [f"--dependency=afterany:{':'.join(jobs)}"])
+    last = _submit_table(order, resources, home, [*busy, *jobs])
     return Launched(
         submitted=f"Submitted {len(left)} cells to Slurm: {', '.join(f'array {job}' for job in jobs)}; job {last} "
         f"writes the table after them. `squeue` and `adaptive-bench status` show how it goes, logs are in {home}. The "
@@ -90,12 +103,19 @@ def launch(order: Order) -> Launched:
     )
 
 
-def array_script(order: Order, resources: Resources, names: Sequence[str], home: Path) -> str:
+def _submit_table(order: Order, resources: Resources, home: Path, after: Sequence[str]) -> str:
+    """Submit the job that writes the table when some arrays have ended."""
+    name = _new_name(order)
+    atomic.write_text(home / "table.sh", table_script(order, resources, home, name))
+    return _submit(home, home / "table.sh", name, after)
+
+
+def array_script(order: Order, resources: Resources, names: Sequence[str], home: Path, name: str) -> str:
     """The batch script of an array; element i does the cell `names[i]`."""
     limit = f"%{resources.at_once}" if resources.at_once else ""
     command = order.command("--jobs", "1", "--cell", processes=resources.processes)
     return f"""#!/bin/bash
-{_options(order, resources, home)}
+{_options(resources, home, name)}
 #SBATCH --array=0-{len(names) - 1}{limit}
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@{resources.warn_s}
@@ -130,19 +150,19 @@ exit "$code"
 """
 
 
-def table_script(order: Order, resources: Resources, home: Path) -> str:
+def table_script(order: Order, resources: Resources, home: Path, name: str) -> str:
     """The batch script of the job that only writes the table."""
     return f"""#!/bin/bash
-{_options(order, resources.model_copy(update={"gpus": None}), home)}
+{_options(resources.model_copy(update={"gpus": None}), home, name)}
 #SBATCH --requeue
 {_setup(resources)}
 exec {order.command("--table-only")}
 """
 
 
-def _options(order: Order, resources: Resources, home: Path) -> str:
+def _options(resources: Resources, home: Path, name: str) -> str:
     named = {
-        "job-name": f"ab-{order.folder.name}",
+        "job-name": name,
         "chdir": shlex.quote(str(Path.cwd())),
         "output": shlex.quote(str(home.resolve() / "%A_%a.log")),
         "open-mode": "append",
@@ -162,23 +182,72 @@ def _setup(resources: Resources) -> str:
     return "\n".join((f"export OMP_NUM_THREADS={max(1, resources.cpus // resources.processes)}", *resources.setup))
 
 
-def _submitted(home: Path) -> dict[str, list[str]]:
-    """Names of the cells by job, for each array that was submitted before."""
+def _new_name(order: Order) -> str:
+    """A name that no other job has: of the run, for the reader, and of this submission."""
+    return f"ab-{order.folder.name}-{uuid4().hex[:12]}"
+
+
+def _submit(home: Path, script: Path, name: str, after: Sequence[str], cells: Sequence[str] = ()) -> str:
+    """Submit a script; its job's number, which is also kept in `home`.
+
+    Args:
+        name: Of the job, as the script has it.
+        after: Jobs that have to end before.
+        cells: What the elements of an array do, in their order; none for the job that writes the table.
+    """
+    intent = {"name": name, "after": list(after), "cells": list(cells), "since_s": time.time()}
+    atomic.write_json(home / _INTENT, intent)
+    options = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+    job = _call("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
+    _keep(home, job, intent)
+    return job
+
+
+def _adopt(home: Path) -> None:
+    """Find out what became of a job whose submission this command did not live, or was not told, to see."""
+    intent = _read(home / _INTENT)
+    if not intent:
+        return
+    while (job := _numbers().get(intent["name"])) is None and 0 <= time.time() - intent["since_s"] < _SETTLE_S:
+        time.sleep(1)
+    if job is None:  # it never came to be, or has ended: then the records say what is left
+        atomic.remove(home / _INTENT)
+    else:
+        _keep(home, job, intent)
+
+
+def _keep(home: Path, job: str, intent: dict[str, Any]) -> None:
+    """Note that a job was submitted."""
+    if intent["cells"]:
+        atomic.write_json(home / _JOBS, _read(home / _JOBS) | {job: intent["cells"]})
+    else:
+        atomic.write_json(home / _TABLE, {"job": job, "after": intent["after"]})
+    atomic.remove(home / _INTENT)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What was noted before, if anything."""
     try:
-        return dict(json.loads((home / "jobs.json").read_text(encoding="utf-8")))
+        return dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
 
 
 def _queued() -> set[tuple[str, int]]:
     """Job and index of every array element of this user that waits, runs or ends."""
-    lines = _call("squeue", "--noheader", "--array", "--me", "--format=%F %K").split("\n")
-    pairs = (line.split() for line in lines)
-    return {(pair[0], int(pair[1])) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {(job, int(index)) for job, index, _ in _squeue() if index.isdigit()}
 
 
-def _submit(script: Path, options: Sequence[str]) -> str:
-    return _call("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
+def _numbers() -> dict[str, str]:
+    """Numbers of this user's jobs that wait, run or end, by their names."""
+    return {name: job for job, _, name in _squeue()}
+
+
+def _squeue() -> list[tuple[str, str, str]]:
+    """Number, index and name of all such jobs."""
+    lines = _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").split("\n")
+    parts = ([*line.split(maxsplit=2), ""] for line in lines if len(line.split()) > 1)
+    return [(job, index, name) for job, index, name, *_ in parts]
 
 
 def _call(*words: str) -> str:
