@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +21,10 @@ from typing import Any, TextIO
 from safetensors import SafetensorError
 
 from adaptive_bench.digest import sealed
-from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
 from adaptive_bench.temporary import temporary_name
+
+_OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end what the system refused
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,12 @@ def writable(path: Path) -> Iterator[None]:
     """Turn what the file system says about `path` into an error a user can act on."""
     try:
         yield
-    except (OSError, SafetensorError) as error:  # weights are written by a library with an error of its own
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:
+        # Weights and tokenizers are written by libraries with errors of their own, or with none that has a name.
+        if not isinstance(error, OSError | SafetensorError) and _OF_THE_SYSTEM.search(str(error)) is None:
+            raise
         if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
             check_stage()
         reason = (error.strerror if isinstance(error, OSError) else None) or error

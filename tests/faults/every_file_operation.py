@@ -260,12 +260,11 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    shim.start_again()
     with tempfile.TemporaryDirectory() as temporary:
         home = given.home or Path(os.environ.get("ADAPTIVE_BENCH_FAULTS_HOME") or temporary)
         home.mkdir(parents=True, exist_ok=True)
         given.home = home.resolve()
-        if not os.environ.get(shim.LIBRARY):
-            shim.start_again_with(shim.build(Path(tempfile.mkdtemp())))
         start_s = time.monotonic()
         command = commands.named(given.command, given.home)
         commands.warm_up(command, given.home)

@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -65,10 +66,11 @@ def build(folder: Path) -> Path:
     return library
 
 
-def start_again_with(library: Path) -> None:
-    """Become the same command with the shim loaded; in that process nothing happens."""
+def start_again() -> None:
+    """Become the same command with the shim loaded, unless this is it; nothing happens before `arm`."""
     if os.environ.get(LIBRARY):
         return
+    library = build(Path(tempfile.mkdtemp()))
     os.environ |= {LIBRARY: str(library), "LD_PRELOAD": str(library)}
     os.execv(sys.executable, [sys.executable, *sys.argv])
 

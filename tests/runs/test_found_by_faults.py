@@ -129,7 +129,14 @@ def test_the_exit_of_a_method_is_a_failure_that_the_leaderboard_tells(config_of,
     assert "leaving" in board and "SystemExit" in board
 
 
-@pytest.mark.parametrize("error", [SafetensorError("I/O error: No space left on device"), OSError(28, "No space left")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("I/O error: No space left on device"),
+        OSError(28, "No space left"),
+        Exception("No space left on device (os error 28)"),  # as tokenizers say it
+    ],
+)
 def test_weights_that_cannot_be_written_are_a_problem_of_the_folder(config_of, monkeypatch, error):
     def full(*_, **__):
         raise error
