@@ -128,7 +128,8 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 
 @contextmanager
 def growing(path: Path, start: str = "") -> Iterator[TextIO]:
-    """A text file that begins with `start`, to be appended to; others may read it meanwhile.
+    """A text file that begins with `start`, to be appended to; others may read it meanwhile. At the end of the block it
+    has reached the disk.
 
     It replaces a file that was there: whoever still has that one open writes where nobody looks.
 
@@ -150,6 +151,9 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
             raise
     with stream:
         yield stream
+        with writable(path):
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def remove(path: Path) -> None:

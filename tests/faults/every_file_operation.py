@@ -1,7 +1,7 @@
 """Ends a command at every one of its operations on files, gives it again, and compares what is on disk at the end.
 
     python tests/faults/every_file_operation.py run                  # killed before each operation, amid each write
-    python tests/faults/every_file_operation.py study --fault power  # and what was not synced is gone
+    python tests/faults/every_file_operation.py run --fault power    # and what was not synced by then is gone
     python tests/faults/every_file_operation.py run --fault full     # from there on the disk is full
     python tests/faults/every_file_operation.py run --fault EIO      # this operation alone fails; so does any errno
 
@@ -38,6 +38,7 @@ from shim import Fault, How, Operation
 
 WRITES = {"write", "pwrite", "writev", "sendfile"}
 TAKES_SPACE = WRITES | {"open-create", "fopen", "mkdir", "rename", "symlink", "truncate"}
+_RENAMED_UNSEEN = re.compile(r"/\.tmp[A-Za-z0-9]{6}$")  # by safetensors, see `shim.c`
 FULL = {errno.ENOSPC: "No space left", errno.EDQUOT: "quota exceeded"}
 
 
@@ -47,17 +48,17 @@ class Point:
 
     Attributes:
         number: Of the operation, from 1.
-        half: In the middle of a write, not before it.
+        when: `before`, or of a write `half` or `written`.
         kind, file: What is done to which kind of file.
     """
 
     number: int
-    half: bool
+    when: str
     kind: str
     file: str
 
     def __str__(self) -> str:
-        return f"{self.number}{' half-way' if self.half else ''} ({self.kind} {self.file})"
+        return f"{self.number} {self.when} ({self.kind} {self.file})"
 
 
 @dataclass(frozen=True)
@@ -96,30 +97,34 @@ class Sweep:
         self.operations = ending.operations
         return out
 
-    def points(self, *, halves: bool) -> list[Point]:
-        """Every operation, and every write by half."""
+    def points(self, *, amid: bool) -> list[Point]:
+        """Every operation, and amid every write."""
         found = []
         for one in self.operations:
             name = kind_of_file(one, self.out)
-            found.append(Point(one.number, False, one.kind, name))
-            if halves and one.kind in WRITES:
-                found.append(Point(one.number, True, one.kind, name))
+            found.append(Point(one.number, "before", one.kind, name))
+            if amid and one.kind in WRITES:
+                found.append(Point(one.number, "half", one.kind, name))
+            if amid and one.kind in WRITES and _RENAMED_UNSEEN.search(one.path):
+                found.append(Point(one.number, "written", one.kind, name))
         return found
 
     def states(self, points: Sequence[Point], *, power_cut: bool) -> dict[Point, Path]:
         """What lies on disk at each point, copied while one run is held there."""
-        wanted = {(point.number, point.half): point for point in points}
+        wanted = {(point.number, point.when): point for point in points}
         states: dict[Point, Path] = {}
         out, unsynced = self.home / "out", Unsynced()
 
         def keep(operation: Operation) -> None:
-            point = wanted.get((operation.number, operation.kind == "half"))
+            when = operation.kind if operation.kind in ("half", "written") else "before"
+            point = wanted.get((operation.number, when))
             if point is not None and out.is_dir():
-                copy = self.home / "states" / f"{point.number}{'half' if point.half else ''}"
+                copy = self.home / "states" / f"{point.number}{point.when}"
                 shutil.copytree(out, copy, symlinks=True)
-                if power_cut:
-                    unsynced.lose(out, copy)
-                states[point] = copy
+                if power_cut and not unsynced.lose(out, copy):
+                    shutil.rmtree(copy)  # the same as after a kill
+                else:
+                    states[point] = copy
             unsynced.see(operation)
 
         ending = self.command.give(self.home / "held", out, watch=keep)
@@ -137,7 +142,7 @@ class Sweep:
     def really_killed(self, points: Sequence[Point]) -> Iterator[Trial]:
         """As `killed`, but each time by a signal."""
         for point in points:
-            how = How.KILL_HALF if point.half else How.KILL_BEFORE
+            how = How.KILL_HALF if point.when == "half" else How.KILL_BEFORE
             ending = self.command.give(self.home / "first", self.home / "out", Fault(how, point.number))
             wrong = [] if ending.code == -9 else [f"It was not killed but ended with {ending.code}."]
             yield self._again(point, None, wrong + look_at(self.home / "out"))
@@ -191,29 +196,36 @@ class Unsynced:
             moved = {one for one in self.paths if one == path or one.startswith(path + "/")}
             self.paths = self.paths - moved | {other + one[len(path) :] for one in moved}
 
-    def lose(self, out: Path, copy: Path) -> None:
-        """Empty them in a copy."""
-        for path in self.paths:
-            file = copy / Path(path).relative_to(out)
-            if file.is_file() and file.name != "log.txt":
-                os.truncate(file, 0)
+    def lose(self, out: Path, copy: Path) -> bool:
+        """Empty them in a copy; whether there are any."""
+        files = [copy / Path(path).relative_to(out) for path in self.paths]
+        lost = [file for file in files if file.is_file() and file.stat().st_size and file.name != "log.txt"]
+        for file in lost:
+            os.truncate(file, 0)
+        return bool(lost)
 
 
 def kind_of_file(operation: Operation, out: Path) -> str:
     """Path of a file without what differs between records and processes."""
     text = operation.path.replace(str(out), "")
     text = re.sub(r"\.[0-9a-f]{8}-\d+-[0-9a-f]{8}-\d+\.tmp", ".PROCESS.tmp", text)
-    text = re.sub(r"[0-9a-f]{32}", "KEY", re.sub(r"(?<![0-9a-z])[0-9a-f]{16}", "KEY", text))
-    text = re.sub(r"journal.log.lock.*\.rename", "journal.log.lock.rename", text)
+    text = re.sub(r"\.tmp\w{6}$", ".RANDOM", re.sub(r"[0-9a-f]{32}", "KEY", text))
+    text = re.sub(r"(?<![0-9a-z])[0-9a-f]{16}", "KEY", text)
     return re.sub(r"(/runs/)[^/]+", r"\1RUN", text)
 
 
 def one_of_each(points: Sequence[Point]) -> list[Point]:
-    """The first point of each kind of operation on each kind of file."""
-    found: dict[tuple[str, str, bool], Point] = {}
+    """One point of each kind of operation on each kind of file."""
+    found: dict[tuple[str, str, str], Point] = {}
     for point in points:
-        found.setdefault((point.kind, re.sub(r"\d+", "N", point.file), point.half), point)
+        found.setdefault((point.kind, point.when, _role(point.file)), point)
     return list(found.values())
+
+
+def _role(file: str) -> str:
+    """What kind of file it is: its suffix, or the name of a folder without numbers and keys."""
+    name = Path(file).name.replace(".PROCESS.tmp", "").lstrip(".")
+    return Path(name).suffix or re.sub(r"\d+|KEY|-", "", name)
 
 
 def trials(sweep: Sweep, fault: str, points: Sequence[Point], *, kill: bool) -> Iterator[Trial]:
@@ -231,7 +243,7 @@ def trials(sweep: Sweep, fault: str, points: Sequence[Point], *, kill: bool) -> 
 def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
     """One process's share of the points; gives the number of trials that ended badly."""
     sweep.home = given.home / f"part{part}"
-    points = sweep.points(halves=given.fault in ("kill", "power"))
+    points = sweep.points(amid=given.fault in ("kill", "power"))
     points = one_of_each(points) if given.one_of_each else points
     points = [point for point in points if point.number >= given.first and re.search(given.only, str(point))]
     points = points[:: given.every][part :: given.processes]

@@ -1,9 +1,9 @@
 /* Numbers every call that changes a file under some folders, and makes one of them go wrong.
  *
- * Loaded with LD_PRELOAD, so that native writers (safetensors, SQLite, PyTorch) are seen as well as Python. What goes
- * wrong is chosen by `arm` in a forked process; before that every call goes straight through. Not seen: stores to a
- * mapped file, of which there are none (`every_file_operation.py --strace` compares with what the kernel sees), and calls
- * through `syscall`.
+ * Loaded with LD_PRELOAD, so that native writers (safetensors, SQLite) are seen as well as Python. What goes wrong is
+ * chosen by `faults_arm` in a forked process; before that every call goes straight through. Not seen is what does not go
+ * through the C library: safetensors renames its temporary file (`.tmpXXXXXX`) by a call to the kernel of its own. What
+ * lies on disk before that is there at the end of its last write.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -165,6 +165,7 @@ static enum verdict judge(const char *kind, const char *path, const char *other,
         if (verdict == HALF || given < 0) return given;             \
         tell(state.count, "half", path, NULL);                      \
         ssize_t more = rest;                                        \
+        tell(state.count, "written", path, NULL);                   \
         return more < 0 ? given : given + more;                     \
     }                                                               \
     AS_JUDGED(verdict, call)
