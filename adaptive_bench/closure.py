@@ -1,14 +1,16 @@
-"""The source that code outside this distribution runs through: its file and all it imports, as digests of bytes.
+"""The source that code outside this distribution runs through: its file, all it imports, and the files that these name,
+as digests of bytes.
 
-Nothing is imported for it. What is installed among the site packages is left out, and so is the standard library: their
-versions stand in every record. A file that looks other code up by name while it runs (in the registry, with
-`importlib`) may run through any plugin, so that all of them are taken in.
+Nothing is imported for it. Other packages among the site packages are left out, and so is the standard library. A file
+that looks other code up by name while it runs (in the registry, with `importlib`) may run through any plugin, so that
+all of them are taken in. A file is named by a text in the source that is a path from the source's folder.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import os.path
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -17,13 +19,14 @@ from pathlib import Path
 from types import CodeType
 
 from adaptive_bench import registry
+from adaptive_bench.digest import file_digest
+from adaptive_bench.errors import EnvironmentProblem
 
 _OWN = "adaptive_bench"
-_LOOKS_UP = {"registry", "importlib", "__import__", "exec", "eval", "runpy", "modules"}
+_LOOKS_UP = {"registry", "importlib", "__import__", "exec", "eval", "runpy", "modules", "method_class"}
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-@cache  # a plan may have thousands of cells, and what is loaded does not change under it
 def closure(file: Path) -> tuple[str, frozenset[str]]:
     """What a file of a plugin runs through.
 
@@ -31,21 +34,45 @@ def closure(file: Path) -> tuple[str, frozenset[str]]:
         Digest of the source outside this distribution, wherever it lies; and the methods of this distribution that it
         builds on, by the names of their files.
     """
+    sources, own = _walked(file)
+    return hashlib.sha256("\n".join(sorted(sources.values())).encode()).hexdigest()[:16], own
+
+
+def check_loaded(file: Path) -> None:
+    """Refuse to go on with code that is not the code on disk any more: it was loaded when `closure` was first asked.
+
+    Raises:
+        EnvironmentProblem: A file that this one runs through changed since.
+    """
+    sources, _ = _walked(file)
+    edited = [path for path, known in sources.items() if not path.is_file() or file_digest(path) != known]
+    if edited:
+        raise EnvironmentProblem(
+            f"Python runs a plugin as it was when it was loaded, but {', '.join(map(str, sorted(edited)))} changed "
+            f"since. Start Python again (in a notebook: the kernel), and give the same command again."
+        )
+
+
+@cache  # a plan may have thousands of cells, and what is loaded does not change under it
+def _walked(file: Path) -> tuple[dict[Path, str], frozenset[str]]:
+    """Digests of the files outside this distribution, and the methods of this distribution."""
     sources: dict[Path, str] = {}
     own: set[str] = set()
     waiting = [file.resolve()]
+    home = _package(waiting[0])
     while waiting:
         path = waiting.pop()
         if path in sources:
             continue
         content = path.read_bytes()
         sources[path] = hashlib.sha256(content).hexdigest()
-        names, looks_up = _imported(content, path)
+        names, looks_up, named = _imported(content, path)
+        sources |= {found: file_digest(found) for found in named}
         own |= {name.split(".")[2] for name in names if name.startswith(f"{_OWN}.methods.")}
-        waiting += [found for name in names if (found := _file(name, path)) is not None]
+        waiting += [found for name in names if (found := _file(name, path, home)) is not None]
         if looks_up:
             waiting += _plugins()
-    return hashlib.sha256("\n".join(sorted(sources.values())).encode()).hexdigest()[:16], frozenset(own)
+    return sources, frozenset(own)
 
 
 @cache
@@ -59,7 +86,7 @@ def imports_of_own(file: Path) -> frozenset[str]:
         if stem in known or not beside.is_file():
             continue
         known.add(stem)
-        names, _ = _imported(beside.read_bytes(), beside)
+        names, _, _ = _imported(beside.read_bytes(), beside)
         waiting += [name.split(".")[-1] for name in names if name.startswith(".")]
         waiting += [name.split(".")[2] for name in names if name.startswith(f"{_OWN}.methods.")]
     return frozenset(known)
@@ -99,13 +126,16 @@ def _is_foreign(name: str) -> bool:
     return registry.is_foreign("methods", name)
 
 
-def _imported(content: bytes, path: Path) -> tuple[set[str], bool]:
-    """Names of modules that a file may import, relative ones with their dots; and whether it looks others up."""
+def _imported(content: bytes, path: Path) -> tuple[set[str], bool, set[Path]]:
+    """Names of modules that a file may import, relative ones with their dots; whether it looks others up; and files
+    that it names.
+    """
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # no Python: a compiled module
-        return set(), False
+        return set(), False, set()
     names: set[str] = set()
+    named: set[Path] = set()
     looks_up = False
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -114,11 +144,14 @@ def _imported(content: bytes, path: Path) -> tuple[set[str], bool]:
             start = "." * node.level + (node.module or "")
             joint = "" if start.endswith(".") else "."
             names |= {start, *(f"{start}{joint}{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if os.path.isfile(beside := path.parent / node.value):  # noqa: PTH113 - False where a text is no path
+                named.add(beside.resolve())
         elif isinstance(node, ast.Name):
             looks_up |= node.id in _LOOKS_UP
         elif isinstance(node, ast.Attribute):
             looks_up |= node.attr in _LOOKS_UP
-    return {part for name in names for part in _with_parents(name)}, looks_up
+    return {part for name in names for part in _with_parents(name)}, looks_up, named
 
 
 def _with_parents(name: str) -> Iterator[str]:
@@ -129,8 +162,10 @@ def _with_parents(name: str) -> Iterator[str]:
         yield name[:dots] + ".".join(parts[:count])
 
 
-def _file(name: str, importing: Path) -> Path | None:
-    """The file of a module, if it belongs to neither this distribution, the standard library nor site packages."""
+def _file(name: str, importing: Path, home: Path | None) -> Path | None:
+    """The file of a module, if it belongs to neither this distribution, the standard library nor site packages, its
+    own package `home` among these excepted.
+    """
     dots = len(name) - len(name.lstrip("."))
     parts = [part for part in name[dots:].split(".") if part]
     if dots:
@@ -139,7 +174,7 @@ def _file(name: str, importing: Path) -> Path | None:
         return None
     loaded = getattr(sys.modules.get(name), "__file__", None)
     found = Path(loaded).resolve() if loaded else _below([importing.parent, *map(Path, sys.path)], parts)
-    return found if found is not None and _is_outside(found) else None
+    return found if found is not None and (_is_outside(found) or _package(found) == home is not None) else None
 
 
 def _below(folders: Iterable[Path], parts: list[str]) -> Path | None:
@@ -149,6 +184,14 @@ def _below(folders: Iterable[Path], parts: list[str]) -> Path | None:
             if path is not None and path.is_file():
                 return path.resolve()
     return None
+
+
+def _package(path: Path) -> Path | None:
+    """The folder of an installed package that a file belongs to."""
+    parents = [path, *path.parents]
+    return next(
+        (below for below, parent in zip(parents, path.parents, strict=False) if parent.name in _INSTALLED), None
+    )
 
 
 def _is_outside(path: Path) -> bool:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench import registry
-from adaptive_bench.closure import class_digest, closure, imports_of_own
+from adaptive_bench.closure import check_loaded, class_digest, closure, imports_of_own
+from adaptive_bench.errors import EnvironmentProblem
 
 # Raise one when its outputs move.
 FLOORS = {
@@ -58,6 +60,30 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
         "methods": {stem: _version(home / f"{stem}.py") for stem in own if (home / f"{stem}.py").is_file()},
         "source": source,
     }
+
+
+def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
+    """Refuse to work for a plan with other code than it was made with: a worker loads its plugins later than that.
+
+    Raises:
+        EnvironmentProblem: The code is other code.
+    """
+    if code_behind(method, work) != planned:
+        raise EnvironmentProblem(
+            f"A run does its work with the code that it planned with, but that of {method!r} changed since. Give the "
+            f"same command again: it plans with what is there now."
+        )
+
+
+def check_plugin(method: str) -> None:
+    """Refuse to plan with a plugin that was edited since this process loaded it.
+
+    Raises:
+        EnvironmentProblem: It was.
+    """
+    file = registry.file_of("methods", method)
+    if file is not None and registry.is_foreign("methods", method):
+        check_loaded(file)
 
 
 def code_of(method: str) -> str | None:

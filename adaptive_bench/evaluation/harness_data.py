@@ -1,17 +1,79 @@
-"""Where an lm-eval task of a YAML file gets its documents: from local files, if a data folder is given."""
+"""Where an lm-eval task of a YAML file gets its documents: a data folder that is given, or files that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import glob
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
+from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench.data import find_place, folder_names
 
 _EVALUATED = ("test_split", "validation_split")
 _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  # in lm-eval's order of preference
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Files in a folder and below, but for what tools keep in folders of their own."""
+    return [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(part[0] in "._" for part in file.relative_to(folder).parent.parts)
+    ]
+
+
+def files_named(folder: Path) -> set[Path]:
+    """Files that the YAML files of a folder include, and data files that they name, wherever these lie."""
+    known: set[Path] = set()
+    waiting = [file.resolve() for file in folder.rglob("*.yaml")]
+    while waiting:
+        file = waiting.pop()
+        if file in known or not file.is_file():
+            continue
+        known.add(file)
+        try:
+            settings = load_yaml(file, resolve_func=False, recursive=False)
+        except (ValueError, yaml.YAMLError):  # no task; lm-eval says so where it is one
+            continue
+        includes = settings.get("include") or []
+        waiting += [(file.parent / one).resolve() for one in ([includes] if isinstance(includes, str) else includes)]
+        known |= _data_files(settings)
+    return known
+
+
+def reads_files(settings: Mapping[str, Any]) -> bool:
+    """Whether the data set of a task is made of files that it names."""
+    name = settings.get("dataset_path")
+    return isinstance(name, str) and (name in _PACKAGED_DATASETS_MODULES or Path(name).expanduser().is_dir())
+
+
+def read_anew(target: Path, settings: Mapping[str, Any], yaml_path: Path) -> None:
+    """Write a task file that is the one at `yaml_path`, whose data files are read even if `datasets` has seen them: it
+    knows files by their time, and one that was edited may have kept it.
+    """
+    again = dict(settings.get("dataset_kwargs") or {}) | {"download_mode": "force_redownload"}
+    target.write_text(yaml.safe_dump({"include": str(yaml_path), "dataset_kwargs": again}), encoding="utf-8")
+
+
+def _data_files(settings: Mapping[str, Any]) -> set[Path]:
+    found: set[Path] = set()
+    for text in _texts([settings.get("dataset_path"), settings.get("dataset_kwargs")]):
+        for name in glob.glob(text, recursive=True):  # noqa: PTH207 - `datasets` takes such patterns
+            path = Path(name).resolve()
+            found |= {file for file in path.rglob("*") if file.is_file()} if path.is_dir() else {path}
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
 
 
 def local_folders(settings: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -24,8 +24,17 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
+from adaptive_bench.digest import file_digest
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.harness_data import local_folders, reads_data_set, write_local_task
+from adaptive_bench.evaluation.harness_data import (
+    files_named,
+    files_of,
+    local_folders,
+    read_anew,
+    reads_data_set,
+    reads_files,
+    write_local_task,
+)
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.task import OpenTask, Task, TaskGroup
@@ -126,19 +135,21 @@ class _Loaded(NamedTuple):
     missing_shots: str | None
 
 
-def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Path, size and time of the files of a task and of its local data: with others it is another task."""
+def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
+    """Path and digest of the files of a task and of its local data: with others it is another task."""
     folders = [task.folder, *(data_dir / name for name in task.data_folders or () if data_dir is not None)]
-    files = [*(file for folder in folders for file in folder.glob("*.*")), *task.other_files]
-    return tuple((str(file), (about := file.stat()).st_size, about.st_mtime_ns) for file in files if file.is_file())
+    files = {*(file for folder in folders for file in files_of(folder)), *task.other_files}
+    if task.name.partition(":")[0] in registry.names("tasks"):
+        files |= files_named(task.folder)
+    return tuple((str(file), file_digest(file)) for file in sorted(files) if file.is_file())
 
 
 @lru_cache(maxsize=32)  # more than the tasks of a run: reading one again takes seconds
 def _load(
-    name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, int, int], ...]
+    name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
-    with tempfile.TemporaryDirectory() as overrides, quiet():
+    with tempfile.TemporaryDirectory() as overrides, quiet(), _nothing_kept():
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
             raise EnvironmentProblem(
@@ -149,10 +160,26 @@ def _load(
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
+        elif reads_files(entry.cfg) and "class" not in entry.cfg:
+            read_anew(Path(overrides) / "anew.yaml", entry.cfg, entry.yaml_path)
+            manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
         with setting_up(name):
             task = manager.load(name)["tasks"][name]
         _process_once(task)
         return _Loaded(task, missing)
+
+
+@contextmanager
+def _nothing_kept() -> Iterator[None]:
+    """What a task's own code makes of documents is made by that code as it is now, not read from an earlier time."""
+    if not datasets.is_caching_enabled():
+        yield
+        return
+    datasets.disable_caching()
+    try:
+        yield
+    finally:
+        datasets.enable_caching()
 
 
 @contextmanager

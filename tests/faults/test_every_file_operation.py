@@ -46,7 +46,8 @@ def test_a_command_ends_as_if_nothing_had_happened(arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "attacks", ["clock set back by a year at 60|clock .* year during", "two at once, 0.7", "link", "full disk of .*[08] KB"]
+    "attacks",
+    ["clock set back by a year at 60|clock .* year during", "two at once, 0.7", "link", "full disk of .*[08] KB"],
 )
 def test_a_machine_that_is_not_as_it_should_be_changes_no_table(attacks):
     done = carried_out("administrator.py", "--json", "--only", attacks)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.metric import metric_of
@@ -56,6 +57,7 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
+    warnings += _damaged(whole)
     rows, differences = _with_versions(rows)
     return rows, list(dict.fromkeys([*warnings, *differences, *_twin_warnings(whole)]))
 
@@ -87,6 +89,12 @@ _NEAR = 0.01
 def _cost(cell: Cell) -> dict[str, float] | None:
     """Tokens and FLOPs of a training and of those it starts from; parameters of its own method."""
     cost: dict[str, float] | None = cell.record.read("cost.json")
+    data = cell.record.read("data.json")
+    if cost is not None and data is not None and data.get("tokens", cost["tokens"]) != cost["tokens"]:
+        raise EnvironmentProblem(
+            f"A training costs the tokens of its data, but in {str(cell.folder)!r} cost.json has {cost['tokens']} and "
+            f"data.json {data['tokens']}. The record was changed: remove that folder and give the same command again."
+        )
     if cost is None or cell.base is None:
         return cost
     base = _cost(cell.base)
@@ -121,6 +129,14 @@ def _rows(
         # A seed without points was not "outside" a level: it is missing.
         found = [replace(row, status="partial") for row in found]
     return [replace(row, made_with=made) for row in found], unprojected
+
+
+def _damaged(whole: Plan) -> list[str]:
+    """Files of records that say something else than was written; what they said is left out of the table."""
+    records = [*(cell.record for cell in whole.cells), *(sweep.record for sweep in whole.sweeps)]
+    found = [str(record.folder / name) for record in records for name in record.damaged()]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [f"{found[0]}{more} changed since it was written: the table is made without it."] if found else []
 
 
 def _with_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import DocumentSplit
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.savings import Point, saving_name
@@ -66,13 +67,21 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether there is nothing left to train.
+
+        Raises:
+            EnvironmentProblem: Its folder holds another training.
+        """
+        self.record.check_key()
         return self.checkpoint.is_dir()
 
     @property
     def without_weights(self) -> bool:
         """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
         return not self.finished and (self.folder / WITHOUT_WEIGHTS).is_file()
+
+
+_ROUNDING = 1e-6  # of the savings that points are named by
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,12 @@ class Sweep:
         return measured
 
     def finished(self) -> dict[float, Evaluation] | None:
-        """Every point the walk asks for, if all of them are on disk; else `None`."""
+        """Every point the walk asks for, if all of them are on disk; else `None`.
+
+        Raises:
+            EnvironmentProblem: Its folder holds another sweep, or points beyond the end of its dial.
+        """
+        self.record.check_key()
         end = self.record.max_saved_tokens
 
         def read(saving: float) -> Evaluation:
@@ -148,6 +162,12 @@ class Sweep:
                 raise _NotMeasured
             return evaluation
 
+        if end is not None and (beyond := [saving for saving in self.record.savings() if saving > end + _ROUNDING]):
+            raise EnvironmentProblem(
+                f"Nothing is measured beyond the end of a dial, but dial.json in {str(self.folder)!r} ends it at "
+                f"{end:g} saved tokens and there is a point at {beyond[-1]:g}. The record was changed: remove that "
+                f"folder and give the same command again."
+            )
         try:
             return None if end is None else self.walk(read, _DialEnd(end))
         except _NotMeasured:

@@ -20,7 +20,7 @@ from adaptive_bench.runs.planning.training_text import draw_calibration, draw_pr
 from adaptive_bench.runs.records import timings
 from adaptive_bench.runs.records.keys import examples_fingerprint, key_of
 from adaptive_bench.schema import SCHEMA
-from adaptive_bench.source import code_behind
+from adaptive_bench.source import check_plugin, code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.time_axis import TimeCurves
 from adaptive_bench.task import Task
@@ -63,6 +63,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     """
     config = without_groups(config)
     specs = [MethodSpec.parse(text) for text in config.methods]
+    for spec in specs:
+        check_plugin(spec.name)
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)

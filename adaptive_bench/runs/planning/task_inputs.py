@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import registry
-from adaptive_bench.closure import closure
+from adaptive_bench.closure import check_loaded, closure
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.harness_data import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.records.keys import files_fingerprint
 from adaptive_bench.source import FLOORS
@@ -15,7 +16,11 @@ from adaptive_bench.task import Task
 
 
 def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
-    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves."""
+    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves.
+
+    Raises:
+        EnvironmentProblem: Code of the task changed since this process loaded it.
+    """
     return {"task_code": _definition(task), "local_data": _local_data(task, data_dir)}
 
 
@@ -45,7 +50,7 @@ def _local_data(task: Task, data_dir: Path | None) -> str | None:
     if task.data_folders is None:
         return str(data_dir.resolve())
     files = [file for name in task.data_folders for file in (data_dir / name).rglob("*") if file.is_file()]
-    return files_fingerprint(files) if files else None
+    return files_fingerprint(files, data_dir) if files else None
 
 
 def _definition(task: Task) -> dict[str, Any]:
@@ -59,15 +64,19 @@ def _definition(task: Task) -> dict[str, Any]:
         return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
     files = [*_files(task.folder, data=is_registered), *task.other_files]
     registered = registry.file_of("tasks", name) if is_registered else None
-    return {"files": files_fingerprint(files), "source": None if registered is None else closure(registered)[0]}
+    code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
+    for file in code:
+        check_loaded(file)
+    named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
+    return {
+        "files": files_fingerprint(files, task.folder),
+        "source": sorted(closure(file)[0] for file in code),
+        **({"named": files_fingerprint(named)} if named else {}),
+    }
 
 
 def _files(folder: Path, *, data: bool) -> list[Path]:
     """Files of a task's folder: its definition, and with `data` whatever else lies there and below."""
     if not data:  # of lm-eval: data sets are not kept beside its YAML files
         return [file for pattern in ("*.yaml", "*.py") for file in folder.glob(pattern)]
-    return [
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not any(part[0] in "._" for part in file.relative_to(folder).parent.parts)
-    ]
+    return files_of(folder)

@@ -28,6 +28,7 @@ from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs.records import attempts
 from adaptive_bench.runs.records.files import look, read_file
 from adaptive_bench.runs.records.holder import Holder
+from adaptive_bench.runs.records.keys import key_of
 from adaptive_bench.schema import SCHEMA
 
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
@@ -140,6 +141,23 @@ class Record:
         """
         return read_file(self.folder / name)
 
+    def check_key(self) -> None:
+        """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
+
+        Raises:
+            EnvironmentProblem: What its `config.json` says has another key.
+        """
+        said = self.read("config.json")
+        if said is None:  # nothing yet, or damaged, which is told where a table is made
+            return
+        plain = {name: value for name, value in said.items() if name != "schema"}
+        if self.folder.name.rpartition("-")[2] not in (key_of(said), key_of(plain)):
+            raise EnvironmentProblem(
+                f"The name of a record is the key of what it says of itself, but config.json in {str(self.folder)!r} "
+                f"is of another one ({said.get('method')!r}, seed {said.get('seed')!r}, task {said.get('task')!r}): "
+                f"the folder was moved or its file changed. Remove the folder and give the same command again."
+            )
+
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
         return look(self.folder, ())[2] if self.folder.is_dir() else []
@@ -158,9 +176,18 @@ class SweepRecord(Record):
         return None if dial is None else dial["max_saved_tokens"]
 
     def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`."""
+        """A measured point, or `None`.
+
+        Raises:
+            EnvironmentProblem: It is a point of another sweep.
+        """
         name = f"{saving:g}.json"
         values = self.read(name)
+        if values is not None and (of := values.get("record", self.folder.name)) != self.folder.name:
+            raise EnvironmentProblem(
+                f"A measured point belongs to one record, but {str(self.folder / name)!r} was measured for {of!r}. "
+                f"Remove it and its {saving:g}{DOCUMENTS}, and give the same command again."
+            )
         return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
     def savings(self) -> list[float]:
@@ -197,7 +224,8 @@ class SweepRecord(Record):
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
-        about = {"samples_sha256": hashlib.sha256(lines.encode("utf-8")).hexdigest(), "wall_s": wall_s}
+        digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
+        about = {"record": self.folder.name, "samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())
 
 

@@ -33,9 +33,10 @@ def examples_fingerprint(examples: Iterable[Example]) -> str:
     return digest.hexdigest()[:16]
 
 
-def files_fingerprint(files: Iterable[Path]) -> str:
-    """Digest of files' names and contents."""
+def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
+    """Digest of files' names and contents; of those below a folder `home` by their path in it."""
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(file.name.encode() + b"\0" + bytes.fromhex(file_digest(file)))
+        name = file.relative_to(home).as_posix() if home is not None and file.is_relative_to(home) else file.name
+        digest.update(name.encode() + b"\0" + bytes.fromhex(file_digest(file)))
     return digest.hexdigest()[:16]

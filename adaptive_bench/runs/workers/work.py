@@ -28,6 +28,7 @@ from adaptive_bench.runs.planning.training_text import as_planned, draw_pricing,
 from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.records.folders import Record, RecordedReporter, environment
 from adaptive_bench.runs.workers.calibrated import Calibrated
+from adaptive_bench.source import check_code
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
@@ -48,6 +49,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
     with alone(cell.folder, str(cell), reporter):
         if cell.finished:
             return
+        check_code(cell.spec.name, "training", cell.content["code"])
         device = find_device(config.device)
         with _recorded(cell.record, cell.content, device):
             said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
@@ -140,6 +142,7 @@ def evaluate_sweeps(
         trained.turn_to(sweep)
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
+                check_code(sweep.spec.name, "evaluation", sweep.content["code"])
                 with _recorded(sweep.record, sweep.content, trained.device):
                     said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
                     _measure(sweep, trained, said, overall)
