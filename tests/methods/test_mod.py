@@ -51,7 +51,7 @@ def test_an_untrained_model_is_the_pretrained_one(spec, hidden, shared_backbone,
     base, ids = shared_backbone("llama", **sizes), random_text(2, 9)
     model = AdaptiveModel.build(base, spec).eval()
     for model.executor in ("packed", "masked"):
-        assert torch.equal(model(ids).logits, base(ids).logits)
+        assert (model(ids).logits - base(ids).logits).abs().max() == 0
 
 
 @torch.no_grad()
