@@ -49,6 +49,8 @@ _PLUGIN_MODULE = "adaptive_bench_plugin_"
 _DESCRIPTORS = (staticmethod, classmethod, property)
 # Written by Python when a class is first used, and by torch with the default dtype, which is a setting.
 _BOOKKEEPING = {"__doc__", "__signature__", "__class_getitem__", "Storage"}
+_WRAPPERS = ("torch/optim/optimizer.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
+_OF_LIBRARIES = {"TORCHINDUCTOR_CACHE_DIR"}  # set by torch when its compiler is loaded
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGALRM", "SIGCHLD", "SIGPIPE")
 _MOST_NAMED = 5
 _MISSING = object()
@@ -124,15 +126,27 @@ def _owner_changes(label: str, owner: Any, before: Mapping[str, Any]) -> list[Ch
         if now.get(name) is not value
         and (callable(value) or isinstance(value, _DESCRIPTORS))
         and name not in _BOOKKEEPING
+        and not _is_wrapped_by_torch(now.get(name))
     ]
-    if len(now) > len(before) or now.keys() != before.keys():
+    if now.keys() != before.keys():
         hidden = _hidden_names(owner)
         found += [
             Change(f"{label}.{name}", partial(delattr, owner, name))
             for name in list(now.keys() - before.keys())
-            if callable(now[name]) and name in hidden and name not in _BOOKKEEPING
+            if callable(now[name])
+            and name in hidden
+            and name not in _BOOKKEEPING
+            and not _is_wrapped_by_torch(now[name])
         ]
     return found
+
+
+def _is_wrapped_by_torch(value: Any) -> bool:
+    """Whether torch itself put this in place of what it wraps: the `step` of an optimizer's class when the first one is
+    made, and a few functions when its compiler is loaded.
+    """
+    file = getattr(getattr(value, "__code__", None), "co_filename", "")
+    return hasattr(value, "__wrapped__") and file.replace(os.sep, "/").endswith(_WRAPPERS)
 
 
 def _hidden_names(owner: Any) -> set[str]:
@@ -152,7 +166,7 @@ def _environment_changes(before: Mapping[str, str]) -> list[Change]:
     return [
         Change(f"the environment variable {name}", partial(_set_variable, name, before.get(name)))
         for name in sorted(before.keys() | os.environ.keys())
-        if before.get(name) != os.environ.get(name)
+        if before.get(name) != os.environ.get(name) and name not in _OF_LIBRARIES
     ]
 
 

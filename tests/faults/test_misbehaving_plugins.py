@@ -94,6 +94,7 @@ WHILE_EVALUATED = {
     "end": ("os._exit(0)", "with the exit code 0"),
 }
 WHILE_TRAINED = {
+    "well_behaved": ("pass", None),
     "trained_silu": ("F.silu = lambda x, inplace=False: x", "torch.nn.functional.silu"),
     "trained_grad": ("torch.set_grad_enabled(False)", "torch.set_grad_enabled"),
 }

@@ -34,7 +34,7 @@ def protect(records: Path, cell: Path, sweeps: Collection[Path], plugin: str) ->
         inside = _prefix(path)
         if not inside.startswith(everything) or inside.startswith(own):
             return False
-        if event == "os.mkdir" and os.path.isdir(path):  # noqa: PTH112 - nothing happens
+        if event == "os.mkdir" and (inside == everything or os.path.isdir(path)):  # noqa: PTH112 - nothing is lost
             return False
         adds = inside.startswith(trained) and not os.path.lexists(path)
         return not adds or (inside.startswith(evaluations) and inside != evaluations)
