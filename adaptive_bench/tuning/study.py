@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import optuna
 from filelock import FileLock, Timeout
+from optuna.exceptions import StorageInternalError
 from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from adaptive_bench import atomic
-from adaptive_bench.errors import AdaptiveBenchError, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
 from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
@@ -117,7 +118,20 @@ class Study:
 
         An error of `attempt` fails the trial, unless it is one the user can act on or a stop: then the trial is put
         back to be done again, and the error goes on.
+
+        Raises:
+            EnvironmentProblem: The storage cannot be read or written.
         """
+        try:
+            return self._work(attempt)
+        except StorageInternalError as error:  # the trial stays as it was; whoever works on finds its lock free
+            reason = message_of(error.__cause__ or error)
+            raise EnvironmentProblem(
+                f"The storage of a study must be readable and writable, but: {reason}. Finished trials are kept; "
+                "correct that and give the same command again."
+            ) from error
+
+    def _work(self, attempt: Attempt) -> bool:
         claimed = self._claim()
         if claimed is None:
             return False
@@ -126,6 +140,8 @@ class Study:
             self._carry_out(trial, attempt)
         except TrialFailed as error:
             self._fail(trial, str(error))
+        except StorageInternalError:
+            raise
         except AdaptiveBenchError as error:
             self._interrupt(trial.number, error)
             raise
@@ -156,9 +172,9 @@ class Study:
 
     def _tidy(self) -> None:
         """Remove the locks of trials that are over, which a killed worker could not."""
-        over = {one.number for one in self.all if one.state.is_finished()}
+        over = {f"trial-{one.number}.lock" for one in self.all if one.state.is_finished()}
         for file in self.folder.glob("trial-*.lock"):
-            if file.stem.removeprefix("trial-") in map(str, over):
+            if file.name in over:
                 file.unlink(missing_ok=True)
 
     def _enqueue_next(self) -> None:

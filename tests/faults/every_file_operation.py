@@ -30,12 +30,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import commands
 import shim
 from commands import Command, Ending, differences, look_at
 from shim import Fault, How, Operation
 
+RECORD = Path(__file__).with_suffix(".json")
 WRITES = {"write", "pwrite", "writev", "sendfile"}
 TAKES_SPACE = WRITES | {"open-create", "fopen", "mkdir", "rename", "symlink", "truncate"}
 _RENAMED_UNSEEN = re.compile(r"/\.tmp[A-Za-z0-9]{6}$")  # by safetensors, see `shim.c`
@@ -258,6 +260,15 @@ def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
     return bad
 
 
+def _record(given: argparse.Namespace, operations: int, told: Sequence[dict[str, Any]]) -> None:
+    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
+    some = "one of each kind" if given.one_of_each else "every one" if given.every == 1 else f"one of {given.every}"
+    well = sum(not one["wrong"] for one in told)
+    name = f"{given.command}, {given.fault}" + (f", {given.only}" if given.only else "")
+    record[name] = {"operations": operations, "tried": some, "trials": len(told), "equal and clean": well}
+    RECORD.write_text(json.dumps(record, indent=2) + "\n")
+
+
 def main() -> int:
     """Run the trials; 0 if all ended well."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -268,6 +279,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="Every so manieth point.")
     parser.add_argument("--first", type=int, default=1, help="Number of the first operation.")
     parser.add_argument("--only", default="", help="A pattern: what the operation is, or its file.")
+    parser.add_argument("--record", action="store_true", help=f"Keep what came of it in {RECORD.name}.")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
     given = parser.parse_args()
@@ -294,6 +306,8 @@ def main() -> int:
         files = sorted(given.home.glob("trials*.jsonl"))
         told = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         endings = Counter(str(one["first"]) for one in told)
+        if given.record:
+            _record(given, len(sweep.operations), told)
         print(
             f"{given.command}, {given.fault}: {len(sweep.operations)} operations, {len(told)} trials, "
             f"{sum(not one['wrong'] for one in told)} equal and clean in {time.monotonic() - start_s:.0f} s; "

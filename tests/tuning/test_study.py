@@ -7,6 +7,7 @@ import time
 
 import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -194,5 +195,20 @@ def test_a_lock_that_is_held_is_not_removed(tmp_path):
     study, other = opened(tmp_path, trials=2), opened(tmp_path, trials=2)
     _, lock = study._claim()
     to_the_end(other)
-    assert (study.folder / "trial-0.lock").is_file() and next(one.state for one in study.all) is TrialState.RUNNING
+    assert (study.folder / "trial-0.lock").is_file() and study.all[0].state is TrialState.RUNNING
     lock.release()
+
+
+def test_a_database_without_space_costs_no_trial(tmp_path, monkeypatch):
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/study.db")
+    study = Study("s/gateskip", storage, tmp_path / "gateskip", Space.of(MethodSpec("gateskip"), PARAMS), 2)
+
+    def full(*_):
+        raise StorageInternalError("An exception is raised during the commit.") from OSError("disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(study.study._storage, "set_trial_intermediate_value", full)
+        with pytest.raises(EnvironmentProblem, match="disk is full"):
+            study.work(attempt)
+    to_the_end(study)
+    assert [one.state.name for one in finished(study)] == ["COMPLETE", "COMPLETE"]
