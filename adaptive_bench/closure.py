@@ -34,18 +34,23 @@ def closure(file: Path) -> tuple[str, frozenset[str]]:
         Digest of the source outside this distribution, wherever it lies; and the methods of this distribution that it
         builds on, by the names of their files.
     """
-    sources, own = _walked(file)
-    return hashlib.sha256("\n".join(sorted(sources.values())).encode()).hexdigest()[:16], own
+    code, named, own = _walked(file)
+    now = [file_digest(path) if path.is_file() else "" for path in named]  # read while it runs, not loaded
+    return hashlib.sha256("\n".join(sorted([*code.values(), *now])).encode()).hexdigest()[:16], own
 
 
-def check_loaded(file: Path) -> None:
+def check_loaded(file: Path, *, data: bool = True) -> None:
     """Refuse to go on with code that is not the code on disk any more: it was loaded when `closure` was first asked.
+
+    Args:
+        data: The same for files that the code names.
 
     Raises:
         EnvironmentProblem: A file that this one runs through changed since.
     """
-    sources, _ = _walked(file)
-    edited = [path for path, known in sources.items() if not path.is_file() or file_digest(path) != known]
+    code, named, _ = _walked(file)
+    loaded = code | named if data else code
+    edited = [path for path, known in loaded.items() if not path.is_file() or file_digest(path) != known]
     if edited:
         raise EnvironmentProblem(
             f"Python runs a plugin as it was when it was loaded, but {', '.join(map(str, sorted(edited)))} changed "
@@ -54,9 +59,10 @@ def check_loaded(file: Path) -> None:
 
 
 @cache  # a plan may have thousands of cells, and what is loaded does not change under it
-def _walked(file: Path) -> tuple[dict[Path, str], frozenset[str]]:
-    """Digests of the files outside this distribution, and the methods of this distribution."""
+def _walked(file: Path) -> tuple[dict[Path, str], dict[Path, str], frozenset[str]]:
+    """Digests of the code outside this distribution and of files it names, and the methods of this distribution."""
     sources: dict[Path, str] = {}
+    named: dict[Path, str] = {}
     own: set[str] = set()
     waiting = [file.resolve()]
     home = _package(waiting[0])
@@ -66,13 +72,13 @@ def _walked(file: Path) -> tuple[dict[Path, str], frozenset[str]]:
             continue
         content = path.read_bytes()
         sources[path] = hashlib.sha256(content).hexdigest()
-        names, looks_up, named = _imported(content, path)
-        sources |= {found: file_digest(found) for found in named}
+        names, looks_up, files = _imported(content, path)
+        named |= {found: file_digest(found) for found in files}
         own |= {name.split(".")[2] for name in names if name.startswith(f"{_OWN}.methods.")}
         waiting += [found for name in names if (found := _file(name, path, home)) is not None]
         if looks_up:
             waiting += _plugins()
-    return sources, frozenset(own)
+    return sources, named, frozenset(own)
 
 
 @cache

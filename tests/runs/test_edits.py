@@ -125,8 +125,8 @@ class Mine(method_class(MethodSpec.parse("parent"))):
 
     def decide_ahead(self, call):
         keys = [self.seed + self.SALT + self.salt + site for site in range(2 * self.backbone_size[0])]
-        kept = uniforms_from(call.draw_counters, keys) >= share(self.skip_share) * FACTOR
-        return [Decision(keep=keep) for keep in kept]
+        skipped = share(self.skip_share) * FACTOR
+        return [Decision(keep=keep) for keep in uniforms_from(call.draw_counters, keys) >= skipped]
 """
 
 
@@ -246,7 +246,7 @@ def measured(config: RunConfig) -> dict[str, Any]:
     """Every point of a run, with its samples, but for times."""
     found: dict[str, Any] = {}
     for sweep in plan(config).sweeps:
-        for saving in sweep.record.savings():
+        for saving in sweep.finished() or ():
             values = sweep.record.read(f"{saving:g}.json") or {}
             kept = {key: value for key, value in values.items() if "time" not in key and key != "wall_s"}
             found[f"{sweep.folder.name}/{saving:g}"] = kept | {"report": None, "savings": values["savings"]}
@@ -296,7 +296,7 @@ edit("documents: another order")(
 edit("documents: one more")(lambda world: world.write("task/data.jsonl", rows_of(7)))
 replaced("template", "task/edited.yaml", "Which letter?", "Say a or b:")
 replaced("version in the YAML", "task/edited.yaml", "version: 1", "version: 2")
-replaced("number of worked examples in the YAML plugin", "task_plugin.py", "num_fewshot=1", "num_fewshot=2", "code")
+replaced("number of worked examples in the plugin", "task_plugin.py", "num_fewshot=1", "num_fewshot=0", "code")
 replaced(
     "metric in an included YAML elsewhere",
     "shared/metric.yaml",
@@ -598,7 +598,8 @@ def outcome(world: World, name: str) -> str:
     """What came of an edit: right, refused or noted with the message, or what must not be."""
     make, kind, _ = EDITS[name]
     world.restore()
-    for task in ("edited", "of_file"):  # the process has read everything before
+    plan(world.config())  # the process has read everything before
+    for task in ("edited", "of_file"):
         lookup.load_task(lookup.find_task(task), None, None)
     with pytest.MonkeyPatch.context() as world.patch:
         config = world.config(**(make(world) or {}))

@@ -66,7 +66,7 @@ def _definition(task: Task) -> dict[str, Any]:
     registered = registry.file_of("tasks", name) if is_registered else None
     code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
     for file in code:
-        check_loaded(file)
+        check_loaded(file, data=False)  # documents are read again
     named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
     return {
         "files": files_fingerprint(files, task.folder),
