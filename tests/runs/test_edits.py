@@ -188,7 +188,7 @@ class World:
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(str(self.folder)):
                 del sys.modules[name]
-        for cached in (getattr(closure, "_walked", closure.closure), source._version, lookup._load):
+        for cached in (closure._walked, source._version, lookup._load):
             cached.cache_clear()
         for folder in self.folder.rglob("__pycache__"):
             shutil.rmtree(folder)
