@@ -64,6 +64,7 @@ from adaptive_bench.method import (
     top_k_per_row,
 )
 
+VERSION = 2  # 1 started from a router that scaled branches, and compared r with thresholds, not r - 1
 ROUTER_NOISE = 1e-9  # standard deviation of w x for an input of unit variance: it ranks tokens, and 1 + w x is 1
 
 

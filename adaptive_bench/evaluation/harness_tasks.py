@@ -49,7 +49,7 @@ class SuiteTasks(TaskManager):
         with tempfile.TemporaryDirectory() as folder, setting_up(", ".join(names)):
             for number, name in enumerate(names):
                 entry = self._index.get(name)
-                if root is not None and entry is not None and entry.cfg is not None and reads_data_set(entry.cfg):
+                if root and entry and entry.cfg and entry.yaml_path and reads_data_set(entry.cfg):
                     write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
             self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
             return super().load(task_list)

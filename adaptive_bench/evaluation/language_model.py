@@ -203,12 +203,11 @@ class AdaptiveLM(TemplateLM):
         return answers
 
     def _nothing_to_score(self, prompt: str, continuation: str, where: str = "") -> UsageError:
-        where = where or f"one of {self.label}"
         return UsageError(
-            f"A continuation must have at least 1 token, got 0 for {continuation!r} after the prompt that ends in "
-            f"{prompt[-60:]!r} ({where}): the tokenizer gives prompt and continuation together no more tokens than the "
-            f"prompt alone. lm-eval's own models refuse it as well. Leave the document out with --limit, or choose "
-            f"another model or task."
+            f"A continuation must have between 1 and {self.context_length} tokens (the context), got 0 for "
+            f"{continuation!r} after the prompt {prompt[-60:]!r} ({where or self.label}): the tokenizer makes no more "
+            f"tokens of both than of the prompt alone. lm-eval's own models fail there too. Leave the document out "
+            f"with --limit, or choose another model or task."
         )
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:

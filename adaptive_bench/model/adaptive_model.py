@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,13 +225,20 @@ class AdaptiveModel(HuggingFaceModel):
                 f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."
             )
         model.method.load_state_dict(saved.weights)
-        if spec == saved.spec:  # what was measured under another spec is not taken over
+        if saved.by_other_code:
+            warnings.warn(
+                f"The model in {folder} was saved by another version of {saved.spec.name!r}: what was calibrated then "
+                f"is left out. Call `calibrate` before setting a saving.",
+                stacklevel=2,
+            )
+        elif spec == saved.spec:  # what was measured under another spec is not taken over
             if model.method.thresholds is not None:
                 model.method.thresholds.load(saved.thresholds)
             model.method.dial_table.measured = dict(saved.dial_table)
             model.dial = saved.dial
         model.name_or_path = str(folder)
-        if calibration not in (None, "auto") or (calibration == "auto" and not model._is_calibrated):
+        has_own = calibration == "auto" and model._is_calibrated
+        if calibration is not None and not has_own and not saved.by_other_code:
             model._take_calibration(Path(folder), calibration)
         model._measured_on = Snapshot(model.parameters())
         return model.eval()

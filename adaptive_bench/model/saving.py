@@ -27,6 +27,7 @@ from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 
 _SCHEMA = 1
@@ -48,6 +49,7 @@ class SavedModel:
         weights: The method's state.
         thresholds: Calibrated thresholds, empty for methods without.
         pretrained: What its backbone is made from, where it has no folder of its own.
+        by_other_code: Whether the method computes something else by now: what was calibrated holds no more.
     """
 
     folder: Path
@@ -58,6 +60,7 @@ class SavedModel:
     weights: dict[str, Tensor]
     thresholds: dict[str, Tensor]
     pretrained: Pretrained | None = None
+    by_other_code: bool = False
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.
@@ -108,6 +111,7 @@ def save(
     tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
+    about["code"] = _code_of(model.spec)
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
         about["pretrained"] = pretrained.to_json()
@@ -185,6 +189,8 @@ def read(folder: Path) -> SavedModel:
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
         pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
         known = dict(about["sha256"])
+        now = _code_of(spec)  # models of earlier versions do not say: they are of the first version of a method
+        by_other_code = about.get("code", now | {"methods": dict.fromkeys(now["methods"], 1)}) != now
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
     if different := changed(folder, known):
@@ -200,7 +206,13 @@ def read(folder: Path) -> SavedModel:
         {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
         for start in ("method.", "thresholds.")
     )
-    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained)
+    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code)
+
+
+def _code_of(spec: MethodSpec) -> dict[str, Any]:
+    """Versions of the methods of this distribution that a spec is built on, and the source of a plugin's."""
+    behind = code_behind(spec.name, "evaluation")
+    return {"methods": behind.get("methods", {}), "source": behind.get("source")}
 
 
 def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:

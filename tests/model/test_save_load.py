@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from adaptive_bench import source
 from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
@@ -149,3 +150,12 @@ def test_a_later_schema(make_model, make_backbone, tmp_path):
     about.write_text(sealed(json.dumps(values, indent=2)))
     with pytest.raises(EnvironmentProblem, match="schema 1, got 2"):
         AdaptiveModel.from_pretrained(tmp_path)
+
+
+def test_what_another_version_of_a_method_calibrated_is_left_out(shared_model, tmp_path, monkeypatch):
+    shared_model("mod").save_pretrained(tmp_path)
+    assert AdaptiveModel.from_pretrained(tmp_path).method.thresholds.shares.numel()
+    monkeypatch.setattr(source, "_version", lambda file: 99)
+    with pytest.warns(UserWarning, match="another version of 'mod'"):
+        model = AdaptiveModel.from_pretrained(tmp_path)
+    assert not model.method.thresholds.shares.numel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def evaluate_sweeps(
     sweeps: Sequence[Sweep],
     reporter: Reporter,
     overall: Meter,
-    attempting: Callable[[Sweep], AbstractContextManager[None]] = lambda _: nullcontext(),
+    attempting: Callable[[Sweep], AbstractContextManager[None]],
 ) -> None:
     """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
 
