@@ -1,5 +1,7 @@
 """Methods of plugin files in whole runs, worker processes included."""
 
+from pathlib import Path
+
 import pytest
 
 from adaptive_bench import registry
@@ -21,3 +23,48 @@ def test_a_new_method_runs_beside_the_others(config_of, tmp_path, jobs):
     assert not outcome.failures
     reached = {row["method"] for row in outcome.rows if row["level"] == 0.1 and row["status"] == "ok"}
     assert reached == {"mine", "gateskip"}
+
+
+ELSEWHERE = """
+import os
+from pathlib import Path
+from adaptive_bench.methods.dense import Dense
+from adaptive_bench.registry import register
+
+@register("methods", "elsewhere")
+class Elsewhere(Dense):
+    def decide(self, view):
+        Path(os.environ["SEEN"]).write_text(str(Path.cwd()))
+        return super().decide(view)
+"""
+
+
+@pytest.mark.slow
+def test_a_plugin_works_where_the_run_was_started(config_of, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    registry.load_plugin(tmp_path / "elsewhere.py")
+    for folder in ("one", "other"):
+        home = tmp_path / folder
+        home.mkdir()
+        monkeypatch.chdir(home)
+        monkeypatch.setenv("SEEN", str(home / "seen"))
+        outcome = run(config_of("elsewhere", out=Path("out")), jobs=1)
+        assert not outcome.failures and outcome.rows
+        assert (home / "seen").read_text() == str(home) and (home / "out" / "records").is_dir()
+
+
+def test_only_the_files_a_method_needs_are_loaded_for_it(tmp_path):
+    texts = {
+        "one": 'register("methods", "one")(Dense)',
+        "two": 'register("methods", "two")(registry.get("methods", "one"))',
+        "three": 'register("methods", "three")(Dense)',
+        "shared": 'register("models", "mine")(lambda: None)',
+    }
+    for name, text in texts.items():
+        imports = "from adaptive_bench import registry\nfrom adaptive_bench.registry import register\n"
+        file = tmp_path / f"{name}.py"
+        file.write_text(f"{imports}from adaptive_bench.methods.dense import Dense\n{text}\n")
+        registry.load_plugin(file)
+    assert [file.stem for file in registry.plugin_files()] == ["one", "two", "three", "shared"]
+    assert [file.stem for file in registry.plugin_files(["two"])] == ["one", "two", "shared"]
+    assert [file.stem for file in registry.plugin_files(())] == ["shared"]

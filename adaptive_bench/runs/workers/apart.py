@@ -45,7 +45,9 @@ def call_apart(function: Callable[..., T], *arguments: Any, plugin: str, methods
     listener, speaker = context.Pipe(duplex=False)
     files = registry.plugin_files(methods)
     process = context.Process(
-        target=_call, args=(speaker, files, torch.get_num_threads(), plugin, function, arguments), daemon=True
+        target=_call,
+        args=(speaker, fork_server.Surroundings.here(), files, torch.get_num_threads(), plugin, function, arguments),
+        daemon=True,
     )
     process.start()
     speaker.close()
@@ -77,12 +79,14 @@ def _how(code: int | None) -> str:
 
 def _call(
     speaker: Connection,
+    surroundings: fork_server.Surroundings,
     files: list[Path],
     threads: int,
     plugin: str,
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
+    surroundings.adopt()
     lead_group()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     signal.alarm(int(_LIMIT_S) + 1)  # if that is gone

@@ -122,7 +122,8 @@ class _Worker:
 
     def _give(self, work: Work) -> Future[list[Failure]]:
         plugin = named_plugins(work.methods) if stands_apart(work) else None
-        future = self.pool.submit(_do, work, plugin, registry.plugin_files(work.methods) if plugin else ())
+        files = registry.plugin_files(work.methods) if plugin else ()
+        future = self.pool.submit(_do, work, fork_server.Surroundings.here(), plugin, files)
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
@@ -304,8 +305,9 @@ def kill_group(process: BaseProcess) -> None:
         process.kill()
 
 
-def _do(work: Work, plugin: str | None, files: Sequence[Path]) -> list[Failure]:
+def _do(work: Work, surroundings: fork_server.Surroundings, plugin: str | None, files: Sequence[Path]) -> list[Failure]:
     assert _worker_reporter is not None
+    surroundings.adopt()
     if plugin is not None:
         lead_group()
         sweeps = [] if isinstance(work, Training) else [sweep.folder for sweep in work.sweeps]
