@@ -122,8 +122,18 @@ def _said(value: object) -> str:
     return f"{code.co_code.hex()} {code.co_names} {consts} {getattr(inner, '__defaults__', None)!r}"
 
 
+_elsewhere: list[Path] = []
+
+
+def take_in(plugins: Iterable[Path]) -> None:
+    """Remember the plugin files of a run, of which this process loads only some: what its plan was made of does not
+    depend on that.
+    """
+    _elsewhere[:] = plugins
+
+
 def _plugins() -> list[Path]:
-    files = registry.plugin_files()
+    files = dict.fromkeys([*registry.plugin_files(), *_elsewhere])
     installed = (registry.file_of("methods", name) for name in registry.names("methods") if _is_foreign(name))
     return [path.resolve() for path in [*files, *installed] if path is not None]
 

@@ -50,7 +50,7 @@ _DESCRIPTORS = (staticmethod, classmethod, property)
 # Written by Python when a class is first used, and by torch with the default dtype, which is a setting.
 _BOOKKEEPING = {"__doc__", "__signature__", "__class_getitem__", "Storage"}
 _WRAPPERS = ("torch/optim/optimizer.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
-_OF_LIBRARIES = {"TORCHINDUCTOR_CACHE_DIR"}  # set by torch when its compiler is loaded
+_OF_LIBRARIES = {"TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set when they are loaded
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGALRM", "SIGCHLD", "SIGPIPE")
 _MOST_NAMED = 5
 _MISSING = object()

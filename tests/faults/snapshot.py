@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# The last is a digest of a file with such times in it.
-TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s", "content_sha256"}
+# The last two are digests of files with such times in them.
+TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
+TIMES |= {"content_sha256", "files"}
 _ASIDE = {"log.txt", "timing.json"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 

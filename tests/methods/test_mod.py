@@ -69,6 +69,7 @@ def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text):
             model.dial = model.method.dial_for(0.25)
         else:
             model.train()
+            model.begin_step(1, 10)
         kept.clear()
         model(ids)
         by_position = kept[1].float().mean(dim=0)

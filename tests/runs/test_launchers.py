@@ -55,7 +55,7 @@ def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     assert [len(chain.measurings) for chain in chains] == [0, 1]
     record = whole.cells[0].record
     with alone(record.folder, "it", lines):
-        record.begin({})
+        record.begin(whole.cells[0].content)
         record.fail(RuntimeError("no"))
     chains = chains_left(whole, Estimator(config.out), Share(2, 2))
     assert [str(chain.cell.spec) for chain in chains] == ["router_tuned_mod"]

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from adaptive_bench import fork_server, registry, stopping
+from adaptive_bench import closure, fork_server, registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.progress import Meter, Reporter
 from adaptive_bench.runs.workers.chains import Chain, Failure, Training, Work, attempt, named_plugins, stands_apart
@@ -123,7 +123,8 @@ class _Worker:
     def _give(self, work: Work) -> Future[list[Failure]]:
         plugin = named_plugins(work.methods) if stands_apart(work) else None
         files = registry.plugin_files(work.methods) if plugin else ()
-        future = self.pool.submit(_do, work, fork_server.Surroundings.here(), plugin, files)
+        every = registry.plugin_files()
+        future = self.pool.submit(_do, work, fork_server.Surroundings.here(), plugin, files, every)
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
@@ -305,8 +306,15 @@ def kill_group(process: BaseProcess) -> None:
         process.kill()
 
 
-def _do(work: Work, surroundings: fork_server.Surroundings, plugin: str | None, files: Sequence[Path]) -> list[Failure]:
+def _do(
+    work: Work,
+    surroundings: fork_server.Surroundings,
+    plugin: str | None,
+    files: Sequence[Path],
+    every: Sequence[Path],
+) -> list[Failure]:
     assert _worker_reporter is not None
+    closure.take_in(every)
     surroundings.adopt()
     if plugin is not None:
         lead_group()
