@@ -1,5 +1,7 @@
-"""The pages of the methods are what the methods say of themselves today."""
+"""The pages of the methods are what the methods say of themselves today, and a table what its record says."""
 
+import json
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -56,3 +58,24 @@ def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):
     (tmp_path / "gone.md").touch()
     docs.write(tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.md", "text\n")]
+
+
+def test_the_rows_measured_again_are_those_of_their_record():
+    """Read off like the board: the measured points on both sides of a saving, mixed."""
+    record = json.loads((FOLDER.parents[1] / "docs/records/nano_intact_start.json").read_text(encoding="utf-8"))
+    text = (FOLDER.parents[1] / "docs/protocol.md").read_text(encoding="utf-8")
+    for side in ("before", "after"):
+        for name, points in record[side].items():
+            found = [_score_at(points, level) for level in (0.0, 0.05, 0.1, 0.15, 0.2)]
+            is_text = name.endswith("nano_text")
+            shown = " / ".join(f"{score:.2f}" if is_text else f"{100 * score:.1f}" for score in found)
+            assert shown in text, (side, name)
+
+
+def _score_at(points, level):
+    ordered = sorted(points, key=lambda point: point["net"])
+    below, above = next(
+        (one, other) for one, other in pairwise(ordered) if one["net"] - 1e-9 <= level <= other["net"] + 1e-9
+    )
+    share = 0.0 if above["net"] == below["net"] else (level - below["net"]) / (above["net"] - below["net"])
+    return below["score"] + share * (above["score"] - below["score"])
