@@ -182,29 +182,31 @@ class Sweep:
 
 
 class Unsynced:
-    """Files whose content a power cut takes: written, and not synced since."""
+    """What a power cut takes: the end of each file that was written since the file was last synced."""
 
     def __init__(self) -> None:
-        self.paths: set[str] = set()
+        self.synced: dict[str, int] = {}  # bytes of a file that are safe
 
     def see(self, operation: Operation) -> None:
         """An operation that is about to be done."""
         path, other = operation.path, operation.other
-        if operation.kind in WRITES | {"open-create", "open-truncate", "truncate"}:
-            self.paths.add(path)
-        elif operation.kind in ("fsync", "unlink"):
-            self.paths.discard(path)
+        if operation.kind == "fsync" and Path(path).is_file():
+            self.synced[path] = Path(path).stat().st_size
+        elif operation.kind in ("open-truncate", "truncate", "unlink"):
+            self.synced.pop(path, None)
         elif operation.kind == "rename":
-            moved = {one for one in self.paths if one == path or one.startswith(path + "/")}
-            self.paths = self.paths - moved | {other + one[len(path) :] for one in moved}
+            for one in [one for one in self.synced if one == path or one.startswith(path + "/")]:
+                self.synced[other + one[len(path) :]] = self.synced.pop(one)
 
     def lose(self, out: Path, copy: Path) -> bool:
-        """Empty them in a copy; whether there are any."""
-        files = [copy / Path(path).relative_to(out) for path in self.paths]
-        lost = [file for file in files if file.is_file() and file.stat().st_size and file.name != "log.txt"]
-        for file in lost:
-            os.truncate(file, 0)
-        return bool(lost)
+        """Take it from a copy; whether there is anything."""
+        lost = False
+        for file in copy.rglob("*"):
+            safe = self.synced.get(str(out / file.relative_to(copy)), 0)
+            if file.is_file() and file.name != "log.txt" and file.stat().st_size > safe:
+                os.truncate(file, safe)
+                lost = True
+        return lost
 
 
 def kind_of_file(operation: Operation, out: Path) -> str:
