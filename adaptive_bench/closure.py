@@ -27,16 +27,18 @@ _LOOKS_UP = {"registry", "importlib", "__import__", "exec", "eval", "runpy", "mo
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def closure(file: Path) -> tuple[str, frozenset[str]]:
+def closure(file: Path) -> tuple[str, dict[str, str], frozenset[str]]:
     """What a file of a plugin runs through.
 
     Returns:
-        Digest of the source outside this distribution, wherever it lies; and the methods of this distribution that it
+        Digest of the source outside this distribution, wherever it lies; digests of the files that this names, by their
+        path from the file, as they are now: they are read while it runs; and the methods of this distribution that it
         builds on, by the names of their files.
     """
     code, named, own = _walked(file)
-    now = [file_digest(path) if path.is_file() else "" for path in named]  # read while it runs, not loaded
-    return hashlib.sha256("\n".join(sorted([*code.values(), *now])).encode()).hexdigest()[:16], own
+    home = file.resolve().parent
+    now = {os.path.relpath(path, home): file_digest(path) if path.is_file() else "" for path in named}
+    return hashlib.sha256("\n".join(sorted(code.values())).encode()).hexdigest()[:16], now, own
 
 
 def check_loaded(file: Path, *, data: bool = True) -> None:

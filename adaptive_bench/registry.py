@@ -186,8 +186,10 @@ def _file_of(thing: object) -> str:
 
 def load_plugins(paths: Iterable[Path] | None) -> None:
     """Load plugin files, each once."""
+    loaded = {where for _, where in _registered.values()}
     for path in dict.fromkeys(path.expanduser().resolve() for path in paths or []):
-        load_plugin(path)
+        if str(path) not in loaded:
+            load_plugin(path)
 
 
 def load_plugin(path: Path) -> None:

@@ -54,11 +54,12 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
         return versions | {"source": class_digest(registry.get("methods", method))}
     if not registry.is_foreign("methods", method):
         return versions | {"methods": {stem: _version(file.with_name(f"{stem}.py")) for stem in imports_of_own(file)}}
-    source, own = closure(file)
+    source, files, own = closure(file)
     home = _home_of_own()
     return versions | {
         "methods": {stem: _version(home / f"{stem}.py") for stem in own if (home / f"{stem}.py").is_file()},
         "source": source,
+        **({"files": files} if files else {}),
     }
 
 
@@ -68,7 +69,11 @@ def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
     Raises:
         EnvironmentProblem: The code is other code.
     """
-    if code_behind(method, work) != planned:
+    now = code_behind(method, work)
+    made = now.pop("files", {})  # some may have been made since, by the plugin itself
+    if (known := planned.get("files")) is not None:
+        now["files"] = {name: made.get(name) for name in known}
+    if now != planned:
         raise EnvironmentProblem(
             f"A run does its work with the code that it planned with, but that of {method!r} changed since. Give the "
             f"same command again: it plans with what is there now."

@@ -166,13 +166,12 @@ def test_dense_is_what_it_is_alone(together):
 @pytest.mark.parametrize("name", CASES)
 def test_a_misbehaving_plugin_is_named_or_harmless(together, name):
     failures, said = together[0], CASES[name][1]
-    mine = [
-        str(failure) for failure in failures if failure.work in (f"train {name}, seed 1", f"evaluate {name}, seed 1")
-    ]
+    mine = [str(failure) for failure in failures if failure.work.startswith((f"train {name},", f"evaluate {name} on"))]
     if said is None:
         assert mine == []
     else:
-        assert mine and all("Plugin fault" in text and said in text and f"{name}" in text for text in mine), mine
+        assert mine and all("Plugin fault" in text for text in mine), mine
+        assert any(said in text and name in text for text in mine), mine  # beside what came of it
 
 
 @pytest.fixture(scope="module")

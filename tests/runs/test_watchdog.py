@@ -161,7 +161,7 @@ def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monk
     config = eventful_config(("loops_later", "quiet"), step=8, train={"steps": 10}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=1)
     (failure,) = outcome.failures
-    assert failure.work == "evaluate eventful[event=loops_later], seed 1" and failure.kind == "Time limit"
+    assert failure.work == "evaluate eventful[event=loops_later] on nano_qa_ll, seed 1" and failure.kind == "Time limit"
     cell, _ = plan(config).cells
     sweep = next(sweep for sweep in plan(config).sweeps if sweep.cell.folder == cell.folder)
     assert cell.record.state == "done" and sweep.record.state == "failed"

@@ -10,7 +10,7 @@ from adaptive_bench.closure import check_loaded, closure
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.harness_data import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.records.keys import files_fingerprint
+from adaptive_bench.runs.records.keys import files_fingerprint, key_of
 from adaptive_bench.source import FLOORS
 from adaptive_bench.task import Task
 
@@ -70,7 +70,7 @@ def _definition(task: Task) -> dict[str, Any]:
     named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
     return {
         "files": files_fingerprint(files, task.folder),
-        "source": sorted(closure(file)[0] for file in code),
+        "source": sorted(key_of(closure(file)[:2]) for file in code),
         **({"named": files_fingerprint(named)} if named else {}),
     }
 
