@@ -90,6 +90,7 @@ WHILE_EVALUATED = {
     "records": ("[one.write_text('{}') for one in OUT.glob('records/*/*.json')]", "records of others"),
     "removal": ("[shutil.rmtree(one) for one in OUT.glob('records/*')]", "records of others"),
     "exit": ("sys.exit(0)", "SystemExit"),
+    "hog": ("torch.empty(1 << 50)", "allocate memory"),
     "abort": ("os.abort()", "by the signal SIGABRT"),
     "end": ("os._exit(0)", "with the exit code 0"),
 }
