@@ -248,8 +248,8 @@ def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
     """One process's share of the points; gives the number of trials that ended badly."""
     sweep.home = given.home / f"part{part}"
     points = sweep.points(amid=given.fault in ("kill", "power"))
-    points = one_of_each(points) if given.one_of_each else points
     points = [point for point in points if point.number >= given.first and re.search(given.only, str(point))]
+    points = one_of_each(points) if given.one_of_each else points
     points = points[:: given.every][part :: given.processes]
     bad = 0
     with (given.home / f"trials{part}.jsonl").open("w") as file:

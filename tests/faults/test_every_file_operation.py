@@ -32,7 +32,7 @@ def carried_out(script, *arguments):
         ("study",),
         ("run", "--fault", "power", "--only", "json|yaml|checkpoint", "--every", "3"),
         ("run", "--fault", "full", "--every", "4"),
-        ("run", "--fault", "full", "--only", "write .*tokenizer|rename .*1$"),
+        ("run", "--fault", "full", "--only", r"write .*tokenizer|rename .*1\)$"),
         ("study", "--fault", "full"),
     ],
     ids=" ".join,
