@@ -44,7 +44,8 @@ class Eventful(Dense):
             print("\x1b]0;title\x07", file=sys.stderr, flush=True)
         if event == "killed" and not killed.exists():
             killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            for process in _of_my_job():
+                os.kill(process, signal.SIGKILL)
         if event == "loops":
             while True:
                 pass
@@ -61,3 +62,16 @@ class Eventful(Dense):
         if self.config.event == "nan" and not self.training:
             return Decision(scale=torch.full(view.call.valid[..., None].shape, float("nan")))
         return super().decide(view)
+
+
+def _of_my_job():
+    """This process; on Slurm all of the job, as when its memory is used up: this one last."""
+    mine = os.environ.get("SLURM_JOB_ID")
+    for process in Path("/proc").glob("[0-9]*") if mine else ():
+        try:
+            belongs = f"SLURM_JOB_ID={mine}".encode() in (process / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is another user's
+            continue
+        if belongs and process.name != str(os.getpid()):
+            yield int(process.name)
+    yield os.getpid()

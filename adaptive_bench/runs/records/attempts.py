@@ -2,15 +2,16 @@
 
 <record>/.attempts/
     7.json      who made the seventh attempt: host, process, job; made once, never changed, never removed
-    7/          exists while that attempt may write: its files come about here and are renamed out (`atomic.staged`)
+    7.4c1d09aa/ exists while that attempt may write: its files come about here and are renamed out (`atomic.staged`)
 
-To take a record over is to claim the next number (an exclusive creation), make its folder, and remove the folders of
-all smaller ones. An older attempt may be alive, on a machine that cannot be reached: its next rename fails. Nothing
-here needs a working `flock`, and no clock of one machine is compared with another's.
+To take a record over is to make a folder, claim the next number with it (an exclusive creation), and remove all folders
+of other attempts up to that number. An older attempt may be alive, on a machine that cannot be reached: its next rename
+fails. Nothing here needs a working `flock`, and no clock of one machine is compared with another's.
 
-A claim is written before its folder is made, and both before smaller folders are removed. Of two attempts that claim
-at once, the later one therefore removes the folder of the earlier one, or the earlier one, having made its folder, sees
-the later claim and gives way.
+A folder is there before its claim, so a claim without one is an attempt that has ended, never one about to begin; and
+its name is drawn, so that nobody who lost the race for a number can bring back the folder of the one who won it. Of two
+attempts that claim at once, the later one removes the folder of the earlier one, or the earlier one sees the later
+claim and gives way.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def newest(record: Path) -> Attempt | None:
     """The newest attempt at a record, or `None` before the first."""
     home = record / FOLDER
     number = _largest(home)
-    return None if not number else Attempt(number, Holder.read(home / f"{number}.json"), home / str(number))
+    return None if not number else Attempt(number, Holder.read(home / f"{number}.json"), _folder_of(home, number))
 
 
 def is_held(record: Path) -> bool:
@@ -99,7 +100,6 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
     with atomic.writable(record):
         (record / FOLDER).mkdir(parents=True, exist_ok=True)
         attempt = _take(record, what, reporter)
-    _under_way.add(folder := attempt.folder.resolve())
     stop = threading.Event()
     beating = threading.Thread(target=_beat, args=(attempt.folder, stop), daemon=True)
     beating.start()
@@ -109,9 +109,8 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
     finally:
         stop.set()
         beating.join()
-        _under_way.discard(folder)
         with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
-            _end(attempt.folder)
+            _end_own(attempt.folder)
 
 
 def tidy(record: Path) -> None:
@@ -146,27 +145,35 @@ def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
 
 def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
     """Make an attempt with this number, unless somebody else has or a newer one is there."""
+    folder = home / f"{number}.{uuid4().hex[:8]}"
+    folder.mkdir()
+    _under_way.add(folder.resolve())  # before the claim, from which on others judge it
     try:
         with (home / f"{number}.json").open("x", encoding="utf-8") as stream:
-            stream.write(json.dumps(me.to_json(), indent=2) + "\n")
+            stream.write(json.dumps({**me.to_json(), "folder": folder.name}, indent=2) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        folder = home / str(number)
-        folder.mkdir()
-    except FileExistsError:
-        return None
-    try:
         for other in _folders(home):
-            if other != folder and not (other.name.isdigit() and int(other.name) > number):
+            if other != folder and _number(other) <= number:
                 _end(other)
-    except OSError:
-        with suppress(OSError):  # nobody waits for an attempt that was not begun
+    except OSError as error:
+        _under_way.discard(folder.resolve())  # nobody waits for an attempt that was not begun
+        with suppress(OSError):
             folder.rmdir()
+        if isinstance(error, FileExistsError):
+            return None
         raise
     if _largest(home) > number:
-        _end(folder)
+        _end_own(folder)
         return None
     return Attempt(number, me, folder)
+
+
+def _end_own(folder: Path) -> None:
+    try:
+        _end(folder)
+    finally:
+        _under_way.discard(folder.resolve())
 
 
 class Watch:
@@ -205,6 +212,20 @@ def _beat(folder: Path, stop: threading.Event) -> None:
 def _largest(home: Path) -> int:
     names = (path.stem for path in home.glob("*.json"))
     return max((int(name) for name in names if name.isdigit()), default=0)
+
+
+def _folder_of(home: Path, number: int) -> Path:
+    """The folder that a claim names; while the claim is being written, or if it is damaged, the one with its number."""
+    try:
+        return home / json.loads((home / f"{number}.json").read_text(encoding="utf-8"))["folder"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return next((path for path in _folders(home) if _number(path) == number), home / str(number))
+
+
+def _number(folder: Path) -> int:
+    """Whose folder it is; 0 for what is being removed."""
+    name = folder.name.partition(".")[0]
+    return int(name) if name.isdigit() else 0
 
 
 def _folders(home: Path) -> list[Path]:
