@@ -10,13 +10,15 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.recipe import EvalRecipe, ForModels, LoraRecipe, Shares, Strict, TrainRecipe
+from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -28,60 +30,93 @@ _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
-
 DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
+
+# Keys with an option of their own; the value is the heading the help has it under.
+_WHAT, _HOW, _WHERE = (cast(JsonDict, {"panel": panel}) for panel in ("What is compared", "How", "Where"))
 
 
 class RunConfig(Strict):
     """Everything `adaptive-bench run` needs to know.
 
-    Attributes:
-        methods: Method specs in canonical form; a YAML list or one comma-separated text.
-        tasks: Names of tasks of this package, of a plugin, or of lm-eval.
-        model: A registered model, a folder in Hugging Face layout, or a hub id.
-        data_dir: Folder with local data files; default: the environment variable `ADAPTIVE_BENCH_DATA`.
-        seeds: A list of seeds, or a number n for the seeds 1 to n.
-        levels: Saved shares at which methods are compared; `None` for each task's own.
-        match_on: The axis the levels are on: saved net FLOPs, saved core FLOPs, saved tokens, or saved time as measured
-            by `adaptive-bench time`; or what the dial claims, as papers plot it.
-        match_phase: The phase those savings are of: `all` pools both; `prefill` and `decode` count what is read in one
-            pass and what is written token by token.
-        project_onto: Model shape whose costs the tables' projected net saving is worked out with.
-        timing: Only timings of settings whose name contains this text; `None` for all.
-        train_on: Tasks whose training text is used; `None` for every selected task that has some.
-        chat_template: Put training text and prompts into the model's own chat template, as lm-eval does with
-            `--apply_chat_template`: a question is a user's turn, its answer the assistant's.
-        out: Folder the records and tables are written to.
-        device: `auto`, or a torch device such as `cpu` or `cuda:0`.
-        track: Trackers that get the training curves as well.
-        cell_timeout: Minutes after which one piece of work, a training or the evaluations of one method on it, is ended
-            and counts as failed; `None`: never.
-        stall_warning: Minutes without progress of a piece of work after which that is said; 0: never.
-        preset: Name of the preset it was made from, for the reader.
-        for_models: Models the recipe is for; another one is refused. `None`: any.
+    The first line of a description is the help of the option; every key, also of its parts, is one for `--set`.
     """
 
-    methods: Names
-    tasks: Names
-    model: str = "nano"
-    data_dir: Path | None = None
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)] = (1,)
-    levels: Shares | None = None
-    match_on: Literal["net", "tokens", "core", "claimed", "time"] = "net"
-    match_phase: Literal["all", "prefill", "decode"] = "all"
-    project_onto: str = "llama-3.2-1b"
-    timing: str | None = None
-    train_on: Names | None = None
-    chat_template: bool = False
+    methods: Names = Field(
+        description="Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.",
+        json_schema_extra=_WHAT,
+    )
+    tasks: Names = Field(description="Tasks of `list tasks`, or any lm-eval task.", json_schema_extra=_WHAT)
+    model: str = Field(
+        default="nano",
+        description="A model of `list models`, a folder in Hugging Face layout, or a hub id.",
+        json_schema_extra=_WHAT,
+    )
+    data_dir: Path | None = Field(
+        default=None,
+        description=f"Folder with local data files (or set {DATA_VARIABLE}).",
+        json_schema_extra=_WHERE,
+    )
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)] = Field(
+        default=(1,), description="`3` for seeds 1 to 3, or a list: `1,2,5`.", json_schema_extra=_HOW
+    )
+    levels: Shares | None = Field(
+        default=None,
+        description="Saved shares to compare at, for example `0,0.1,0.2`.\nBy default each task's own.",
+        json_schema_extra=_HOW,
+    )
+    match_on: Literal["net", "core", "tokens", "claimed", "time"] = Field(
+        default="net",
+        description="What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core "
+        "FLOPs, saved tokens, what the dial claims (as papers plot it), or saved time as measured.",
+        json_schema_extra=_HOW,
+    )
+    match_phase: Literal["all", "prefill", "decode"] = Field(
+        default="all",
+        description="The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or "
+        "both pooled.",
+        json_schema_extra=_HOW,
+    )
+    project_onto: str = Field(
+        default="llama-3.2-1b",
+        description="Model shape whose costs the tables' projected net saving is worked out with.",
+    )
+    timing: str | None = Field(
+        default=None,
+        description="Of several timed settings those whose name contains this.",
+        json_schema_extra=_HOW,
+    )
+    train_on: Names | None = Field(
+        default=None,
+        description="Tasks to train on; otherwise every selected task with training text.",
+        json_schema_extra=_HOW,
+    )
+    chat_template: bool = Field(
+        default=False,
+        description="Put training text and prompts into the model's own chat template.\nAs lm-eval does with "
+        "`--apply_chat_template`: a question is a user's turn, its answer the assistant's.",
+        json_schema_extra=_HOW,
+    )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
-    out: Path = Path("runs")
-    device: str = "auto"
-    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
-    cell_timeout: Annotated[float, Field(gt=0)] | None = None
-    stall_warning: Annotated[float, Field(ge=0)] = 10.0
-    preset: str | None = None
-    for_models: ForModels | None = None
+    out: Path = Field(default=Path("runs"), description="Folder for records and tables.", json_schema_extra=_WHERE)
+    device: str = Field(default="auto", description="auto, cpu, cuda:0, ...", json_schema_extra=_WHERE)
+    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
+        default=(), description="Also send training curves there.", json_schema_extra=_WHERE
+    )
+    cell_timeout: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
+        json_schema_extra=_WHERE | {"metavar": "MINUTES"},
+    )
+    stall_warning: float = Field(
+        default=10.0,
+        ge=0,
+        description="Say so when work gets no further for so long; 0: never.",
+        json_schema_extra=_WHERE | {"metavar": "MINUTES"},
+    )
+    preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
+    for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:
@@ -126,6 +161,9 @@ class RunConfig(Strict):
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            rule = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
+            value = _numbers(value, int, rule) if "," in value else _number(value, int, rule)
         if isinstance(value, bool) or not (isinstance(value, int) or _is_list(value)):
             return value
         count = value if isinstance(value, int) else len(value)
@@ -138,10 +176,43 @@ class RunConfig(Strict):
     def _each_seed_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(seeds))
 
+    @field_validator("levels", mode="before")
+    @classmethod
+    def _shares_of_text(cls, value: Any) -> Any:
+        rule = "takes saved shares from 0 up to but not 1, such as 0,0.05,0.1 (0.05 is 5 %)"
+        return _numbers(value, float, rule) if isinstance(value, str) else value
+
     @field_validator("levels")
     @classmethod
     def _sorted_levels(cls, levels: tuple[float, ...] | None) -> tuple[float, ...] | None:
         return tuple(sorted(set(levels))) if levels else levels
+
+
+def _number(text: str, kind: type[float], rule: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(rule) from None
+
+
+def _numbers(text: str, kind: type[float], rule: str) -> list[float]:
+    return [_number(part, kind, rule) for part in text.split(",") if part.strip()]
+
+
+def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldInfo]:
+    """Every key of a config by its dotted path, `train.lora.rank`; a part stands before its own keys."""
+    every: dict[str, FieldInfo] = {}
+    for name, field in part.model_fields.items():
+        every[above + name] = field
+        if (inner := part_of(field)) is not None:
+            every |= keys(inner, f"{above}{name}.")
+    return every
+
+
+def part_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The part of a config a key stands for: `TrainRecipe` for `train`; `None` for a key with a value."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def check_device(name: str) -> None:
@@ -177,7 +248,7 @@ def load_config(
     if path.suffix not in {".yaml", ".yml"}:
         path = _preset(str(preset_or_path))
         preset = str(preset_or_path)
-    values = _merged({"preset": preset} | _read(path), overrides or {})
+    values = merged({"preset": preset} | _read(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:
@@ -200,7 +271,7 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
         return values
     if base in above:
         raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
-    return _merged(_read(_preset(_text(base)), (*above, base)), values)
+    return merged(_read(_preset(_text(base)), (*above, base)), values)
 
 
 def default_presets() -> dict[str, ForModels]:
@@ -241,12 +312,13 @@ def _text(part: Any) -> str:
     return str(part)
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with others over them; of a mapping only what the other one names is changed."""
+    values = dict(base)
     for key, value in over.items():
-        known = merged.get(key)
-        merged[key] = _merged(known, value) if isinstance(value, Mapping) and isinstance(known, Mapping) else value
-    return merged
+        below = values.get(key)
+        values[key] = merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return values
 
 
 class _Explanation:
@@ -266,16 +338,11 @@ class _Explanation:
 
     def _one(self, problem: dict[str, Any]) -> str:
         location = [str(part) for part in problem["loc"]]
-        key, received = ".".join(location), one_line(repr(problem["input"]), 100)
+        key, name = ".".join(location), self._name(location)
         if problem["type"] == "extra_forbidden":
-            parts: dict[str, type[BaseModel]] = {
-                "train": TrainRecipe,
-                "evaluation": EvalRecipe,
-                "for_models": ForModels,
-            }
-            model = parts.get(location[0], RunConfig) if len(location) > 1 else RunConfig
-            model = LoraRecipe if location[:-1] == ["train", "lora"] else model
-            hint = registry.did_you_mean(location[-1], model.model_fields)
+            above = ".".join(location[:-1])
+            around = [path.rpartition(".")[2] for path in keys() if path.rpartition(".")[0] == above]
+            hint = registry.did_you_mean(location[-1], around)
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":
             return f"The config key {key!r} is needed{self._where(location)}. Add it to the file."
@@ -283,7 +350,11 @@ class _Explanation:
         hint = (
             " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
         )
-        return f"{self._name(location)} is wrong{self._where(location)}: {rule}, got {received}.{hint}"
+        is_typed = isinstance(problem["input"], str) and name.startswith("--")  # on the command line all is text
+        received = one_line(problem["input"] if is_typed else repr(problem["input"]), 100)
+        if rule.startswith("takes "):
+            return f"{name}{self._where(location)} {rule}, got {received}."
+        return f"{name} is wrong{self._where(location)}: {rule}, got {received}.{hint}"
 
     def _name(self, location: list[str]) -> str:
         for end in range(len(location), 0, -1):

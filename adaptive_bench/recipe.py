@@ -24,19 +24,14 @@ class Strict(BaseModel):
 
 
 class LoraRecipe(Strict):
-    """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place.
+    """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place."""
 
-    Attributes:
-        rank: Of the product that is added to each map.
-        alpha: The product is scaled by `alpha / rank`.
-        targets: Which maps of every layer get one.
-        dropout: Share of an adapter's inputs that is dropped in training.
-    """
-
-    rank: Positive = 16
-    alpha: float = Field(default=32.0, gt=0)
-    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1)] = get_args(LinearMap)
-    dropout: Share = 0.0
+    rank: Positive = Field(default=16, description="Of the product that is added to each map.")
+    alpha: float = Field(default=32.0, gt=0, description="The product is scaled by `alpha / rank`.")
+    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1)] = Field(
+        default=get_args(LinearMap), description="Which maps of every layer get one."
+    )
+    dropout: Share = Field(default=0.0, description="Share of an adapter's inputs that is dropped in training.")
 
     @field_validator("targets")
     @classmethod
@@ -45,46 +40,57 @@ class LoraRecipe(Strict):
 
 
 class TrainRecipe(Strict):
-    """How every method of a run is trained: the same for all of them.
+    """How every method of a run is trained: the same for all of them."""
 
-    Attributes:
-        steps: Optimizer steps; with 0 every model is evaluated as it is.
-        batch_size: Sequences per optimizer step.
-        accumulation: Micro-batches one optimizer step is split into; divides `batch_size`.
-        target: Saving every method is trained towards, a share on the axis that is matched on (saved time: on `net`);
-            `None` for the largest level but one. Of several targets each is trained; which one serves a level is chosen
-            on validation documents.
-        learning_rate: Peak of the schedule.
-        method_learning_rates: By method spec, or by name for all specs of a method, the peak for the parameters it
-            adds, where not `learning_rate`.
-        warmup_steps: Steps of linear warm-up; see `training.schedule`.
-        decay: How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.
-        max_length: Longest sequence in tokens; longer ones are cut, and the user is told.
-        lora: Adapters that are trained in place of the backbone's weights; what a method adds is trained as ever. A
-            method that freezes the backbone gets none.
-        gradient_checkpointing: Compute what attention and MLPs hold again in the backward pass, to save memory.
-        checkpoint_every: Steps between two checkpoints a run can resume from.
-        parallel: How several processes share a training (docs/cluster.md): each with the whole model, or with a shard
-            of it (`fsdp`), for backbones that do not fit. It changes no result and is in no key.
-    """
-
-    steps: int = Field(default=150, ge=0)
-    batch_size: Positive = 32
-    accumulation: Positive = 1
-    target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    learning_rate: float = Field(default=1e-3, gt=0)
-    method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = {}
-    warmup_steps: int = Field(default=20, ge=0)
-    decay: Literal["linear_end", "cosine"] = "linear_end"
-    weight_decay: float = Field(default=0.001, ge=0)
-    betas: tuple[Share, Share] = (0.9, 0.999)
-    clip_norm: float = Field(default=1.0, gt=0)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    max_length: Positive = 256
-    lora: LoraRecipe | None = None
-    gradient_checkpointing: bool = False
-    checkpoint_every: Positive = 50
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    steps: int = Field(
+        default=150,
+        ge=0,
+        description="Optimizer steps per method; 0: as it is.",
+        json_schema_extra={"panel": "How", "flag": "--train-steps"},
+    )
+    batch_size: Positive = Field(default=32, description="Sequences per optimizer step.")
+    accumulation: Positive = Field(
+        default=1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
+    )
+    target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Saving every method is trained towards; otherwise the largest level but one.\nA share on the axis "
+        "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
+        "chosen on validation documents.",
+    )
+    learning_rate: float = Field(default=1e-3, gt=0, description="Peak of the schedule.")
+    method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default={},
+        description="By method spec, or by name for all specs of a method, the peak for the parameters it adds, where "
+        "not `learning_rate`.",
+    )
+    warmup_steps: int = Field(default=20, ge=0, description="Steps of linear warm-up.")
+    decay: Literal["linear_end", "cosine"] = Field(
+        default="linear_end",
+        description="How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.",
+    )
+    weight_decay: float = Field(default=0.001, ge=0, description="Of AdamW.")
+    betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
+    clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
+    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Of the training.")
+    max_length: Positive = Field(
+        default=256, description="Longest sequence in tokens; longer ones are cut, and the user is told."
+    )
+    lora: LoraRecipe | None = Field(
+        default=None,
+        description="Adapters that are trained in place of the backbone's weights.\nWhat a method adds is trained as "
+        "ever. A method that freezes the backbone gets none.",
+    )
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="Compute what attention and MLPs hold again in the backward pass, to save memory.",
+    )
+    checkpoint_every: Positive = Field(default=50, description="Steps between two checkpoints a run can resume from.")
+    parallel: Literal["ddp", "fsdp"] = Field(
+        default="ddp",
+        description="How several processes share a training: each with the whole model, or with a shard of it.\nIt "
+        "changes no result and is in no key (docs/cluster.md).",
+    )
 
     @field_validator("target", mode="before")
     @classmethod
@@ -111,27 +117,38 @@ class TrainRecipe(Strict):
 
 
 class EvalRecipe(Strict):
-    """How every method of a run is evaluated.
+    """How every method of a run is evaluated."""
 
-    Attributes:
-        batch_size: Sequences evaluated together; halved when memory runs out.
-        limit: Documents per task, `None` for all of them.
-        num_fewshot: Worked examples before each question, `None` for the task's own number.
-        calibration_examples: Training examples (never test items) that thresholds are calibrated on, of each task.
-        calibration: `task` calibrates for each task on text of its own (on that of all others if it has none);
-            `pooled` once for all of them.
-        calibration_text: `gold` takes the training answers, `written` what the trained model itself writes to the same
-            prompts with nothing skipped.
-        grid: Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.
-    """
-
-    batch_size: Positive = 64
-    limit: Positive | None = None
-    num_fewshot: int | None = Field(default=None, ge=0)
-    calibration_examples: Positive = 256
-    calibration: Literal["task", "pooled"] = "task"
-    calibration_text: Literal["gold", "written"] = "gold"
-    grid: Shares = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+    batch_size: Positive = Field(default=64, description="Sequences evaluated together; halved when memory runs out.")
+    limit: Positive | None = Field(
+        default=None,
+        description="Test documents per task.",
+        json_schema_extra={"panel": "How", "flag": "--limit"},
+    )
+    num_fewshot: int | None = Field(
+        default=None,
+        ge=0,
+        description="Worked examples before each question.",
+        json_schema_extra={"panel": "How", "flag": "--num-fewshot"},
+    )
+    calibration_examples: Positive = Field(
+        default=256,
+        description="Training examples (never test items) that thresholds are calibrated on, of each task.",
+    )
+    calibration: Literal["task", "pooled"] = Field(
+        default="task",
+        description="Calibrate for each task on text of its own (on that of all others if it has none), or once for "
+        "all of them.",
+    )
+    calibration_text: Literal["gold", "written"] = Field(
+        default="gold",
+        description="The training answers, or what the trained model itself writes to the same prompts with nothing "
+        "skipped.",
+    )
+    grid: Shares = Field(
+        default=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
+        description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
+    )
 
     @field_validator("grid")
     @classmethod
@@ -140,19 +157,16 @@ class EvalRecipe(Strict):
 
 
 class ForModels(Strict):
-    """The models a recipe is for: those named, and those of a size.
+    """The models a recipe is for: those named, and those of a size."""
 
-    Attributes:
-        names: Registered names or hub ids.
-        families: With `parameters`: kinds of model (`model_type`); none named means any.
-        parameters: From how many parameters, and below how many.
-        by_default: A run of such a model takes this preset where it names none.
-    """
-
-    names: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    parameters: tuple[Positive, Positive] | None = None
-    by_default: bool = False
+    names: tuple[str, ...] = Field(default=(), description="Registered names or hub ids.")
+    families: tuple[str, ...] = Field(
+        default=(), description="With `parameters`: kinds of model (`model_type`); none named means any."
+    )
+    parameters: tuple[Positive, Positive] | None = Field(
+        default=None, description="From how many parameters, and below how many."
+    )
+    by_default: bool = Field(default=False, description="A run of such a model takes this preset where it names none.")
 
     def fit(self, name: str, family: str, parameters: int) -> bool:
         """Whether a model is one of them."""

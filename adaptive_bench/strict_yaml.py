@@ -69,12 +69,24 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise EnvironmentProblem(
             f"The config file {str(path)!r} cannot be read: {one_line(str(error))}. Check the path."
         ) from error
-    try:
-        values = yaml.load(text, _StrictLoader)
-    except _Refused as error:
-        raise UsageError(f"The config file {str(path)!r} is not accepted: {error}. Write the values out.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"The config file {str(path)!r} is not valid YAML: {one_line(str(error), 300)}.") from error
+    values = parse(text, f"The config file {str(path)!r}")
     if not isinstance(values, dict):
         raise UsageError(f"The config file {str(path)!r} must hold keys and values, got {type(values).__name__}.")
     return values
+
+
+def parse(text: str, what: str) -> Any:
+    """The value a text stands for in YAML.
+
+    Args:
+        what: Subject of the sentence that refuses it.
+
+    Raises:
+        UsageError: Not YAML, a key twice, too many aliases.
+    """
+    try:
+        return yaml.load(text, _StrictLoader)
+    except _Refused as error:
+        raise UsageError(f"{what} is not accepted: {error}. Write the values out.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{what} is not valid YAML: {one_line(str(error), 300)}.") from error

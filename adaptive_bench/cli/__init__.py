@@ -31,6 +31,7 @@ from adaptive_bench.cli import (
     time,
     tune,
 )
+from adaptive_bench.cli.config_options import ConfigCommand
 from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
 from adaptive_bench.cli.strict import StrictCommand
@@ -62,8 +63,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,
 }
+_CONFIG_COMMANDS = {"run": ConfigCommand, "rates": rates.RatesCommand, "tune": tune.TuneCommand}
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=run.RunCommand if _command is run.run else StrictCommand)(_command)
+    app.command(_name, cls=_CONFIG_COMMANDS.get(_name, StrictCommand))(_command)
 boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")
 boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
 boards.command("build", cls=StrictCommand)(site.build)

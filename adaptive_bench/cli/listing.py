@@ -33,10 +33,11 @@ class Listed(StrEnum):
     families = "families"
     configs = "configs"
     runs = "runs"
+    keys = "keys"
 
 
 def list_names(
-    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs or runs.")],
+    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs, runs or keys.")],
     model: Annotated[
         str | None,
         typer.Option(help="With methods: what each adds to this model, measured. With runs: those of this model."),
@@ -55,7 +56,7 @@ def list_names(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: Debug = False,
 ) -> None:
-    """List methods, tasks, models, families of models, configs or runs.
+    """List methods, tasks, models, families of models, configs, runs or keys of a config.
 
     Of runs, the newest first; options choose by a part of the name.
     """
@@ -71,6 +72,8 @@ def list_names(
     elif model is not None or methods is not None:
         _check_overhead(what, model)
         rows = overhead_rows(str(model), methods)
+    elif what is Listed.keys:
+        rows = _config_keys()
     else:
         rows = _registered(cast(registry.Group, what.value))
     if as_json:
@@ -114,6 +117,28 @@ def _registered(group: registry.Group) -> list[dict[str, Any]]:
         | {"from": registry.origin(group, name)}
         for name, thing in ((name, _thing(group, name)) for name in registry.names(group))
     ]
+
+
+def _config_keys() -> list[dict[str, Any]]:
+    """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
+    from adaptive_bench.config import keys, part_of
+
+    return [
+        {
+            "name": path,
+            "what it is": str(field.description).replace("\n", " "),
+            "default": "needed" if field.is_required() else _default(field.default),
+        }
+        for path, field in keys().items()
+        if part_of(field) is None or field.description
+    ]
+
+
+def _default(value: Any) -> str:
+    """As it is written in YAML."""
+    if value in ((), {}, None) or isinstance(value, bool):
+        return json.dumps(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _thing(group: registry.Group, name: str) -> Any:

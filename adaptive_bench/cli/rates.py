@@ -10,13 +10,21 @@ import yaml
 from tabulate import tabulate
 
 from adaptive_bench import output
+from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.values import seeds_value, shares_value
+from adaptive_bench.cli.values import shares_value
 from adaptive_bench.errors import Interrupted
 
 
+class RatesCommand(ConfigCommand):
+    """See the command's own options for its methods."""
+
+    keys = ("seeds", "out")
+
+
 def rates(
+    ctx: typer.Context,
     methods: Annotated[str, typer.Option(help="Method specs that add parameters, for example `gateskip,mod`.")],
     config: Annotated[
         str | None, typer.Option(help="A preset or a YAML file: tasks, model, recipe. Default: nano.")
@@ -24,8 +32,6 @@ def rates(
     grid: Annotated[
         str | None, typer.Option(help="Rates to try; default: 1, 5 and 25 times the rate of the backbone.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the records; a run with the choice finds them.")] = None,
     write: Annotated[
         Path | None,
         typer.Option(parser=output.file, help="JSON file for the trials and the choice; - for standard output."),
@@ -37,14 +43,11 @@ def rates(
 
     Prints what belongs into a config under `train: method_learning_rates:`.
     """
-    from adaptive_bench.config import DEFAULT_PRESET, load_config
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.runs.rates import choose_rates
 
-    given = {"methods": methods, "seeds": seeds_value(seeds), "out": out}
-    run_config = load_config(
-        config or DEFAULT_PRESET, {key: value for key, value in given.items() if value is not None}
-    )
+    overrides: Overrides = ctx.obj
+    run_config = overrides.with_value(["methods"], methods, "--methods").load(config or RatesCommand.preset)
     if not debug:
         quiet()
     tried = shares_value(grid, "--grid") if grid else None

@@ -9,9 +9,9 @@ import typer
 from tabulate import tabulate
 
 from adaptive_bench import registry
+from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.cli.values import seeds_value
 from adaptive_bench.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from adaptive_bench.tuning.result import TrialResult
 
 
+class TuneCommand(ConfigCommand):
+    """See the command's own options for its methods."""
+
+    keys = ("tasks", "model", "seeds", "out")
+    preset = "tune"
+
+
 def tune(
+    ctx: typer.Context,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -53,16 +61,12 @@ def tune(
         ),
     ] = 0,
     config: Annotated[str | None, typer.Option(help="A preset or a YAML file. Default: tune.")] = None,
-    tasks: Annotated[str | None, typer.Option(help="Tasks to tune on, with validation documents.")] = None,
-    model: Annotated[str | None, typer.Option(help="A model of `list models`, a folder, or a hub id.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="`3` for seeds 1 to 3, or a list: `1,2,5`.")] = None,
     study: Annotated[
         str | None, typer.Option(help="Name of the study; by default one that follows from the other options.")
     ] = None,
     storage: Annotated[
         str | None, typer.Option(help="Optuna storage URL; by default a journal file in the study's folder.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the records and studies; workers share it.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes for the work of one trial.")] = None,
     workers: Annotated[
         int | None,
@@ -76,7 +80,6 @@ def tune(
     The same command continues a study that was stopped; given twice at once, two workers share it. `adaptive-bench run
     --tuned STUDY` takes the best of each method, and finds its trainings done.
     """
-    from adaptive_bench.config import load_config
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.tuning import Objective
     from adaptive_bench.tuning import tune as carry_out
@@ -84,15 +87,11 @@ def tune(
     registry.load_plugins(plugin)
     aim = Objective.parse(objective)
     names = _with_space() if methods == "all" else methods
-    given = {
-        "methods": names,
-        "tasks": tasks,
-        "model": model,
-        "seeds": seeds_value(seeds),
-        "out": out,
-    }
-    preset = config or "tune"
-    run_config = load_config(preset, {key: value for key, value in given.items() if value is not None})
+    overrides: Overrides = ctx.obj
+    if names is not None:
+        overrides = overrides.with_value(["methods"], names, "--methods")
+    preset = config or TuneCommand.preset
+    run_config = overrides.load(preset)
     if not debug:
         quiet()
     try:
@@ -111,7 +110,7 @@ def tune(
             )
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None
-    _print(result, preset, run_config.out)
+    _print(result, ["--config", preset, *ctx.obj.arguments], run_config.out)
 
 
 def _with_space() -> str:
@@ -121,7 +120,7 @@ def _with_space() -> str:
     return ",".join(found)
 
 
-def _print(result: StudyResult, preset: str, out: Path) -> None:
+def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
     """Every trial, the best against the defaults, the line to run it, and where the page is."""
     from adaptive_bench.tuning.result import command, studies_folder
 
@@ -140,9 +139,7 @@ def _print(result: StudyResult, preset: str, out: Path) -> None:
         typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
     folder = studies_folder(out) / result.name
     if result.best:
-        typer.echo(
-            f"\n  {command(result, preset, out)}\n\nor, with any config: adaptive-bench run --tuned {result.name}"
-        )
+        typer.echo(f"\n  {command(result, arguments)}\n\nor, with any config: adaptive-bench run --tuned {result.name}")
     typer.echo(f"\nStudy page: {folder / 'study.html'}\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)

@@ -162,14 +162,13 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
 
 
-def command(study: StudyResult, config: str, out: Path) -> str:
-    """The line that runs the best specs."""
+def command(study: StudyResult, arguments: Sequence[str]) -> str:
+    """The line that runs the best specs with the config, given by its options, of their study."""
     specs = ",".join(dict.fromkeys(trial.spec for trial in study.best.values()))
     plain = all(not trial.rates and trial.method_rate is None for trial in study.best.values())
     names = ",".join(study.best)
-    where = ["--config", config, *([] if out == Path("runs") else ["--out", str(out)])]
     wanted = ["--methods", specs] if plain else ["--methods", names, "--tuned", study.name]
-    return shlex.join(["adaptive-bench", "run", *where, *wanted])
+    return shlex.join(["adaptive-bench", "run", *arguments, *wanted])
 
 
 def _common_rates(trials: Sequence[TrialResult]) -> Mapping[str, float]:

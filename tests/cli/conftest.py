@@ -20,7 +20,7 @@ class Result:
 def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
     """Run `adaptive-bench` in this process, inside an empty folder."""
     monkeypatch.chdir(tmp_path)
-    for module in ("check", "listing", "run", "time"):  # it changes settings of the whole process
+    for module in ("check", "listing", "rates", "run", "time", "tune"):  # it changes settings of the whole process
         monkeypatch.setattr(f"adaptive_bench.cli.{module}.quiet", lambda: None)
 
     def run(*arguments: str) -> Result:

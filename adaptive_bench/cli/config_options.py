@@ -1,0 +1,234 @@
+"""Keys of a config on the command line: an option for each of those used often, and `--set` for every one.
+
+The options are made of the fields of `RunConfig` when a command that has them is parsed: pydantic takes longer to
+import than the help of any other command may.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
+
+import typer
+
+from adaptive_bench.cli.strict import StrictCommand
+from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.registry import did_you_mean
+from adaptive_bench.strict_yaml import parse
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from adaptive_bench.config import RunConfig
+
+PANELS = ("What is compared", "How", "Where")  # headings of the help, in its order
+_SET = "set_keys"
+# The first `=` outside the brackets of a method spec: `train.method_learning_rates.gateskip[shape=scalar]=0.05`.
+_ASSIGNMENT = re.compile(r"((?:[^=\[\]]|\[[^\]]*\])+)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Values of a config that a command line gives.
+
+    Attributes:
+        values: Nested like a config file.
+        flags: What the user wrote, by dotted path: `--limit`, or `--set train.batch_size`.
+        arguments: The options again as they stood on the command line.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+    def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
+        """One more key.
+
+        Raises:
+            UsageError: It was given already, or a part of it was.
+        """
+        from adaptive_bench.config import merged
+
+        flags = dict(self.flags)
+        for leaf in _leaves(".".join(path), value):
+            for other, by in self.flags.items():
+                if f"{leaf}.".startswith(f"{other}.") or f"{other}.".startswith(f"{leaf}."):
+                    raise UsageError(f"A key of the config is given once, got it by {by} and {flag}. Leave one out.")
+            flags[leaf] = flag
+        for part in reversed(path):
+            value = {part: value}
+        return replace(self, values=merged(self.values, value), flags=flags)
+
+    def with_assignment(self, text: str) -> Overrides:
+        """`--set KEY=VALUE`: a dotted path and a value in YAML.
+
+        Raises:
+            UsageError: Another form, no such key, a value that is not YAML, or a key that was given already.
+        """
+        match = _ASSIGNMENT.fullmatch(text)
+        if match is None or not match[2].strip():
+            raise UsageError(
+                f"--set takes KEY=VALUE such as train.batch_size=8, null for none, got {one_line(text, 100)!r}."
+            )
+        key = match[1].strip()
+        flag = f"--set {key}"
+        given = self.with_value(_path(key), parse(match[2], f"The value of {flag}"), flag)
+        return replace(given, arguments=(*self.arguments, "--set", text))
+
+    def load(self, preset_or_path: str) -> RunConfig:
+        """The config with these values over those of a preset or a file; see `load_config`."""
+        from adaptive_bench.config import load_config
+
+        return load_config(preset_or_path, self.values, flags=self.flags)
+
+
+class ConfigCommand(StrictCommand):
+    """A command whose function finds the config's keys that were given in `ctx.obj`, as `Overrides`.
+
+    Attributes:
+        keys: Dotted paths that have an option; without any, all that have one with `run`.
+        preset: Its values are shown as defaults.
+    """
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    preset: ClassVar[str] = "nano"
+
+    @cached_property
+    def _fields(self) -> dict[str, FieldInfo]:
+        """By dotted path, in the order of the help."""
+        from adaptive_bench.config import keys
+
+        fields = {path: field for path, field in keys().items() if path in self.keys or not self.keys}
+        panels = {path: _extra(field)["panel"] for path, field in fields.items() if "panel" in _extra(field)}
+        return {path: fields[path] for path in sorted(panels, key=lambda path: PANELS.index(panels[path]))}
+
+    @cached_property
+    def _options(self) -> dict[str, Any]:
+        """Parameters of click by dotted path; Typer's public way to them is a command made of a signature."""
+        with_panels = not self.keys
+        parameters = [_parameter(path, field, with_panels) for path, field in self._fields.items()]
+        every = typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any key, `train.batch_size=8` for example (`list keys`); may be repeated.",
+            rich_help_panel=PANELS[1] if with_panels else None,
+        )
+        parameters.append(_keyword(_SET, Annotated[list[str] | None, every]))
+
+        def takes_them() -> None: ...
+
+        takes_them.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app = typer.Typer(add_completion=False)
+        app.command()(takes_them)
+        made = typer.main.get_command(app).params
+        return dict(zip((*self._fields, _SET), made, strict=False))  # the last one is --help
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See click; options of the config stand before `--config`."""
+        own = super().get_params(ctx)
+        place = next(number for number, param in enumerate(own) if param.name == "config")
+        return [*own[:place], *self._options.values(), *own[place:]]
+
+    def invoke(self, ctx: Any) -> Any:
+        """See click."""
+        given = {key: ctx.params.pop(option.name) for key, option in self._options.items()}
+        assignments, overrides = given.pop(_SET) or (), Overrides()
+        for path, value in given.items():
+            if value is not None:
+                flag = self._options[path].opts[0]
+                overrides = overrides.with_value(path.split("."), value, flag)
+                plain = (flag, str(value)) if not isinstance(value, bool) else (flag if value else _off(flag),)
+                overrides = replace(overrides, arguments=(*overrides.arguments, *plain))
+        for text in assignments:
+            overrides = overrides.with_assignment(text)
+        ctx.obj = overrides
+        return super().invoke(ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See click; the values of the default preset are the defaults of the options that override them."""
+        from adaptive_bench.config import load_config
+
+        values = load_config(self.preset).model_dump(mode="json")
+        for path in self._fields:
+            value: Any = values
+            for part in path.split("."):
+                value = value[part]
+            if value not in (None, []):
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                self._options[path].show_default = text
+        super().format_help(ctx, formatter)
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+
+
+def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Parameter:
+    """The parameter of a function from which Typer makes the option of a key."""
+    extra, kind = _extra(field), _kind(field.annotation)
+    flag = extra.get("flag") or "--" + path.replace("_", "-")
+    option = typer.Option(
+        f"{flag}/{_off(flag)}" if kind is bool else flag,
+        metavar=extra.get("metavar") or "|".join(_choices(field.annotation)) or None,
+        help=str(field.description).partition("\n")[0],
+        rich_help_panel=extra["panel"] if with_panel else None,
+    )
+    return _keyword(path.replace(".", "_"), Annotated[kind | None, option])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _off(flag: str) -> str:
+    return flag.replace("--", "--no-", 1)
+
+
+def _kind(annotation: Any) -> Any:
+    """What click parses; lists and words are texts whose grammar `RunConfig` knows."""
+    found = [part for part in _parts(annotation) if part in (bool, int, float, Path)]
+    is_list = any(get_origin(part) is tuple for part in _parts(annotation))
+    return found[0] if found and not is_list else str
+
+
+def _choices(annotation: Any) -> list[str]:
+    return [word for part in _parts(annotation) if get_origin(part) is Literal for word in get_args(part)]
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """A type and everything it is made of."""
+    yield annotation
+    if get_origin(annotation) is not Literal:
+        for part in get_args(annotation):
+            yield from _parts(part)
+
+
+def _leaves(path: str, value: Any) -> Iterator[str]:
+    """Paths of the values of a mapping, else the path itself."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}.{key}", inner)
+    else:
+        yield path
+
+
+def _path(key: str) -> list[str]:
+    """A dotted path in parts. What stands below a table of names, such as method specs, is one part, dots and all."""
+    from adaptive_bench.config import keys
+
+    fields = keys()
+    if key in fields:
+        return key.split(".")
+    for table, about in fields.items():
+        if get_origin(about.annotation) is dict and key.startswith(f"{table}."):
+            return [*table.split("."), key.removeprefix(f"{table}.")]
+    same = [path for path in fields if path.rpartition(".")[2] == key.rpartition(".")[2]]
+    hint = f"Did you mean {' or '.join(map(repr, same))}?" if same else did_you_mean(key, fields)
+    raise UsageError(
+        f"--set takes a key of a config, got {one_line(key, 60)!r}. {hint} `adaptive-bench list keys` shows each."
+    )

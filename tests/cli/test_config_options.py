@@ -1,0 +1,120 @@
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from adaptive_bench.cli.config_options import Overrides
+from adaptive_bench.config import RunConfig, keys, load_config, part_of
+
+
+@pytest.fixture
+def dry_run(command, monkeypatch):
+    """`dry_run(arguments)`: the config of a run that is not carried out."""
+    configs = []
+    monkeypatch.setattr("adaptive_bench.cli.execution.print_plan", lambda config, flops: configs.append(config))
+
+    def config_of(*arguments: str) -> RunConfig:
+        result = command("run", "--dry-run", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return configs[-1]
+
+    return config_of
+
+
+def test_any_key_can_be_set(dry_run):
+    config = dry_run(
+        *("--set", "train.batch_size=8", "--set", "evaluation.grid=[0, 0.3, 0.1]", "--set", "match_on=core"),
+        *("--set", "train.method_learning_rates.gateskip[shape=scalar,b=0.5]=0.1", "--set", "seeds=2,3"),
+        *("--set", "train.lora.rank=4", "--limit", "5", "--set", "evaluation={calibration: pooled}"),
+    )
+    nano = load_config("nano")
+    assert (config.train.batch_size, config.evaluation.grid, config.match_on) == (8, (0.0, 0.1, 0.3), "core")
+    rates = {"gateskip[shape=scalar,b=0.5]": 0.1}
+    assert config.train.method_learning_rates == nano.train.method_learning_rates | rates
+    assert config.seeds == (2, 3) and config.train.lora is not None and config.train.lora.rank == 4
+    assert (config.evaluation.limit, config.evaluation.calibration) == (5, "pooled")
+    assert config.train.steps == nano.train.steps
+
+
+def test_what_is_set_wins_over_a_file_which_wins_over_its_preset(dry_run, tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: nano\ntrain: {batch_size: 4, steps: 7}\n")
+    train = dry_run("--config", "mine.yaml", "--set", "train.batch_size=8", "--set", "train.target=null").train
+    assert (train.batch_size, train.steps, train.learning_rate) == (8, 7, load_config("nano").train.learning_rate)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "train.batchsize=3"], "'train.batchsize'. Did you mean 'train.batch_size'?"),
+        (["--set", "batch_size=3"], "Did you mean 'train.batch_size' or 'evaluation.batch_size'?"),
+        (["--set", "train={batchsize: 3}"], "'train.batchsize'. Did you mean 'batch_size'?"),
+        (["--set", "train.batch_size=0"], "--set train.batch_size is wrong"),
+        (["--set", "seeds=a"], "--set seeds takes a number n"),
+        (["--set", "train.batch_size"], "--set takes KEY=VALUE"),
+        (["--set", "train.batch_size= "], "--set takes KEY=VALUE"),
+        (["--set", "train.betas=[1"], "The value of --set train.betas is not valid YAML"),
+        (["--set", "train.steps=3", "--train-steps", "3"], "got it by --train-steps and --set train.steps"),
+        (["--set", "train={steps: 3}", "--train-steps", "3"], "got it by --train-steps and --set train"),
+        (["--set", "train.lora=null", "--set", "train.lora.rank=3"], "--set train.lora and --set train.lora.rank"),
+        (["--set", "seeds=1", "--set", "seeds=1"], "--set seeds and --set seeds"),
+        (["--any-model", "--set", "for_models=null"], "--any-model"),
+    ],
+)
+def test_what_cannot_be_set_is_said(command, arguments, message):
+    result = command("run", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_two_keys_of_one_part_are_no_conflict():
+    given = Overrides().with_value(["train", "steps"], 3, "--train-steps").with_assignment("train={batch_size: 4}")
+    assert given.values == {"train": {"steps": 3, "batch_size": 4}}
+
+
+def test_every_key_is_listed_with_what_it_is(command):
+    rows = {row["name"]: row for row in json.loads(command("list", "keys", "--json").stdout)}
+    assert set(rows) >= {path for path, field in keys().items() if part_of(field) is None}
+    assert all(row["what it is"] not in ("", "None") for row in rows.values())
+    assert rows["methods"]["default"] == "needed" and rows["train.lora.rank"]["default"] == "16"
+
+
+def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(command, monkeypatch):
+    configs = []
+    trial = SimpleNamespace(
+        **{"method": "mod", "number": 0, "values": {}, "state": "complete", "value": 0.5, "interrupted": False},
+        **{"spec": "mod", "rates": {}, "method_rate": None},
+    )
+    result = SimpleNamespace(
+        **{"name": "first", "definition": {"objective": "area"}, "trials": [trial], "confirmed": []},
+        **{"best": {"mod": trial}, "default": lambda method: trial},
+    )
+
+    def carry_out(config, *_, **__):
+        configs.append(config)
+        return result
+
+    monkeypatch.setattr("adaptive_bench.tuning.tune", carry_out)
+    done = command("tune", "--methods", "mod", "--seeds", "2", "--set", "train.batch_size=8")
+    assert (configs[0].methods, configs[0].seeds, configs[0].train.batch_size) == (("mod",), (1, 2), 8)
+    assert "run --config tune --seeds 2 --set train.batch_size=8 --methods mod" in done.stdout, done.stderr
+    wrong = command("tune", "--methods", "mod", "--set", "methods=gateskip")
+    assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
+
+
+def test_rates_take_keys_too(command, monkeypatch):
+    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores={"nano_math": 0.5, "nano_qa": 0.5}, score=0.5)
+
+    def choose(config, *_):
+        configs.append(config)
+        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[])
+
+    monkeypatch.setattr("adaptive_bench.runs.rates.choose_rates", choose)
+    assert command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there").exit_code == 0
+    assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
+
+
+def test_what_other_commands_do_imports_no_pydantic():
+    program = "import sys, adaptive_bench.cli; assert 'pydantic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
