@@ -1,6 +1,10 @@
 """The package list in pyproject.toml is written by hand: a package that is missing there is missing from a wheel."""
 
+import ast
+import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -41,3 +45,26 @@ def test_every_dependency_is_pinned(name):
         if "==" in line
     }
     assert name.partition(">=")[0].partition("[")[0].lower() in pinned
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def _imports(file: Path) -> set[str]:
+    """Top-level modules a file imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    froms = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in (*plain, *froms)}
+
+
+def test_every_import_is_declared_and_none_is_for_tests():
+    declared = {_name(requirement) for requirement in (*SETTINGS["project"]["dependencies"], *EXTRAS)}
+    owners = packages_distributions()
+    for file in (file for folder in FOLDERS.values() for file in (ROOT / folder).rglob("*.py")):
+        imports = _imports(file)
+        foreign = imports - sys.stdlib_module_names - {"adaptive_bench"}
+        undeclared = {name for name in foreign if not declared & set(map(_name, owners.get(name, [name])))}
+        assert not undeclared, f"{file} imports {undeclared}: declare it in pyproject.toml"
+        assert "unittest.mock" not in file.read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from unittest.mock import patch
 
 import datasets
 import lm_eval.api.task
@@ -28,5 +27,7 @@ def quiet() -> Iterator[None]:
             datasets.disable_progress_bars()
             stack.callback(datasets.enable_progress_bars)
         # lm-eval draws this bar (building requests) without asking anybody.
-        stack.enter_context(patch.object(lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)))
+        bar = lm_eval.api.task.tqdm
+        stack.callback(setattr, lm_eval.api.task, "tqdm", bar)
+        lm_eval.api.task.tqdm = partial(bar, disable=True)
         yield
