@@ -96,14 +96,14 @@ def _continue(
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
     rows = [lm.tok_encode(prompt) or [lm.prefix_token_id] for prompt in prompts]
     input_ids, attention_mask = padded(rows, model.device, left=True)
-    written = model.generate(
+    output_ids = model.generate(
         input_ids,
         attention_mask=attention_mask,
         eos_token_id=list(lm.end_tokens),
         pad_token_id=lm.eot_token_id,
         **settings,
     )
-    return [lm.text_of(row) for row in written[:, input_ids.shape[1] :].tolist()]
+    return [lm.text_of(row) for row in output_ids[:, input_ids.shape[1] :].tolist()]
 
 
 def saved_line(report: dict[str, Any]) -> str:

@@ -82,15 +82,15 @@ def certified_dial(
     compare = dissimilarity or _differs
     before = model.dial
 
-    def written(dial: float) -> list[list[int]]:
+    def generated_tokens(dial: float) -> list[list[int]]:
         model.dial = dial
         return generate_queue(model, prompts, rows=rows, max_new_tokens=max_new_tokens, eos_token_ids=eos_token_ids)
 
     found, tested = model.method.dial.skip_nothing, []
     try:
-        full = written(found)
+        full = generated_tokens(found)
         for dial in dials:
-            mean = fmean(compare(*pair) for pair in zip(written(dial), full, strict=True))
+            mean = fmean(compare(*pair) for pair in zip(generated_tokens(dial), full, strict=True))
             tested.append(Tested(dial, mean, hoeffding_bentkus(mean, len(prompts), tolerance)))
             if tested[-1].p > error_rate:
                 break

@@ -12,7 +12,7 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench.method.probed import Matrix
-from adaptive_bench.model.twins import twin_warnings
+from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
@@ -32,7 +32,7 @@ class Report:
     """Results of all checks on all specs and families.
 
     Attributes:
-        warnings: Specs that do the same (see `twins`).
+        warnings: Specs that do the same (see `behavioural_duplicates`).
     """
 
     results: tuple[Result, ...]
@@ -119,4 +119,4 @@ def check_specs(
                 meter.advance(1, spec=str(spec))
             if not failed:  # what is broken is not compared
                 behaviours[spec] = trained_behaviour(Subject(spec, families[0]))
-    return Report(tuple(results), tuple(twin_warnings(behaviours)), time.perf_counter() - start_s)
+    return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)

@@ -11,7 +11,7 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 Result = TypeVar("Result")
 
 
-def halving(work: Callable[[int], Result], batch_size: int, say: Callable[[int], None]) -> tuple[Result, int]:
+def find_batch_size(work: Callable[[int], Result], batch_size: int, say: Callable[[int], None]) -> tuple[Result, int]:
     """What some work gives at the largest batch size that fits, and that size.
 
     Args:

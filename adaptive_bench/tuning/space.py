@@ -15,7 +15,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.planning.aims import Aims
+from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.spec import MethodSpec
 
 # The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.
@@ -95,7 +95,7 @@ class Space:
         """The run of one trial."""
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
-        known = Aims("net", (), {}, rates).rate(training_spec(self.spec))
+        known = TrainingTargets("net", (), {}, rates).rate(training_spec(self.spec))
         rate = float(values[METHOD_RATE]) if METHOD_RATE in values else known
         if rate is not None:
             rates[str(training_spec(spec))] = rate

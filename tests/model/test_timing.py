@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.model.timing import Spread, decode_in_turns, drive_adaptive, drive_plain, in_turns, time_model
+from adaptive_bench.model.timing import Quantiles, decode_in_turns, drive_adaptive, drive_plain, in_turns, time_model
 
 
 def test_every_round_takes_every_variant_once():
@@ -17,8 +17,8 @@ def test_every_round_takes_every_variant_once():
 
 
 def test_spread_is_a_median_with_quartiles():
-    assert Spread.of([5.0, 1.0, 2.0, 4.0, 3.0]) == Spread(3.0, 2.0, 4.0, 5)
-    assert Spread.of([1.5]) == Spread(1.5, 1.5, 1.5, 1)
+    assert Quantiles.of([5.0, 1.0, 2.0, 4.0, 3.0]) == Quantiles(3.0, 2.0, 4.0, 5)
+    assert Quantiles.of([1.5]) == Quantiles(1.5, 1.5, 1.5, 1)
 
 
 def test_dials_of_one_model_have_books_of_their_own_over_one_prompt_and_its_new_tokens(make_model, random_text):

@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.workers.calibrated import Calibrated
-from adaptive_bench.training.written import written
+from adaptive_bench.training.generated_text import generated_text
 
 TASKS = ("nano_math", "nano_qa_ll")
 
@@ -53,7 +53,7 @@ def test_text_may_be_what_the_model_writes(calibrated, config_of):
 
 def test_written_answers_follow_the_prompts_and_end(calibrated):
     text = calibrated._text
-    again = written(calibrated.model, text, calibrated.tokenizer, batch_size=2)
+    again = generated_text(calibrated.model, text, calibrated.tokenizer, batch_size=2)
     by_prompt = {example.token_ids[: example.prompt_length]: example for example in text}
     end = calibrated.tokenizer.eos_token_id
     for example in again:

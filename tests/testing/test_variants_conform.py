@@ -1,10 +1,10 @@
-"""Every variant of every method passes every check, each on one family, and none is another one's twin."""
+"""Every variant of every method passes every check, each on one family, and none is a duplicate of another."""
 
 import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.method.probed import stored_matrix
-from adaptive_bench.model.twins import twin_warnings, twins
+from adaptive_bench.model.behavioural_duplicates import behavioural_duplicates, duplicate_warnings
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
@@ -29,9 +29,9 @@ def test_the_matrix_is_stored_for_every_spec():
 
 
 def test_no_parameter_changes_nothing():
-    """Semantics that agree and defaults spelled out are no twins; the paper's rule of GateSkip and MoD is its own."""
+    """Semantics that agree and defaults spelled out are no duplicates; the paper's rules of GateSkip and MoD are."""
     behaviours = {spec: trained_behaviour(Subject(spec, "llama")) for spec in SPECS}
-    assert twin_warnings(behaviours) == []
-    together = {str(spec) for group in twins(behaviours) for spec in group}
+    assert duplicate_warnings(behaviours) == []
+    together = {str(spec) for group in behavioural_duplicates(behaviours) for spec in group}
     assert {"dense", "dense@paper", "gateskip[kv=recompute]"} <= together
     assert not {"gateskip@paper", "mod@paper", "router_tuned_mod@paper", "gateskip[loss=l1]"} & together

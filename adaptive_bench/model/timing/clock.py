@@ -13,7 +13,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """A median with its quartiles.
 
     Attributes:
@@ -27,7 +27,7 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
+    def of(cls, values: Iterable[float]) -> Quantiles:
         """Summarise at least one value."""
         ordered = sorted(values)
         median = statistics.median(ordered)
@@ -74,9 +74,9 @@ def in_turns(
     return taken
 
 
-def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Spread:
+def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
     """Plain time over our time, within each round."""
-    return Spread.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
+    return Quantiles.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
 
 
 def _nothing() -> None:

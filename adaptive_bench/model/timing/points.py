@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.model.timing.clock import Spread, speedups
+from adaptive_bench.model.timing.clock import Quantiles, speedups
 from adaptive_bench.model.timing.hardware import memory_meaning, peak_memory
 from adaptive_bench.model.timing.phases import (
     decode_in_turns,
@@ -44,10 +44,10 @@ class TimedPoint:
     requested: float
     dial: float
     saved: dict[str, float]
-    prefill_s: Spread
-    decode_s: Spread
-    prefill_speedup: Spread
-    decode_speedup: Spread
+    prefill_s: Quantiles
+    decode_s: Quantiles
+    prefill_speedup: Quantiles
+    decode_speedup: Quantiles
     peak_memory_bytes: int | None
 
 
@@ -65,8 +65,8 @@ class Timing:
     batch: int
     prompt: int
     new: int
-    prefill_s: Spread
-    decode_s: Spread
+    prefill_s: Quantiles
+    decode_s: Quantiles
     peak_memory_bytes: int | None
     memory: str
     points: tuple[TimedPoint, ...]
@@ -107,7 +107,7 @@ class Timing:
             "peak_memory_bytes": point.peak_memory_bytes,
         }
 
-    def _total_s(self, prefill_s: Spread, decode_s: Spread) -> float:
+    def _total_s(self, prefill_s: Quantiles, decode_s: Quantiles) -> float:
         return prefill_s.median + self.new * decode_s.median
 
 
@@ -143,8 +143,8 @@ def time_model(
             requested=saving,
             dial=dial,
             saved={axis: reports[name]["saved"][axis] for axis in ("tokens", "core", "net", "executed")},
-            prefill_s=Spread.of(prefill[name]),
-            decode_s=Spread.of(decode[name]),
+            prefill_s=Quantiles.of(prefill[name]),
+            decode_s=Quantiles.of(decode[name]),
             prefill_speedup=speedups(prefill["plain"], prefill[name]),
             decode_speedup=speedups(decode["plain"], decode[name]),
             peak_memory_bytes=memory[name],
@@ -155,8 +155,8 @@ def time_model(
         batch=len(tokens),
         prompt=prompt,
         new=new,
-        prefill_s=Spread.of(prefill["plain"]),
-        decode_s=Spread.of(decode["plain"]),
+        prefill_s=Quantiles.of(prefill["plain"]),
+        decode_s=Quantiles.of(decode["plain"]),
         peak_memory_bytes=memory["plain"],
         memory=memory_meaning(device),
         points=points,

@@ -11,7 +11,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.metric import metric_of
-from adaptive_bench.model.twins import twin_warnings
+from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
 from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.cells import Cell, Sweep
@@ -59,7 +59,7 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
         )
     warnings += _damaged(whole)
     rows, differences = _with_versions(rows)
-    return rows, list(dict.fromkeys([*warnings, *differences, *_twin_warnings(whole)]))
+    return rows, list(dict.fromkeys([*warnings, *differences, *_duplicate_warnings(whole)]))
 
 
 def about_training(cells: Sequence[Cell]) -> About:
@@ -189,7 +189,7 @@ def _warnings(sweeps: Sequence[Sweep], measured: Evaluations, rows: Sequence[Row
     return said + [text for sweep in sweeps for text in _calibration_warnings(sweep)]
 
 
-def _twin_warnings(whole: Plan) -> list[str]:
+def _duplicate_warnings(whole: Plan) -> list[str]:
     """Specs of the run that do exactly the same: one of them, or the method, is not what its name says."""
     warnings = []
     for seed in whole.config.seeds:
@@ -198,7 +198,7 @@ def _twin_warnings(whole: Plan) -> list[str]:
             for sweep in whole.sweeps
             if sweep.cell.seed == seed and (about := sweep.record.read("behaviour.json")) is not None
         }
-        warnings += twin_warnings(found)
+        warnings += duplicate_warnings(found)
     return warnings
 
 

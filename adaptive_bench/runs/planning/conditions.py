@@ -9,8 +9,8 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.runs.planning.aims import Aims
 from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.tables.comparable import Conditions
 
@@ -48,10 +48,10 @@ def recipe_text(config: RunConfig) -> str:
     train, measuring = config.train, config.evaluation
     settings: dict[str, Any] = {"steps": train.steps}
     if train.steps:
-        aims = Aims.of(config, map(find_task, config.tasks), {})
+        targets = TrainingTargets.of(config, map(find_task, config.tasks), {})
         settings |= train.model_dump(mode="json", exclude=_NO_RECIPE)
         settings |= {
-            "target": f"{'/'.join(f'{saving:g}' for saving in aims.savings)} {aims.axis}",
+            "target": f"{'/'.join(f'{saving:g}' for saving in targets.savings)} {targets.axis}",
             "trained_on": "+".join(task.name for task in training_tasks(config)),
         }
     settings |= {"chat_template": "yes"} if config.chat_template else {}

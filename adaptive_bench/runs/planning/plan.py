@@ -11,12 +11,17 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.aims import Aims
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.task_inputs import task_inputs
-from adaptive_bench.runs.planning.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
+from adaptive_bench.runs.planning.training_targets import TrainingTargets
+from adaptive_bench.runs.planning.training_text import (
+    draw_calibration,
+    draw_flop_calibration_text,
+    draw_training,
+    training_tasks,
+)
 from adaptive_bench.runs.records import timings
 from adaptive_bench.runs.records.keys import examples_fingerprint, key_of
 from adaptive_bench.schema import SCHEMA
@@ -69,8 +74,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    pricing = {seed: examples_fingerprint(draw_pricing(config, seed)) for seed in config.seeds}
-    aims = Aims.of(config, tasks, pricing)
+    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in config.seeds}
+    targets = TrainingTargets.of(config, tasks, pricing)
     questions = _Questions(config, tasks, curves_of(config, backbone.fingerprint))
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
@@ -90,7 +95,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             **({"chat_template": True} if config.chat_template else {}),
         }
         for spec, as_trained in zip(specs, trained, strict=True):
-            for cell in _cells(as_trained, shared, aims, config.out / "records", cells):
+            for cell in _cells(as_trained, shared, targets, config.out / "records", cells):
                 asked: Sequence[DocumentSplit] = ("test",) if cell.alone else ("test", "validation")
                 sweeps += questions.to(spec, cell, splits or asked)
     return Plan(config, tuple(cells.values()), tuple(sweeps))
@@ -150,7 +155,7 @@ def curves_of(config: RunConfig, fingerprint: str) -> TimeCurves:
 
 
 def _cells(
-    spec: MethodSpec, shared: Mapping[str, Any], aims: Aims, records: Path, known: dict[Path, Cell]
+    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, Cell]
 ) -> list[Cell]:
     """The cells of a spec as trained, one for each target if it takes any, and before them in `known` what they start
     from.
@@ -161,18 +166,18 @@ def _cells(
         "recipe": recipe,
         "method": str(spec),
         "code": code_behind(spec.name, "training"),
-        "method_learning_rate": aims.rate(spec),
+        "method_learning_rate": targets.rate(spec),
     }
     start = starting_spec(spec)
     base = None
     if start is not None:
-        (base,) = _cells(start, shared, aims, records, known)
+        (base,) = _cells(start, shared, targets, records, known)
         content["base"] = base.folder.name
     takes_target = bool(recipe["steps"]) and found.takes_target(found.parse_config(spec))
     cells = []
-    for saving in aims.savings if takes_target else (None,):
-        about = content if saving is None else content | {"target": aims.describe(saving, shared["seed"])}
+    for saving in targets.savings if takes_target else (None,):
+        about = content if saving is None else content | {"target": targets.describe(saving, shared["seed"])}
         folder = records / key_of(about)
-        cell = Cell(spec, shared["seed"], about, folder, base, saving, len(aims.savings) == 1)
+        cell = Cell(spec, shared["seed"], about, folder, base, saving, len(targets.savings) == 1)
         cells.append(known.setdefault(folder, cell))
     return cells

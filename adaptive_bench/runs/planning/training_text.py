@@ -72,7 +72,7 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
     return [example for _, found, _ in drawn for example in found]
 
 
-def draw_pricing(config: RunConfig, seed: int) -> list[Example]:
+def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
     """Held-out training text, equal shares of all tasks, on which a target becomes the end of a method's schedule.
 
     Raises:

@@ -10,17 +10,17 @@ import torch
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.behavioural_duplicates import behaviour
 from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.stored_calibration import POOLED
-from adaptive_bench.model.twins import behaviour
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
-from adaptive_bench.training.memory import halving
-from adaptive_bench.training.written import written
+from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.memory import find_batch_size
 
 _TWIN_TEXTS = 8  # held-out examples on which specs are compared
 
@@ -49,7 +49,7 @@ class Calibrated:
     def tokenizer(self) -> Any:
         return planned_backbone(self.config.model, self.cell.content["backbone"]).load_tokenizer()
 
-    def turn_to(self, sweep: Sweep) -> None:
+    def set_sweep(self, sweep: Sweep) -> None:
         """From now on calibrate for this sweep."""
         self._sweep = sweep
 
@@ -63,7 +63,7 @@ class Calibrated:
             chat = self.config.chat_template
             text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
             if text and self.config.evaluation.calibration_text == "written":
-                text = written(self.model, text, self.tokenizer, self._batch_size)
+                text = generated_text(self.model, text, self.tokenizer, self._batch_size)
             self._texts[key] = text
         return self._texts[key]
 
@@ -114,7 +114,7 @@ class Calibrated:
             )
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as meter:
             for saving in missing:
-                self._dials[saving], self._batch_size = halving(
+                self._dials[saving], self._batch_size = find_batch_size(
                     partial(self._calibrate, saving),
                     self._batch_size,
                     lambda size: reporter.line(

@@ -24,7 +24,7 @@ from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.task_inputs import check_inputs
-from adaptive_bench.runs.planning.training_text import as_planned, draw_pricing, draw_training
+from adaptive_bench.runs.planning.training_text import as_planned, draw_flop_calibration_text, draw_training
 from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.records.folders import Record, RecordedReporter, environment
 from adaptive_bench.runs.workers.calibrated import Calibrated
@@ -32,7 +32,7 @@ from adaptive_bench.source import check_code
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
-from adaptive_bench.training.memory import halving
+from adaptive_bench.training.memory import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
@@ -104,7 +104,7 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     assert cell.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
-    examples = as_planned(draw_pricing(config, cell.seed), cell.content["target"]["text"])
+    examples = as_planned(draw_flop_calibration_text(config, cell.seed), cell.content["target"]["text"])
     text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
     saving, axis = cell.target, cell.content["target"]["axis"]
 
@@ -112,7 +112,7 @@ def _aim(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
         batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
         return price(model, batches, saving, axis)
 
-    target, _ = halving(
+    target, _ = find_batch_size(
         at,
         _PRICING_BATCH,
         lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
@@ -139,7 +139,7 @@ def evaluate_sweeps(
     """
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
-        trained.turn_to(sweep)
+        trained.set_sweep(sweep)
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
                 check_code(sweep.spec.name, "evaluation", sweep.content["code"])

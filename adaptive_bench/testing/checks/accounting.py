@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from adaptive_bench.engine.call import Executor
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.comparison import demand, written
+from adaptive_bench.testing.checks.comparison import demand, generated_tokens
 from adaptive_bench.testing.subject import Subject
 
 ROTARY_SHARE = 2e-4  # the counter sees the rotary tables' product, which is no branch's work
@@ -29,7 +29,7 @@ def ledger(subject: Subject) -> Facts:
         ("scoring", "packed", nothing, lambda: model(**left.arguments)),
         ("scoring", "masked", most, lambda: model(**left.arguments)),
         ("scoring some positions", "packed", most, lambda: model(**right.arguments, logits_to_keep=some)),
-        ("generating", "packed", most, lambda: written(model, prompts)),
+        ("generating", "packed", most, lambda: generated_tokens(model, prompts)),
     ]
     with eager_attention(model):
         for name, executor, dial, run in runs:

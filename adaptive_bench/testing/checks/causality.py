@@ -7,7 +7,7 @@ import torch
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, logits_of, written
+from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import Subject
 
 LENGTHS = (13, 7, 10, 13)
@@ -38,7 +38,7 @@ def batching(subject: Subject) -> Facts:
         left_padding &= padded <= TOLERANCE
         batch &= mixed <= TOLERANCE
         worst, at = max((worst, at), (padded, dial), (mixed, dial))
-    batch &= written(model, prompts) == [written(model, prompts.rows([row]))[0] for row in range(3)]
+    batch &= generated_tokens(model, prompts) == [generated_tokens(model, prompts.rows([row]))[0] for row in range(3)]
     facts: Facts = {"batch": batch, "left_padding": left_padding}
     if subject.declared_class == "C2":
         demand(

@@ -25,7 +25,7 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
     return model(**text.arguments).logits[text.valid]
 
 
-def written(model: AdaptiveModel, text: Text) -> list[list[int]]:
+def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
     """What the model writes after the prompts; some rows finish before others."""
     return new_tokens(
         model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=lambda new: new[-1] % 7 == 0

@@ -9,7 +9,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.comparison import demand, logits_of, written
+from adaptive_bench.testing.checks.comparison import demand, generated_tokens, logits_of
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.training import ShortTraining
 
@@ -36,7 +36,7 @@ def determinism(subject: Subject) -> Facts:
     for dial in subject.all_dials:
         model.dial = dial
         demand(torch.equal(logits_of(model, text), logits_of(model, text)), _CHANGES)
-    demand(written(model, prompts) == written(model, prompts), _CHANGES)
+    demand(generated_tokens(model, prompts) == generated_tokens(model, prompts), _CHANGES)
     losses = [ShortTraining(subject, total_steps=2).run(1, 2) for _ in range(2)]
     demand(
         losses[0] == losses[1],

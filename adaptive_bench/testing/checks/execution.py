@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from adaptive_bench.testing.check import Facts, NotApplicable, check
-from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, logits_of, written
+from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import Subject
 
 SAVINGS = ("tokens", "core", "net")
@@ -25,7 +25,7 @@ def packed(subject: Subject) -> Facts:
         for model.executor in ("masked", "packed"):
             model.reset_ledger()
             logits = [logits_of(model, text) for text in texts]
-            tokens = written(model, prompts)
+            tokens = generated_tokens(model, prompts)
             saved = model.compute_report()["saved"]
             results.append((logits, tokens, {axis: saved[axis] for axis in SAVINGS}))
         masked_run, packed_run = results

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, logits_of, written
+from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import SHARES, Subject, calibrate
 from adaptive_bench.testing.training import ShortTraining, trained_model
 from adaptive_bench.training import checkpoint
@@ -33,7 +33,7 @@ def saving(subject: Subject) -> Facts:
             "the dial": loaded.dial == model.dial,
             "dial_for": _dials(loaded, savings) == _dials(model, savings),
             "logits": difference(logits_of(loaded, text), logits_of(model, text)) <= TOLERANCE,
-            "generations": written(loaded, prompts) == written(model, prompts),
+            "generations": generated_tokens(loaded, prompts) == generated_tokens(model, prompts),
         }.items()
         if not same
     ]

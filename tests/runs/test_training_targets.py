@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.planning.aims import default_target
+from adaptive_bench.runs.planning.training_targets import default_target
 
 GATESKIP, MOD = "gateskip", "mod[every=1]"
 

@@ -1,6 +1,6 @@
 """Finds specs that do the same: a parameter that changes nothing is a mistake, in the spec or in the method.
 
-`behaviour` digests what a model does with a text, `twin_warnings` compares the digests of several specs. Both know
+`behaviour` digests what a model does with a text, `duplicate_warnings` compares the digests of several specs. Both know
 nothing of how a model came about: the conformance suite asks about models it trained for a few steps, a run about its
 own.
 """
@@ -45,7 +45,7 @@ def _bytes(tensor: Tensor | None) -> bytes:
     return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
 
 
-def twins(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
+def behavioural_duplicates(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
     """Groups of specs with equal digests, two or more each."""
     groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
     for spec, digest in behaviours.items():
@@ -53,13 +53,13 @@ def twins(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def twin_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
+def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
     """One sentence per group of specs that do the same and do not say the same.
 
     Two semantics that agree, and a parameter set to what its default `None` stands for, say the same.
     """
     warnings = []
-    for group in twins(behaviours):
+    for group in behavioural_duplicates(behaviours):
         distinct: list[MethodSpec] = []
         for spec in group:
             if not any(says_the_same(spec, other) for other in distinct):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
-def written(
+def generated_text(
     model: AdaptiveModel, examples: Sequence[EncodedExample], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> list[EncodedExample]:
     """The examples with the model's own greedy answers, with nothing skipped, in place of the gold ones.

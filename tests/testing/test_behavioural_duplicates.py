@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, SiteView, draw_key, uniform_from
-from adaptive_bench.model.twins import behaviour, says_the_same, twin_warnings
+from adaptive_bench.model.behavioural_duplicates import behaviour, duplicate_warnings, says_the_same
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
 from adaptive_bench.testing.backbones import random_text
@@ -55,12 +55,12 @@ def test_the_report_warns_of_an_inert_parameter(register_method):
 )
 def test_which_specs_say_the_same(one, other, same):
     assert says_the_same(*specs(one, other)) is same
-    assert bool(twin_warnings(dict.fromkeys(specs(one, other), "equal"))) is not same
+    assert bool(duplicate_warnings(dict.fromkeys(specs(one, other), "equal"))) is not same
 
 
-def test_one_warning_names_all_twins():
+def test_one_warning_names_all_duplicates():
     found = dict.fromkeys(specs("mod", "gateskip[shape=scalar]", "gateskip", "gateskip@paper"), "equal")
-    (warning,) = twin_warnings(found)
+    (warning,) = duplicate_warnings(found)
     assert warning.startswith("mod, gateskip[shape=scalar] and gateskip made the same decisions")
 
 

@@ -1,4 +1,4 @@
-"""What the trainings of a run aim at: the saving each method is trained towards, and the rates of added parameters."""
+"""Targets of the trainings of a run: the saving each method is trained towards, and the rates of added parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adaptive_bench.task import Task
 
 
 @dataclass(frozen=True)
-class Aims:
+class TrainingTargets:
     """The same for every method of a run.
 
     Attributes:
@@ -31,8 +31,8 @@ class Aims:
     rates: Mapping[str, float]
 
     @classmethod
-    def of(cls, config: RunConfig, tasks: Iterable[Task], pricing: Mapping[int, str]) -> Aims:
-        """The aims of a run.
+    def of(cls, config: RunConfig, tasks: Iterable[Task], pricing: Mapping[int, str]) -> TrainingTargets:
+        """The targets of a run.
 
         Raises:
             UsageError: A rate is given for a method that does not exist.
