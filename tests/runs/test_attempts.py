@@ -257,7 +257,7 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, finished, expected):
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "running"  # as after a kill
     assert record.state == expected
     if finished:
-        record.settle()
+        record.mark_done()
         assert json.loads((tmp_path / "status.json").read_text())["state"] == "done"
 
 
@@ -296,6 +296,6 @@ def test_nothing_is_left_of_a_process_that_was_killed_after_its_last_word(tmp_pa
     attempt = claim(tmp_path, replace(Holder.here(), pid=2**22 - 1))
     if stage == "aside":
         attempt.folder.rename(attempt.folder.with_name(".1.ab"))
-    record.settle()
+    record.mark_done()
     assert [path.name for path in (tmp_path / attempts.FOLDER).iterdir()] == ["1.json"]
     assert record.state == "done"

@@ -101,14 +101,14 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
         (record / FOLDER).mkdir(parents=True, exist_ok=True)
         attempt = _take(record, what, reporter)
     stop = threading.Event()
-    beating = threading.Thread(target=_beat, args=(attempt.folder, stop), daemon=True)
-    beating.start()
+    heartbeat = threading.Thread(target=_heartbeat, args=(attempt.folder, stop), daemon=True)
+    heartbeat.start()
     try:
         with atomic.staged(root or record, attempt.folder):
             yield attempt
     finally:
         stop.set()
-        beating.join()
+        heartbeat.join()
         with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
             _end_own(attempt.folder)
 
@@ -197,7 +197,7 @@ class Watch:
         return time.monotonic() - self._since_s > SILENCE_S
 
 
-def _beat(folder: Path, stop: threading.Event) -> None:
+def _heartbeat(folder: Path, stop: threading.Event) -> None:
     count = 0
     while not stop.is_set():
         count += 1

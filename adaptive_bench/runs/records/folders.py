@@ -92,7 +92,7 @@ class Record:
             raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
         self._write(state, reason)
 
-    def settle(self) -> None:
+    def mark_done(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
         attempts.tidy(self.folder)
         if self._status()["state"] != "done" and not attempts.is_held(self.folder):

@@ -76,10 +76,10 @@ def _settle(plan: Plan) -> None:
     """Say of finished work that it is done where a killed process could not."""
     for cell in plan.cells:
         if cell.finished:
-            cell.record.settle()
+            cell.record.mark_done()
     for sweep in plan.sweeps:
         if sweep.is_complete:
-            sweep.record.settle()
+            sweep.record.mark_done()
 
 
 def chains_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[Chain]:
