@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import mixed_scores
-from adaptive_bench.tables.matching import Mix, Status, mixes
+from adaptive_bench.tables.matching import Interpolation, Status, mixes
 from adaptive_bench.tables.points import KNOWN, NAMES, saved_time
 from adaptive_bench.tables.time_axis import TimeCurve
 
@@ -31,7 +31,9 @@ class Measured:
         self.values: Floats = np.array(columns, dtype=float)  # what is not known becomes NaN
         self._dials = [one.dial for one in evaluations]
 
-    def mixes(self, axis: Axis, phase: MatchPhase, levels: Sequence[float], curve: TimeCurve | None) -> list[Mix]:
+    def mixes(
+        self, axis: Axis, phase: MatchPhase, levels: Sequence[float], curve: TimeCurve | None
+    ) -> list[Interpolation]:
         """Where each level is read off; `curve` gives the saved time on the axis `time`."""
         savings = [saved_time(one, curve) if axis == "time" else one.saved(axis, phase) for one in self.evaluations]
         return mixes(self._dials, savings, levels, saving_name(axis, phase))
@@ -42,7 +44,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Places:
+class LevelMatches:
     """All seeds on one axis in one phase, at L levels.
 
     Attributes:
@@ -52,7 +54,7 @@ class Places:
     axis: Axis
     phase: MatchPhase
     seeds: Sequence[Measured]
-    mixes: Sequence[Sequence[Mix]]
+    mixes: Sequence[Sequence[Interpolation]]
 
     def means(self, position: int, planned: int) -> dict[str, Any]:
         """Values of a row at one level but for its score: means over the seeds that reached it, nothing if none did.

@@ -33,7 +33,7 @@ class Crossed:
         seed_variance, document_variance: The unbiased parts of the mean's variance that more seeds (more documents)
             would lessen, var_seed / S and var_document / D, set to 0 where the estimate is negative. Of one seed the
             documents' part holds the interaction, and the other way round.
-        freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
+        degrees_of_freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
         least_freedom: Those of the level with fewer members. Student's t with them is cautious far out in the tails
             too, whatever the parts are (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
     """
@@ -42,7 +42,7 @@ class Crossed:
     variance: Floats
     seed_variance: Floats
     document_variance: Floats
-    freedom: Floats
+    degrees_of_freedom: Floats
     least_freedom: int
 
     @classmethod
@@ -61,16 +61,16 @@ class Crossed:
         # Each of the two holds the interaction, so their sum holds it twice. The sum less the interaction can fall
         # below either of them by chance alone.
         variance = np.maximum(of_seeds + of_documents - both, np.maximum(of_seeds, of_documents))
-        freedom = _freedom(of_seeds, of_documents, both, variance, seeds, documents)
+        degrees = _degrees_of_freedom(of_seeds, of_documents, both, variance, seeds, documents)
         least = min((members - 1 for members in (seeds, documents) if members > 1), default=1)
-        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), freedom, least)
+        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), degrees, least)
 
     def quantile(self, confidence: float) -> Floats:
         """Two-sided quantile of Student's t."""
-        return np.asarray(student_t.isf((1 - confidence) / 2, self.freedom), dtype=float)
+        return np.asarray(student_t.isf((1 - confidence) / 2, self.degrees_of_freedom), dtype=float)
 
 
-def _freedom(
+def _degrees_of_freedom(
     of_seeds: Floats, of_documents: Floats, both: Floats, variance: Floats, seeds: int, documents: int
 ) -> Floats:
     """Degrees of freedom of a variance whose two parts are known with S - 1 and D - 1.

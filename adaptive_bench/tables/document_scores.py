@@ -12,7 +12,7 @@ from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.savings import Point
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values
-from adaptive_bench.tables.matching import Mix, mixes
+from adaptive_bench.tables.matching import Interpolation, mixes
 
 _SAME = 1e-6  # between a metric and the mean of its documents
 _ROUNDING = 1e-9  # the same, as a share of a large metric
@@ -91,7 +91,7 @@ def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[fl
     return mixed_scores(mixes([point.dial for point in points], savings, levels, name), answers)
 
 
-def mixed_scores(found: Sequence[Mix], answers: Floats) -> list[Floats | None]:
+def mixed_scores(found: Sequence[Interpolation], answers: Floats) -> list[Floats | None]:
     """Scores [D] of one seed's documents at what each level is read off, from those at the points [P, D]."""
     reached = [mix.weights(len(answers)) for mix in found if mix.below]
     if not reached:

@@ -29,7 +29,7 @@ TIME_TOLERANCE = 0.02
 _SAME = 1e-9
 
 
-class Mix(NamedTuple):
+class Interpolation(NamedTuple):
     """What a level is read off: measured points that have one saving, or those of two neighbours.
 
     Attributes:
@@ -116,7 +116,9 @@ def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[M
     return found
 
 
-def mixes(dials: Sequence[float], savings: Sequence[float | None], levels: Sequence[float], name: str) -> list[Mix]:
+def mixes(
+    dials: Sequence[float], savings: Sequence[float | None], levels: Sequence[float], name: str
+) -> list[Interpolation]:
     """Which points each level is read off.
 
     Rules:
@@ -192,18 +194,18 @@ def _mean(values: Floats, places: Sequence[int]) -> Floats:
     )
 
 
-def _at(merged: _Merged, level: float, timed: bool, reached: Status) -> Mix:
+def _at(merged: _Merged, level: float, timed: bool, reached: Status) -> Interpolation:
     if not merged:
-        return Mix(level, "outside")
+        return Interpolation(level, "outside")
     for saving, places in merged:
         if abs(saving - level) <= _SAME:
-            return Mix(level, reached, places)
+            return Interpolation(level, reached, places)
     if level == 0 and _is_nothing([saving for saving, _ in merged], timed):
-        return Mix(level, reached, merged[0][1])
+        return Interpolation(level, reached, merged[0][1])
     for (before, below), (after, above) in pairwise(merged):
         if before <= level <= after:
-            return Mix(level, reached, below, above, (level - before) / (after - before), after - before)
-    return Mix(level, "outside")
+            return Interpolation(level, reached, below, above, (level - before) / (after - before), after - before)
+    return Interpolation(level, "outside")
 
 
 def _is_nothing(savings: Sequence[float], timed: bool) -> bool:

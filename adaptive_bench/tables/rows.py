@@ -16,7 +16,7 @@ from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.tables.at_levels import Measured, Places
+from adaptive_bench.tables.at_levels import LevelMatches, Measured
 from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed
@@ -188,10 +188,10 @@ def table_rows(
     measured = [Measured(done) for done in evaluations.values() if done]
     tables: list[tuple[Axis, MatchPhase, str | None]] = [(axis, phase, None) for axis, phase in _axes(everything)]
     tables += [("time", "all", setting) for setting in curves or {}]
-    found: list[tuple[Places, list[Row]]] = []
+    found: list[tuple[LevelMatches, list[Row]]] = []
     for axis, phase, setting in tables:
         curve = None if setting is None or curves is None else curves[setting]
-        places = Places(axis, phase, measured, [seed.mixes(axis, phase, levels, curve) for seed in measured])
+        places = LevelMatches(axis, phase, measured, [seed.mixes(axis, phase, levels, curve) for seed in measured])
         of_axis = replace(same, axis=axis, phase=phase, timing=setting)
         rows = []
         for position, level in enumerate(levels):
@@ -254,7 +254,7 @@ def _beyond(about: About, axis: Axis, phase: MatchPhase, level: float) -> bool |
 
 def _scored(
     metric: str,
-    found: Sequence[tuple[Places, list[Row]]],
+    found: Sequence[tuple[LevelMatches, list[Row]]],
     evaluations: Mapping[int, Sequence[Evaluation]],
     samples: Mapping[int, Sequence[Sequence[Sample]]],
 ) -> list[Row]:

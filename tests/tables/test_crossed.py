@@ -34,28 +34,28 @@ def test_one_seed_is_a_plain_t_over_documents() -> None:
     values = np.array([[1.0, 2.0, 4.0, 7.0]])
     found = Crossed.of(values)
     assert float(found.variance) == pytest.approx(values.var(ddof=1) / 4)
-    assert (float(found.freedom), float(found.seed_variance)) == (3.0, 0.0)
+    assert (float(found.degrees_of_freedom), float(found.seed_variance)) == (3.0, 0.0)
     assert float(found.quantile(0.95)) == pytest.approx(student_t.ppf(0.975, 3))
 
 
 def test_seeds_alone_are_a_plain_t_over_seeds() -> None:
     found = Crossed.of(np.array([[1.0], [2.0], [4.0]]))
     assert float(found.variance) == pytest.approx(np.var([1, 2, 4], ddof=1) / 3)
-    assert float(found.freedom) == pytest.approx(2.0)
+    assert float(found.degrees_of_freedom) == pytest.approx(2.0)
 
 
 def test_few_seeds_that_vary_take_the_quantile_of_the_seeds() -> None:
     documents = np.zeros((2, 50))
     documents[1] = 1.0
-    assert float(Crossed.of(documents).freedom) == pytest.approx(1.0)
+    assert float(Crossed.of(documents).degrees_of_freedom) == pytest.approx(1.0)
 
 
 def test_equal_seeds_leave_the_documents() -> None:
     found = Crossed.of(np.array([[0.0, 1.0, 0.0, 1.0]] * 3))
     assert float(found.seed_variance) == 0.0
-    assert float(found.freedom) == pytest.approx(3.0)
+    assert float(found.degrees_of_freedom) == pytest.approx(3.0)
 
 
 def test_equal_scores_have_no_variance_and_a_normal_quantile() -> None:
     found = Crossed.of(np.ones((3, 5)))
-    assert (float(found.variance), float(found.freedom)) == (0.0, np.inf)
+    assert (float(found.variance), float(found.degrees_of_freedom)) == (0.0, np.inf)
