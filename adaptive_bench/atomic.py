@@ -1,6 +1,6 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
-Where two processes may believe that a folder is theirs, `staged` lets the later one end the earlier one's writing at
+Where two processes may believe that a folder is theirs, `fenced` lets the later one end the earlier one's writing at
 one stroke, with nothing but renames.
 """
 
@@ -39,7 +39,7 @@ _stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 
 @contextmanager
-def staged(root: Path, folder: Path) -> Iterator[None]:
+def fenced(root: Path, folder: Path) -> Iterator[None]:
     """Within the block, what is written under `root` comes about in `folder` and is renamed out of it; what is removed
     is renamed into it first.
 
@@ -60,7 +60,7 @@ def staged(root: Path, folder: Path) -> Iterator[None]:
 
 
 def check_stage() -> None:
-    """Raise `Superseded` if the folder of `staged` is gone; nothing outside of `staged`."""
+    """Raise `Superseded` if the folder of `fenced` is gone; nothing outside of `fenced`."""
     stage = _stage.get()
     if stage is not None and not stage.folder.is_dir() and stage.root.is_dir():
         raise Superseded(
@@ -70,7 +70,7 @@ def check_stage() -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with those above it, but never that of `staged`: once that is gone, so is the work in it.
+    """Make a folder with those above it, but never that of `fenced`: once that is gone, so is the work in it.
 
     Raises:
         FileNotFoundError: It is gone.
@@ -81,7 +81,7 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _newborn(path: Path) -> Path:
+def _temp_path(path: Path) -> Path:
     """Where something comes about that will be at `path`: a name that nothing has."""
     stage = _stage.get()
     inside = stage is not None and path.is_relative_to(stage.root)
@@ -113,7 +113,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
         OSError: The file cannot be written.
     """
     make_folder(path.parent)
-    temporary = _newborn(path)
+    temporary = _temp_path(path)
     try:
         with temporary.open("xb") as stream:
             if mode is not None:
@@ -138,7 +138,7 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
     """
     with writable(path):
         make_folder(path.parent)
-        temporary = _newborn(path)
+        temporary = _temp_path(path)
         stream = temporary.open("x", encoding="utf-8")
         try:
             stream.write(start)
@@ -163,14 +163,14 @@ def remove(path: Path) -> None:
         EnvironmentProblem: It cannot be removed.
     """
     with writable(path):
-        grave = _newborn(path)
-        grave.mkdir()
+        trash = _temp_path(path)
+        trash.mkdir()
         try:
-            path.rename(grave / path.name)
+            path.rename(trash / path.name)
         except FileNotFoundError:
             check_stage()
         finally:
-            shutil.rmtree(grave, ignore_errors=True)
+            shutil.rmtree(trash, ignore_errors=True)
 
 
 def move(path: Path, target: Path) -> None:
@@ -180,7 +180,7 @@ def move(path: Path, target: Path) -> None:
         EnvironmentProblem: It cannot be renamed.
     """
     with writable(target):
-        between = _newborn(target)
+        between = _temp_path(target)
         path.replace(between)
         between.replace(target)
 
@@ -238,7 +238,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
     """
     with writable(target):
         make_folder(target.parent)
-        temporary = _newborn(target)
+        temporary = _temp_path(target)
         temporary.mkdir()
         try:
             yield temporary

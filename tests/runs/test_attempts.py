@@ -65,7 +65,7 @@ def test_whoever_was_taken_over_changes_nothing_any_more(tmp_path, name):
     (tmp_path / "resume" / "step").write_text("kept")
     (tmp_path / "old.json").write_text("{")
     older = claim(tmp_path)
-    with atomic.staged(tmp_path, older.folder):
+    with atomic.fenced(tmp_path, older.folder):
         atomic.write_text(tmp_path / "point.json", "older")
         claim(tmp_path)
         before = contents(tmp_path)
@@ -76,11 +76,11 @@ def test_whoever_was_taken_over_changes_nothing_any_more(tmp_path, name):
 
 def test_a_log_that_was_taken_over_is_written_where_nobody_looks(tmp_path):
     older = claim(tmp_path)
-    with atomic.staged(tmp_path, older.folder), atomic.growing(tmp_path / "train.jsonl") as log:
+    with atomic.fenced(tmp_path, older.folder), atomic.growing(tmp_path / "train.jsonl") as log:
         log.write("1\n")
         log.flush()
         newer = claim(tmp_path)
-        with atomic.staged(tmp_path, newer.folder), atomic.growing(tmp_path / "train.jsonl", "1\n") as other:
+        with atomic.fenced(tmp_path, newer.folder), atomic.growing(tmp_path / "train.jsonl", "1\n") as other:
             log.write("of the older\n")
             log.flush()
             other.write("2\n")
@@ -98,7 +98,7 @@ def test_only_the_newest_of_many_attempts_ever_writes(tmp_path_factory, steps, d
             made.append(claim(record))
         writer = made[max(0, len(made) - 1 - chosen)]
         before = contents(record)
-        with atomic.staged(record, writer.folder):
+        with atomic.fenced(record, writer.folder):
             if writer is made[-1]:
                 if name == "rename":
                     atomic.write_text(record / "old.json", "x")
@@ -117,7 +117,7 @@ from pathlib import Path
 from adaptive_bench import atomic
 from adaptive_bench.errors import Superseded
 record, stage = Path(sys.argv[1]), Path(sys.argv[2])
-with atomic.staged(record, stage):
+with atomic.fenced(record, stage):
     count = 0
     print("writing", flush=True)
     try:
@@ -137,7 +137,7 @@ def test_a_process_in_full_swing_is_cut_off_at_once(tmp_path):
     assert process.stdout is not None and process.stdout.readline() == "writing\n"
     time.sleep(0.1)
     newer = claim(tmp_path)
-    with atomic.staged(tmp_path, newer.folder):
+    with atomic.fenced(tmp_path, newer.folder):
         atomic.write_text(tmp_path / "who", "newer")
     for _ in range(200):
         assert (tmp_path / "who").read_text() == "newer"

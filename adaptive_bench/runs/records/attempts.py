@@ -2,7 +2,7 @@
 
 <record>/.attempts/
     7.json      who made the seventh attempt: host, process, job; made once, never changed, never removed
-    7.4c1d09aa/ exists while that attempt may write: its files come about here and are renamed out (`atomic.staged`)
+    7.4c1d09aa/ exists while that attempt may write: its files come about here and are renamed out (`atomic.fenced`)
 
 To take a record over is to make a folder, claim the next number with it (an exclusive creation), and remove all folders
 of other attempts up to that number. An older attempt may be alive, on a machine that cannot be reached: its next rename
@@ -104,7 +104,7 @@ def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = No
     heartbeat = threading.Thread(target=_heartbeat, args=(attempt.folder, stop), daemon=True)
     heartbeat.start()
     try:
-        with atomic.staged(root or record, attempt.folder):
+        with atomic.fenced(root or record, attempt.folder):
             yield attempt
     finally:
         stop.set()
