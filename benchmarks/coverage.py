@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 
 from adaptive_bench import atomic
-from adaptive_bench.tables.comparison import differences, tie_groups
+from adaptive_bench.leaderboard.paired import compare
+from adaptive_bench.metric import metric_of
+from adaptive_bench.tables.comparison import differences
 from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import linearised
@@ -144,9 +146,8 @@ def ranked(runs: int, methods: int = 6, documents: int = 100) -> Iterator[list[s
                 sums = logits(random, world.of(seeds), (methods, seeds, documents), easy)
                 scores = (random.random(sums.shape) < 1 / (1 + np.exp(-sums))).astype(float)
                 members = tuple(range(seeds)), tuple(range(documents))
-                groups.append(
-                    len(tie_groups({str(name): DocumentScores(*members, one) for name, one in enumerate(scores)}))
-                )
+                tables = {str(name): DocumentScores(*members, one) for name, one in enumerate(scores)}
+                groups.append(max(compare(tables, metric_of("acc")).groups.values()))
             row.append(f"{100 * float(np.mean(np.array(groups) > 1)):.1f}")
         yield row
 

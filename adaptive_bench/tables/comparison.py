@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,6 @@ from scipy.stats import t as student_t
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.tables.crossed import Crossed, Floats
-from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import CONFIDENCE, SHARE, Bounds, Levels, checked, levels_of
 
 # A bounded score has two documents more that favour each side by a half, a quarter of the time each (Agresti and Min,
@@ -40,19 +38,6 @@ class Difference:
     seeds: int
     documents: int
     levels: Levels
-
-
-@dataclass(frozen=True)
-class TieGroup:
-    """Methods that are not told apart from their leader.
-
-    Attributes:
-        leader: The best of them.
-        members: The leader, then the others from best to worst.
-    """
-
-    leader: str
-    members: tuple[str, ...]
 
 
 def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHARE) -> Difference:
@@ -111,38 +96,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
         corrected[index] = highest
     return corrected
-
-
-def tie_groups(
-    methods: Mapping[str, DocumentScores], bounds: Bounds = SHARE, *, higher_is_better: bool = True
-) -> list[TieGroup]:
-    """Methods from best to worst, in groups of those that cannot be told apart from the best of the group.
-
-    The best method leads the first group; all whose difference from it is not significant at 5 % belong to it. The best
-    of the others leads the next, and so on. Which method leads is read off the same scores, so p-values are corrected
-    for all pairs of methods, not only for those with a leader: then equal methods are ranked in at most 5 % of cases.
-    A pair that cannot be tested counts as tied. Groups follow their leaders, so that a later group may hold a method
-    with a better mean than the last of an earlier one, where the earlier one's own spread is larger.
-
-    Args:
-        methods: Scores by name. Each pair is compared on the seeds and documents that both have.
-        bounds: Smallest and largest value a score can have.
-        higher_is_better: Whether more is better.
-
-    Raises:
-        UsageError: Two methods share no seed or no document.
-    """
-    pairs = list(combinations(methods, 2))
-    found = []
-    for one, other in pairs:
-        first, second = methods[one].shared(methods[other])
-        found.append(paired_difference(first.values, second.values, bounds))
-    corrected = holm([1.0 if one.p is None else one.p for one in found])
-    differ = {frozenset(pair) for pair, p in zip(pairs, corrected, strict=True) if p < 1 - CONFIDENCE}
-    sign = -1 if higher_is_better else 1
-    order = sorted(methods, key=lambda name: sign * float(methods[name].values.mean()))
-    groups = anchored(order, lambda one, other: frozenset((one, other)) in differ)
-    return [TieGroup(members[0], members) for members in groups]
 
 
 def anchored(order: Sequence[str], apart: Callable[[str, str], bool]) -> list[tuple[str, ...]]:

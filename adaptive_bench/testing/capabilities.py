@@ -11,8 +11,6 @@ from adaptive_bench import output
 from adaptive_bench.method.probed import Matrix
 from adaptive_bench.testing.check import Fact, Result
 
-MIXED = "differs"
-
 
 class Capability(NamedTuple):
     """One column: its key in the data, its title in tables, and what its values mean."""

@@ -12,7 +12,6 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from adaptive_bench import registry
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import SEMANTICS, MethodSpec
 
@@ -20,11 +19,6 @@ from adaptive_bench.spec import SEMANTICS, MethodSpec
 def method_specs(name: str) -> list[MethodSpec]:
     """The specs of one method: its default in both semantics, then its variants."""
     return [*(MethodSpec(name, semantics=semantics) for semantics in SEMANTICS), *variants(name)]
-
-
-def all_specs() -> list[MethodSpec]:
-    """The specs of every registered method."""
-    return [spec for name in registry.names("methods") for spec in method_specs(name)]
 
 
 def variants(name: str) -> list[MethodSpec]:

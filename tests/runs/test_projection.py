@@ -9,7 +9,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.runs.outcome.projection import Projection, projected
+from adaptive_bench.runs.outcome.projection import Projection, priced, projected
 from adaptive_bench.runs.planning.shapes import SHAPES, find_shape
 from adaptive_bench.spec import MethodSpec
 
@@ -26,6 +26,11 @@ VARIANTS += [
 ]
 
 
+def onto(spec, layers, shape):
+    """From a model of so many layers onto a shape."""
+    return Projection(spec, *priced(shape, layers))
+
+
 def measured(model, random_text, saving=0.3):
     """The report of a batch of prompts and of what is written after them."""
     model.dial = model.method.dial_for(min(saving, model.method.max_saved_tokens))
@@ -39,7 +44,7 @@ def measured(model, random_text, saving=0.3):
 def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, shared_model, random_text):
     model = shared_model(spec)
     report = measured(model, random_text)
-    projection = Projection.onto(model.spec, model.backbone.num_layers, model.backbone.config)
+    projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
     expected = {"all": report["saved"]["net"], "prefill": report["prefill"]["net"], "decode": report["decode"]["net"]}
     assert projection.net(report["counts"]) == pytest.approx(expected, abs=1e-12)
 
@@ -48,7 +53,7 @@ def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, share
 def test_every_family_can_be_projected_onto(family, shared_model, random_text):
     model = shared_model("gateskip", family)
     report = measured(model, random_text)
-    projection = Projection.onto(model.spec, model.backbone.num_layers, model.backbone.config)
+    projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
     assert projection.net(report["counts"])["all"] == pytest.approx(report["saved"]["net"], abs=1e-12)
 
 
@@ -60,7 +65,7 @@ def test_counts_survive_a_measurement_in_between(shared_model, random_text):
     model.ledger.add(before)
     model.ledger.add(before)
     after = model.ledger.counts()
-    projection = Projection.onto(model.spec, model.backbone.num_layers, model.backbone.config)
+    projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
     assert projection.net(after) == pytest.approx(projection.net(before))
     assert after["decode"]["runs"]["head"] == 2 * before["decode"]["runs"]["head"]
 
@@ -76,7 +81,7 @@ def test_counts_survive_a_measurement_in_between(shared_model, random_text):
 )
 def test_a_shape_has_the_costs_of_its_model(name, layer, head):
     """Methods.md 2.1, in millions of MACs."""
-    backbone = Projection.onto(MethodSpec("dense"), 2, find_shape(name)).backbone
+    backbone = onto(MethodSpec("dense"), 2, find_shape(name)).backbone
     costs = backbone.costs
     assert (costs.attn_q_o + costs.attn_kv + costs.mlp)[0] / 1e6 == pytest.approx(layer, abs=0.005)
     assert backbone.head_macs / 1e6 == pytest.approx(head, abs=0.05)
@@ -97,7 +102,7 @@ def test_vector_gates_cost_what_they_cost_in_the_real_model():
     counts = _counts(layers, 100.0, 80.0, **gates)
     for row in counts["decode"]["work"]:
         row[8], row[9] = 100.0, 20.0  # K,V of the skipped are projected
-    net = Projection.onto(MethodSpec("gateskip"), layers, shape).net(counts)
+    net = onto(MethodSpec("gateskip"), layers, shape).net(counts)
     of_layers = net["decode"] * (16 * 60.82 + 262.7) / (16 * 60.82)
     assert of_layers == pytest.approx(0.055, abs=0.001)
     assert net["prefill"] is None and net["all"] == net["decode"]
@@ -106,9 +111,9 @@ def test_vector_gates_cost_what_they_cost_in_the_real_model():
 def test_deeper_models_have_more_gates_but_as_many_probes():
     """A probe of the head costs 4.32 layers of Llama-3.2-1B; gates come with every layer."""
     shape = find_shape("llama-3.2-1b")
-    spent = Projection.onto(MethodSpec("calm"), 4, shape).net(_counts(4, 10.0, 10.0, probe=10.0))["decode"]
+    spent = onto(MethodSpec("calm"), 4, shape).net(_counts(4, 10.0, 10.0, probe=10.0))["decode"]
     assert -spent == pytest.approx(4.32 / (16 + 4.32), abs=0.001)
-    gated = Projection.onto(MethodSpec.parse("gateskip"), 4, shape)
+    gated = onto(MethodSpec.parse("gateskip"), 4, shape)
     few = gated.net(_counts(4, 10.0, 10.0, **{"method.gates.0": 10.0}))["decode"]
     assert -few == pytest.approx(4 * 2048**2 / (16 * 60817408 + 262668288), rel=1e-6)
 

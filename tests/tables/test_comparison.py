@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.tables.comparison import differences, holm, paired_difference, tie_groups
+from adaptive_bench.leaderboard.paired import compare
+from adaptive_bench.metric import Metric, metric_of
+from adaptive_bench.tables.comparison import differences, holm, paired_difference
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED
 
@@ -97,16 +99,16 @@ def test_groups_are_anchored_at_their_leader() -> None:
         name: _scores(documents + shift + random.normal(0, 0.1, (5, 60)) + random.normal(0, 0.02, (5, 1)))
         for name, shift in shifts.items()
     }
-    groups = tie_groups(methods, UNBOUNDED)
-    assert [set(group.members) for group in groups] == [{"best", "next"}, {"low", "lower"}]
-    assert all(group.leader == group.members[0] for group in groups)
-    turned = tie_groups(methods, UNBOUNDED, higher_is_better=False)
-    assert set(turned[0].members) == {"low", "lower"}
+    found = compare(methods, Metric("higher"))
+    assert found.groups == {"best": 1, "next": 1, "low": 2, "lower": 2}
+    assert found.order[0] == max(methods, key=lambda name: float(methods[name].values.mean()))
+    turned = compare(methods, Metric("lower"))
+    assert {name for name, group in turned.groups.items() if group == 1} == {"low", "lower"}
 
 
 def test_one_method_leads_alone_and_none_leads_nothing() -> None:
-    assert tie_groups({"only": _scores(np.ones((2, 3)))})[0].members == ("only",)
-    assert tie_groups({}) == []
+    assert compare({"only": _scores(np.ones((2, 3)))}, metric_of("acc")).groups == {"only": 1}
+    assert compare({}, metric_of("acc")).groups == {}
 
 
 def test_equal_methods_are_not_ranked() -> None:
@@ -116,6 +118,7 @@ def test_equal_methods_are_not_ranked() -> None:
     for _ in range(runs):
         right = 1 / (1 + np.exp(-random.normal(0, 1.5, 60)))
         answers = random.random((5, 3, 60)) < np.clip(right + random.normal(0, 0.03, (5, 3, 1)), 0, 1)
-        ranked += len(tie_groups({str(name): _scores(one.astype(float)) for name, one in enumerate(answers)})) > 1
+        methods = {str(name): _scores(one.astype(float)) for name, one in enumerate(answers)}
+        ranked += max(compare(methods, metric_of("acc")).groups.values()) > 1
     # 5 % of 150 is 7.5; 15 and more would come by chance in one of a hundred such tests.
     assert ranked < 15

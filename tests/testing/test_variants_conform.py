@@ -29,7 +29,7 @@ def test_the_matrix_is_stored_for_every_spec():
 
 
 def test_no_parameter_changes_nothing():
-    """Semantics that agree and defaults spelled out give no warning; the paper's rule of GateSkip and MoD is its own."""
+    """Specs that agree, and defaults spelled out, give no warning; the paper's rule of GateSkip and MoD is its own."""
     behaviours = {spec: trained_behaviour(Subject(spec, "llama")) for spec in SPECS}
     assert duplicate_warnings(behaviours) == []
     together = {str(spec) for group in behavioural_duplicates(behaviours) for spec in group}

@@ -59,12 +59,7 @@ class Projection:
             if isinstance(module, nn.Linear)
         }
         self._depth = depth
-        self._costs = LayerCosts(*(self._depth * costs for costs in _columns(self.backbone.costs)))
-
-    @classmethod
-    def onto(cls, spec: MethodSpec, layers: int, shape: PretrainedConfig) -> Projection:
-        """From a model of so many layers onto a shape."""
-        return cls(spec, *_priced(shape, layers))
+        self._costs = LayerCosts(*(self._depth * costs for costs in astuple(self.backbone.costs)))
 
     def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
         """Projected net saving by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
@@ -125,10 +120,10 @@ def _projection(registered: Hashable, spec: MethodSpec, layers: int, shape: str)
 
 @lru_cache(maxsize=8)  # a run has many methods and few shapes
 def _named(shape: str, layers: int) -> tuple[Backbone, float]:
-    return _priced(find_shape(shape), layers)
+    return priced(find_shape(shape), layers)
 
 
-def _priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
+def priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
     """The same widths with another number of layers, in tensors that have no values; and for how many layers each of
     them stands.
     """
@@ -136,7 +131,3 @@ def _priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
     with torch.device("meta"):
         backbone = Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
     return backbone, shape.num_hidden_layers / layers
-
-
-def _columns(costs: LayerCosts) -> tuple[np.ndarray, ...]:
-    return astuple(costs)
