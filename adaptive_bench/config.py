@@ -48,75 +48,68 @@ class RunConfig(Strict):
     )
     tasks: Names = Field(description="Tasks of `list tasks`, or any lm-eval task.", json_schema_extra=_WHAT)
     model: str = Field(
-        default="nano",
+        "nano",
         description="A model of `list models`, a folder in Hugging Face layout, or a hub id.",
         json_schema_extra=_WHAT,
     )
     data_dir: Path | None = Field(
-        default=None,
-        description=f"Folder with local data files (or set {DATA_VARIABLE}).",
-        json_schema_extra=_WHERE,
+        None, description=f"Folder with local data files (or set {DATA_VARIABLE}).", json_schema_extra=_WHERE
     )
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)] = Field(
-        default=(1,), description="`3` for seeds 1 to 3, or a list: `1,2,5`.", json_schema_extra=_HOW
+        (1,), description="`3` for seeds 1 to 3, or a list: `1,2,5`.", json_schema_extra=_HOW
     )
     levels: Shares | None = Field(
-        default=None,
+        None,
         description="Saved shares to compare at, for example `0,0.1,0.2`.\nBy default each task's own.",
         json_schema_extra=_HOW,
     )
     match_on: Literal["net", "core", "tokens", "claimed", "time"] = Field(
-        default="net",
+        "net",
         description="What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core "
         "FLOPs, saved tokens, what the dial claims (as papers plot it), or saved time as measured.",
         json_schema_extra=_HOW,
     )
     match_phase: Literal["all", "prefill", "decode"] = Field(
-        default="all",
+        "all",
         description="The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or "
         "both pooled.",
         json_schema_extra=_HOW,
     )
     project_onto: str = Field(
-        default="llama-3.2-1b",
-        description="Model shape whose costs the tables' projected net saving is worked out with.",
+        "llama-3.2-1b", description="Model shape whose costs the tables' projected net saving is worked out with."
     )
     timing: str | None = Field(
-        default=None,
-        description="Of several timed settings those whose name contains this.",
-        json_schema_extra=_HOW,
+        None, description="Of several timed settings those whose name contains this.", json_schema_extra=_HOW
     )
     train_on: Names | None = Field(
-        default=None,
-        description="Tasks to train on; otherwise every selected task with training text.",
-        json_schema_extra=_HOW,
+        None, description="Tasks to train on; otherwise every selected task with training text.", json_schema_extra=_HOW
     )
     chat_template: bool = Field(
-        default=False,
+        False,
         description="Put training text and prompts into the model's own chat template.\nAs lm-eval does with "
         "`--apply_chat_template`: a question is a user's turn, its answer the assistant's.",
         json_schema_extra=_HOW,
     )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
-    out: Path = Field(default=Path("runs"), description="Folder for records and tables.", json_schema_extra=_WHERE)
-    device: str = Field(default="auto", description="auto, cpu, cuda:0, ...", json_schema_extra=_WHERE)
+    out: Path = Field(Path("runs"), description="Folder for records and tables.", json_schema_extra=_WHERE)
+    device: str = Field("auto", description="auto, cpu, cuda:0, ...", json_schema_extra=_WHERE)
     track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
-        default=(), description="Also send training curves there.", json_schema_extra=_WHERE
+        (), description="Also send training curves there.", json_schema_extra=_WHERE
     )
     cell_timeout: Annotated[float, Field(gt=0)] | None = Field(
-        default=None,
+        None,
         description="End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
         json_schema_extra=_WHERE | {"metavar": "MINUTES"},
     )
     stall_warning: float = Field(
-        default=10.0,
+        10.0,
         ge=0,
         description="Say so when work gets no further for so long; 0: never.",
         json_schema_extra=_WHERE | {"metavar": "MINUTES"},
     )
-    preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
-    for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
+    preset: str | None = Field(None, description="Name of the preset it was made from, for the reader.")
+    for_models: ForModels | None = Field(None, description="Models it is for; another one is refused.")
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:
