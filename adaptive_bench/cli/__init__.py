@@ -34,7 +34,7 @@ from adaptive_bench.cli import (
 from adaptive_bench.cli.config_options import ConfigCommand
 from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
-from adaptive_bench.cli.strict import StrictCommand
+from adaptive_bench.cli.strict import Command, StrictCommand
 
 app = typer.Typer(
     name="adaptive-bench",
@@ -65,15 +65,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 _CONFIG_COMMANDS = {"run": ConfigCommand, "rates": rates.RatesCommand, "tune": tune.TuneCommand}
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=_CONFIG_COMMANDS.get(_name, StrictCommand))(_command)
+    app.command(_name, cls=_CONFIG_COMMANDS.get(_name, Command))(_command)
 boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")
-boards.command("show", cls=StrictCommand)(leaderboard.leaderboard)
-boards.command("build", cls=StrictCommand)(site.build)
-boards.command("findings", cls=StrictCommand)(site.findings)
-boards.command("submit", cls=StrictCommand)(entries.submit)
-boards.command("unpack", cls=StrictCommand)(entries.unpack)
-boards.command("verify", cls=StrictCommand)(entries.verify)
-boards.command("publish", cls=StrictCommand)(entries.publish)
+boards.command("show", cls=Command)(leaderboard.leaderboard)
+boards.command("build", cls=Command)(site.build)
+boards.command("findings", cls=Command)(site.findings)
+boards.command("submit", cls=Command)(entries.submit)
+boards.command("unpack", cls=Command)(entries.unpack)
+boards.command("verify", cls=Command)(entries.verify)
+boards.command("publish", cls=Command)(entries.publish)
 app.add_typer(boards, name="leaderboard")
 app.command("lm-eval", cls=StrictCommand, context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 

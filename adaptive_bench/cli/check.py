@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.failures import Debug, paragraph
-from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import parse_specs
@@ -52,8 +52,6 @@ def check(
     Runs on tiny random Llama, Qwen and Gemma-2 models, a second per spec and family, no network. Exits with 1 if a
     check fails. With --debug an error in a method's code ends the command with its traceback.
     """
-    if not debug:
-        quiet()
     if plugin:
         load_libraries()
         registry.load_plugins(plugin)
@@ -75,7 +73,7 @@ def check(
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:
-        write_matrix(capabilities, report.matrix, alone=everything)
+        write_matrix(capabilities, report.matrix, whole=everything)
     _print(report, err=output.is_stdout(json_file) or output.is_stdout(capabilities))
     raise typer.Exit(1 if report.failures else 0)
 

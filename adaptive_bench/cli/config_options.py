@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 
 import typer
 
-from adaptive_bench.cli.strict import StrictCommand
+from adaptive_bench.cli.strict import Command, keyword, options_of
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.strict_yaml import parse
@@ -87,7 +87,7 @@ class Overrides:
         return load_config(preset_or_path, self.values, flags=self.flags)
 
 
-class ConfigCommand(StrictCommand):
+class ConfigCommand(Command):
     """A command whose function finds the config's keys that were given in `ctx.obj`, as `Overrides`.
 
     Attributes:
@@ -109,7 +109,7 @@ class ConfigCommand(StrictCommand):
 
     @cached_property
     def _options(self) -> dict[str, Any]:
-        """Parameters of click by dotted path; Typer's public way to them is a command made of a signature."""
+        """Options of click by dotted path."""
         with_panels = not self.keys
         parameters = [_parameter(path, field, with_panels) for path, field in self._fields.items()]
         every = typer.Option(
@@ -118,15 +118,8 @@ class ConfigCommand(StrictCommand):
             help="Any key, `train.batch_size=8` for example (`list keys`); may be repeated.",
             rich_help_panel=PANELS[1] if with_panels else None,
         )
-        parameters.append(_keyword(_SET, Annotated[list[str] | None, every]))
-
-        def takes_them() -> None: ...
-
-        takes_them.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        app = typer.Typer(add_completion=False)
-        app.command()(takes_them)
-        made = typer.main.get_command(app).params
-        return dict(zip((*self._fields, _SET), made, strict=False))  # the last one is --help
+        parameters.append(keyword(_SET, Annotated[list[str] | None, every]))
+        return dict(zip((*self._fields, _SET), options_of(parameters), strict=True))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See click; options of the config stand before `--config`."""
@@ -178,11 +171,7 @@ def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Paramet
         help=str(field.description).partition("\n")[0],
         rich_help_panel=extra["panel"] if with_panel else None,
     )
-    return _keyword(path.replace(".", "_"), Annotated[kind | None, option])
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return keyword(path.replace(".", "_"), Annotated[kind | None, option])
 
 
 def _off(flag: str) -> str:

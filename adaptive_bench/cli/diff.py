@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 
 if TYPE_CHECKING:
@@ -25,14 +23,11 @@ _SHOWN = 8  # documents of one row
 def diff(
     first: Run,
     second: Run,
-    debug: Debug = False,
 ) -> None:
     """Compare two runs: their configurations, and where both measured a method at the same asked saving, its scores.
 
     The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
     """
-    if not debug:
-        quiet()
     from adaptive_bench.results import read_run
 
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.errors import EnvironmentProblem
 
 _PACKAGES = (
@@ -43,7 +42,6 @@ def doctor(
         Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder a run would write to.")] = Path("runs"),
-    debug: Debug = False,
 ) -> None:
     """Check versions, devices, network, data, caches and the output folder."""
     broken = []

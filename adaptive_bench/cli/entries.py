@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError, one_line
@@ -31,7 +29,6 @@ def submit(
         bool,
         typer.Option("--records", help="Put the run's records beside it, without weights: see `leaderboard unpack`."),
     ] = False,
-    debug: Debug = False,
 ) -> None:
     """Write a run as an entry of a board: table, answers by document, configuration, versions and digests, checked.
 
@@ -43,7 +40,6 @@ def submit(
 def unpack(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry with records.tar.xz, or such a file.")],
     out: Annotated[Path, typer.Option(help="Output folder that gets the records.")] = Path("runs"),
-    debug: Debug = False,
 ) -> None:
     """Put an entry's records where `run` finds them: its table can be made again, and more seeds and methods added.
 
@@ -87,15 +83,12 @@ def verify(
         ),
     ] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Train what an entry says, unless it is there, ask some of its documents again, and compare them one by one.
 
     Training again on other hardware is like training with another seed: the verdict `alike` says that the mean is one
     the entry's seeds let expect. Exit code 1 if a point differs.
     """
-    if not debug:
-        quiet()
     if from_records and record:
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
@@ -179,7 +172,6 @@ def publish(
     site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
     to: Annotated[str, typer.Option(help="Name or address of a git remote; or a folder to copy to.")] = "origin",
     branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
-    debug: Debug = False,
 ) -> None:
     """Commit a site to a branch of a git remote, or copy it to a folder. The work tree here is not touched."""
     typer.echo(registry.get("sites", "publish")(site, to, branch))

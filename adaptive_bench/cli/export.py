@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import output
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.results import find_run
 
@@ -38,7 +37,6 @@ def export(
         typer.Option(parser=output.file, help="The file, or - for standard output; by default results.FORMAT here."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where runs are looked for if none is named.")] = Path("runs"),
-    debug: Debug = False,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
     from adaptive_bench.results import load_results

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import atomic, output, registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,15 +25,12 @@ def export_model(
     ],
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
     Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
     """
     registry.load_plugins(plugin)
-    if not debug:
-        quiet()
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.card import model_card

@@ -7,9 +7,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
-
-import typer
 
 from adaptive_bench.cli.tables import terminal_width, wrapped
 from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
@@ -17,9 +14,6 @@ from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.progress import say
 
 _WIDEST = 100  # lines that are longer are hard to read
-
-# `main` reads it from the arguments before Typer parses them; it is declared so that `--help` shows it.
-Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
 
 
 @contextmanager

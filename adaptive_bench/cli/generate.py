@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
 from adaptive_bench.results import find_run
 
@@ -49,12 +47,9 @@ def generate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print texts and the compute report as JSON.")] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the method.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Continue prompts with a trained model; what was saved is said on the last line, on stderr."""
     registry.load_plugins(plugin)
-    if not debug:
-        quiet()
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     import torch

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.results import read_json, read_table
@@ -41,7 +40,6 @@ def leaderboard(
     full: Annotated[
         bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
     ] = False,
-    debug: Debug = False,
 ) -> None:
     """Print the leaderboard of one or several runs."""
     check_value("--axis", axis, AXES)

@@ -12,9 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.overheads import overhead_rows
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
 from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
@@ -54,14 +52,11 @@ def list_names(
     out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    debug: Debug = False,
 ) -> None:
     """List methods, tasks, models, families of models, configs, runs or keys of a config.
 
     Of runs, the newest first; options choose by a part of the name.
     """
-    if not debug:
-        quiet()
     if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)

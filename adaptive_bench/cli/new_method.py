@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 _TEMPLATES = {
@@ -29,7 +28,6 @@ def new_method(
     out: Annotated[
         Path | None, typer.Option(parser=output.new_folder, help="Folder to make; otherwise one of that name.")
     ] = None,
-    debug: Debug = False,
 ) -> None:
     """Write a package with a working method, its entry point and its test."""
     check_name(name)

@@ -11,8 +11,6 @@ from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
-from adaptive_bench.cli.failures import Debug
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import shares_value
 from adaptive_bench.errors import Interrupted
 
@@ -37,7 +35,6 @@ def rates(
         typer.Option(parser=output.file, help="JSON file for the trials and the choice; - for standard output."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Train each method at every rate of one grid and compare them on validation documents.
 
@@ -48,8 +45,6 @@ def rates(
 
     overrides: Overrides = ctx.obj
     run_config = overrides.with_value(["methods"], methods, "--methods").load(config or RatesCommand.preset)
-    if not debug:
-        quiet()
     tried = shares_value(grid, "--grid") if grid else None
     try:
         with open_reporter() as reporter:

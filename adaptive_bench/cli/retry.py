@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
+from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 
 

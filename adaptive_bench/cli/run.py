@@ -10,8 +10,7 @@ import typer
 
 from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.failures import Debug
-from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 
@@ -110,8 +109,6 @@ def run(
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if wait is not None and not table_only:
         raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
-    if not debug:
-        quiet()
     if plugin:
         fork_server.start()  # before they are loaded, and while the libraries are
         load_libraries()

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import Run
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
@@ -66,12 +64,9 @@ def samples(
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     registry.load_plugins(plugin)
-    if not debug:
-        quiet()
     from adaptive_bench.runs.outcome.trained import work_of
 
     whole = work_of(run)

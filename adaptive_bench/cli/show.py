@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from adaptive_bench.cli.failures import Debug, paragraph
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
 from adaptive_bench.results import find_run, run_name
@@ -34,14 +33,11 @@ def show(
             help="Name or folder of a run, or folder of a record (as `status` lists them).",
         ),
     ],
-    debug: Debug = False,
 ) -> None:
     """Show configuration, command, environment, and how the training went.
 
     What the models were asked and wrote: `adaptive-bench samples RUN`.
     """
-    if not debug:
-        quiet()
     if (folder / "config.yaml").is_file():
         typer.echo(_run(folder))
     elif (folder / "config.json").is_file():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.failures import Debug, paragraph
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.tables.finished import newest, tables
@@ -22,7 +22,6 @@ def build(
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="|".join(PHASES), help="Shown first.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
     JSON and Parquet; figures as SVG and PDF where matplotlib is installed.
@@ -46,7 +45,6 @@ def findings(
     ] = Path("findings.md"),
     axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
     level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
-    debug: Debug = False,
 ) -> None:
     """Write what a board found as sentences, each with its figures and intervals."""
     check_value("--axis", axis, AXES)

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.cli.failures import Debug, paragraph
-from adaptive_bench.cli.quiet import quiet
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import fitting
 
 _ORDER = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")
@@ -23,15 +22,12 @@ def status(
     everything: Annotated[bool, typer.Option("--all", help="List finished work as well.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every five seconds until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Show what runs, what stopped, what failed and why.
 
     `stopped` is work whose process is gone, `partial` work that was interrupted: the command of its run goes on with
     both.
     """
-    if not debug:
-        quiet()
     from adaptive_bench.runs.records.overview import pieces
 
     while True:

@@ -1,13 +1,23 @@
-"""What every command refuses: an empty value, and an option twice of which only one value would count."""
+"""What every command does: it refuses an empty value, and an option twice of which only one value would count; and it
+keeps the libraries below quiet unless `--debug` is given.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand
 
+from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError
+
+# `main` reads it from the arguments before Typer parses them. A function that wants to know has a parameter `debug`.
+Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
 
 
 class StrictCommand(TyperCommand):
@@ -22,6 +32,43 @@ class StrictCommand(TyperCommand):
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on
                 raise UsageError(f"{ctx.info_name} takes no empty values, got one. Give a value or leave it out.")
         return super().parse_args(ctx, args)
+
+
+class Command(StrictCommand):
+    """A command with the option `--debug`, whether or not its function has a parameter of that name."""
+
+    @cached_property
+    def _debug(self) -> Any:
+        return options_of([keyword("debug", Debug, False)])[0]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See click; `--help` stays the last one."""
+        own = super().get_params(ctx)
+        return own if any(param.name == "debug" for param in own) else [*own[:-1], self._debug, own[-1]]
+
+    def invoke(self, ctx: Any) -> Any:
+        """See click."""
+        if not ctx.params["debug"]:
+            quiet()
+        if not any(param.name == "debug" for param in self.params):
+            del ctx.params["debug"]
+        return super().invoke(ctx)
+
+
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A parameter of a function from which Typer makes an option."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
+    """Options of click; Typer's public way to them is a command made of a signature."""
+
+    def takes_them() -> None: ...
+
+    takes_them.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command()(takes_them)
+    return list(typer.main.get_command(app).params)
 
 
 def _refuse_repeated(order: list[Any]) -> None:

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.values import counts_value, shares_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
@@ -50,7 +48,6 @@ def time(
     plugin: Annotated[
         list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
     ] = None,
-    debug: Debug = False,
 ) -> None:
     """Measure how much of a method's saving is felt as time.
 
@@ -58,8 +55,6 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    if not debug:
-        quiet()
     load_libraries()
     registry.load_plugins(plugin)
     import torch

@@ -10,8 +10,6 @@ from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
-from adaptive_bench.cli.failures import Debug
-from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +71,6 @@ def tune(
         typer.Option(min=1, help="Processes that share the trials. Default: of small models one a core."),
     ] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Look for the best parameters of methods, with equal trials, on validation documents.
 
@@ -92,8 +89,6 @@ def tune(
         overrides = overrides.with_value(["methods"], names, "--methods")
     preset = config or TuneCommand.preset
     run_config = overrides.load(preset)
-    if not debug:
-        quiet()
     try:
         with open_reporter() as reporter:
             result = carry_out(

@@ -67,12 +67,12 @@ def _text(fact: Fact) -> str:
     return fact if isinstance(fact, str) else "yes" if fact else "no"
 
 
-def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, alone: bool = True) -> None:
+def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, whole: bool = True) -> None:
     """Write a matrix as JSON, specs in order.
 
     Args:
-        alone: Forget what the file knows of other specs; else it is kept.
+        whole: Forget what the file knows of other specs; else it is kept.
     """
-    if not alone and path.is_file():
+    if not whole and path.is_file():
         matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
     output.write_text(path, json.dumps(matrix, indent=1, ensure_ascii=False) + "\n")

@@ -24,9 +24,9 @@ class Journal(JournalFileBackend):
     """
 
     def __init__(self, file: Path) -> None:
-        self._path, self._alone = file, FileLock(file.with_suffix(".lock"))
+        self._path, self._exclusive = file, FileLock(file.with_suffix(".lock"))
         with atomic.writable(file):
-            super().__init__(str(file), _Lock(self._alone))
+            super().__init__(str(file), _Lock(self._exclusive))
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """See `JournalFileBackend`.
@@ -34,7 +34,7 @@ class Journal(JournalFileBackend):
         Raises:
             EnvironmentProblem: The file cannot be written.
         """
-        with atomic.writable(self._path), self._alone:
+        with atomic.writable(self._path), self._exclusive:
             _cut_to_whole_lines(self._path)
             super().append_logs(logs)
 

@@ -44,7 +44,7 @@ class Intermediate(NamedTuple):
     curve: dict[str, list[float | None]]
 
 
-Attempt = Callable[[Values], Iterator[Intermediate]]
+TrialRunner = Callable[[Values], Iterator[Intermediate]]
 
 
 class TrialFailed(Exception):
@@ -88,7 +88,7 @@ class Study:
         self._points = space.spread(SPREAD) if points is None else points
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        with self._exclusive():
             self.study = optuna.create_study(
                 study_name=name, storage=storage, direction="maximize", load_if_exists=True, pruner=_WorseThanMedian()
             )
@@ -108,22 +108,22 @@ class Study:
         """Trials that nobody has begun."""
         return max(0, self.trials - sum(map(_counts, self.all)))
 
-    def finish(self, attempt: Attempt) -> None:
+    def finish(self, run_trial: TrialRunner) -> None:
         """Do every trial that is left, and wait for those that other workers have begun."""
-        while self.work(attempt) or any(one.state is TrialState.RUNNING for one in self.all):
+        while self.work(run_trial) or any(one.state is TrialState.RUNNING for one in self.all):
             time.sleep(_WAIT_S)
 
-    def work(self, attempt: Attempt) -> bool:
+    def work(self, run_trial: TrialRunner) -> bool:
         """Do one trial; `False` if there is none left to begin.
 
-        An error of `attempt` fails the trial, unless it is one the user can act on or a stop: then the trial is put
+        An error of `run_trial` fails the trial, unless it is one the user can act on or a stop: then the trial is put
         back to be done again, and the error goes on.
 
         Raises:
             EnvironmentProblem: The storage cannot be read or written.
         """
         try:
-            return self._work(attempt)
+            return self._work(run_trial)
         except StorageInternalError as error:  # the trial stays as it was; whoever works on finds its lock free
             reason = message_of(error.__cause__ or error)
             raise EnvironmentProblem(
@@ -131,13 +131,13 @@ class Study:
                 "correct that and give the same command again."
             ) from error
 
-    def _work(self, attempt: Attempt) -> bool:
+    def _work(self, run_trial: TrialRunner) -> bool:
         claimed = self._claim()
         if claimed is None:
             return False
         trial, lock = claimed
         try:
-            self._carry_out(trial, attempt)
+            self._carry_out(trial, run_trial)
         except TrialFailed as error:
             self._fail(trial, str(error))
         except StorageInternalError:
@@ -156,7 +156,7 @@ class Study:
         return True
 
     def _claim(self) -> tuple[optuna.Trial, FileLock] | None:
-        with self._alone():
+        with self._exclusive():
             for stale in self.all:
                 if stale.state is TrialState.RUNNING and not self._is_held(stale.number):
                     self._put_back(stale.number, "interrupted: its process ended")
@@ -183,11 +183,11 @@ class Study:
         point = dict(self._points[place - 1]) if 1 <= place <= len(self._points) else {}
         self.study.enqueue_trial(point, user_attrs={"place": place, "point": point})
 
-    def _carry_out(self, trial: optuna.Trial, attempt: Attempt) -> None:
+    def _carry_out(self, trial: optuna.Trial, run_trial: TrialRunner) -> None:
         values = self._values(trial)
         trial.set_user_attr("values", values)
         result = None
-        for step, result in enumerate(attempt(values)):
+        for step, result in enumerate(run_trial(values)):
             trial.report(result.value, step)
             trial.set_user_attr("curve", result.curve)
             if not result.last and trial.should_prune():
@@ -210,7 +210,7 @@ class Study:
         self.study.tell(trial, state=TrialState.FAIL)
 
     def _interrupt(self, number: int, error: BaseException) -> None:
-        with self._alone():
+        with self._exclusive():
             self._put_back(number, f"interrupted: {type(error).__name__}")
 
     def _put_back(self, number: int, reason: str) -> None:
@@ -238,7 +238,7 @@ class Study:
     def _lock(self, number: int) -> FileLock:
         return FileLock(self.folder / f"trial-{number}.lock")
 
-    def _alone(self) -> FileLock:
+    def _exclusive(self) -> FileLock:
         return FileLock(self.folder / "study.lock")
 
 

@@ -35,7 +35,7 @@ class Trials:
         self.reporter, self.jobs = reporter, jobs
         self._dense: dict[tuple[int, str], float] = {}
 
-    def attempt(self, values: Values) -> Iterator[Intermediate]:
+    def run_trial(self, values: Values) -> Iterator[Intermediate]:
         """Train with some values; the mean objective after each seed and task.
 
         Raises:

@@ -27,7 +27,7 @@ from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
 from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
-from adaptive_bench.tuning.study import Attempt, Study
+from adaptive_bench.tuning.study import Study, TrialRunner
 from adaptive_bench.tuning.trial import Trials
 
 FIRST_SEED = 1001  # of those that confirm: no board uses them
@@ -90,20 +90,20 @@ def tune(
     helpers = min(workers, sum(study.left() for study in studies.values())) - 1
 
     def work(share: int | None) -> None:
-        attempts = {space: Trials(space, objective, config, reporter, share).attempt for space in spaces}
-        in_turns(studies, attempts)
+        runners = {space: Trials(space, objective, config, reporter, share).run_trial for space in spaces}
+        in_turns(studies, runners)
         if confirm:
             for space, study in studies.items():
-                study.finish(attempts[space])
+                study.finish(runners[space])
                 if study.best is not None and study.best.params:
                     finals[space] = _final(study)
-            in_turns(finals, {space: Trials(space, objective, again, reporter, share).attempt for space in finals})
+            in_turns(finals, {space: Trials(space, objective, again, reporter, share).run_trial for space in finals})
 
-    def in_turns(some: Mapping[Space, Study], attempts: Mapping[Space, Attempt]) -> None:
+    def in_turns(some: Mapping[Space, Study], runners: Mapping[Space, TrialRunner]) -> None:
         waiting = dict(some)
         while waiting:  # so that a stopped study has given every method as much as any other
             for space, study in list(waiting.items()):
-                if not study.work(attempts[space]):
+                if not study.work(runners[space]):
                     del waiting[space]
                     continue
                 reporter.line(_said(study))
@@ -129,6 +129,8 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
     """What a study is: begun with one definition, it continues with no other."""
     searched = {str(space.spec): {name: str(one) for name, one in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
+    if config.chat_template:  # studies of earlier versions do not name it
+        recipe["chat_template"] = True
     levels = {name: list(objective.levels(config.levels or find_task(name).levels)) for name in config.tasks}
     return {
         "schema": SCHEMA,

@@ -22,7 +22,7 @@ def finished(tmp_path_factory):
 
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
 def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.export_model.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     result = command("export-model", str(finished), "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
@@ -41,7 +41,7 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
 
     here = backbones.find_backbone("nano")
     hub = replace(here, name="owner/nano", location="owner/nano", revision="0" * 40)
-    monkeypatch.setattr("adaptive_bench.cli.export_model.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     monkeypatch.setattr(backbones, "find_backbone", lambda name: hub)
     monkeypatch.setattr(GateSkip, "freezes_backbone", property(lambda self: True))
     monkeypatch.setattr(GateSkip, "starts_from", classmethod(lambda cls, spec: None))

@@ -11,7 +11,7 @@ from adaptive_bench.model import AdaptiveModel
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A saved model that reads bytes."""
-    monkeypatch.setattr("adaptive_bench.cli.generate.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
     core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()

@@ -73,7 +73,7 @@ def test_something_else_cannot_be_listed(command):
 
 
 def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.listing.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     make_backbone("llama").save_pretrained(tmp_path / "tiny")
     specs = "gateskip[shape=scalar],gateskip,dense"
     result = command("list", "methods", "--model", "tiny", "--methods", specs)
@@ -85,7 +85,7 @@ def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypat
 
 
 def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, tmp_path, make_backbone, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.listing.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     names = registry.names
     monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else names(group))
     make_backbone("llama", num_hidden_layers=1).save_pretrained(tmp_path / "flat")

@@ -33,7 +33,7 @@ def few(command, tmp_path):
 def write(command, monkeypatch):
     """`write(writer, target)`: give a command that writes to a target."""
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.check.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     return lambda writer, target: command(*WRITERS[writer], str(target))
 
 

@@ -8,7 +8,7 @@ from adaptive_bench.testing.capabilities import write_matrix
 def test_a_part_keeps_what_is_known_of_the_others(tmp_path):
     file = tmp_path / "capabilities.json"
     write_matrix(file, {"mod": {"batch": "yes"}, "calm": {"batch": "yes"}})
-    write_matrix(file, {"mod": {"batch": "no"}}, alone=False)
+    write_matrix(file, {"mod": {"batch": "no"}}, whole=False)
     assert json.loads(file.read_text()) == {"calm": {"batch": "yes"}, "mod": {"batch": "no"}}
     write_matrix(file, {"mod": {"batch": "yes"}})
     assert json.loads(file.read_text()) == {"mod": {"batch": "yes"}}

@@ -35,7 +35,7 @@ def score(values):
     return 1 - abs(float(values.get("sparsity_weight", 1.0)) - 0.1)
 
 
-def attempt(values):
+def run_trial(values):
     yield Intermediate(score(values), True, {"t": [score(values)]})
 
 
@@ -47,7 +47,7 @@ def tried(study):
     return [one.user_attrs["values"] for one in finished(study)]
 
 
-def to_the_end(study, work=attempt):
+def to_the_end(study, work=run_trial):
     while study.work(work):
         pass
 
@@ -58,7 +58,7 @@ def test_as_many_trials_as_asked_for_the_first_with_the_defaults(tmp_path):
     assert len(study.all) == 8 and {one.state for one in study.all} == {TrialState.COMPLETE}
     assert tried(study)[0] == {} and len({str(values) for values in tried(study)}) == 8
     assert study.best.value == max(map(score, tried(study))) >= score({})
-    assert not study.work(attempt)
+    assert not study.work(run_trial)
 
 
 def test_more_trials_continue_the_study_that_is_there(tmp_path):
@@ -81,7 +81,7 @@ def test_an_interrupted_study_tries_what_an_undisturbed_one_tries(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             disturbed.work(stopped)
         disturbed = opened(tmp_path / "two")
-        assert disturbed.work(attempt) and disturbed.work(attempt)
+        assert disturbed.work(run_trial) and disturbed.work(run_trial)
     to_the_end(disturbed)
     assert tried(disturbed) == tried(undisturbed)
     interrupted = [one for one in disturbed.all if "interrupted" in one.user_attrs]
@@ -92,7 +92,7 @@ def test_a_failed_trial_is_kept_with_its_reason_and_counts(tmp_path):
     def failing(values):
         if not values:
             raise TrialFailed("the loss is not a number")
-        yield from attempt(values)
+        yield from run_trial(values)
 
     study = opened(tmp_path, trials=3)
     to_the_end(study, failing)
@@ -138,7 +138,7 @@ def _work_slowly(folder):
     def slow(values):
         (folder / f"began-{os.getpid()}").touch()
         time.sleep(0.2)
-        yield from attempt(values)
+        yield from run_trial(values)
 
     to_the_end(opened(folder, trials=6), slow)
 
@@ -174,7 +174,7 @@ def test_a_worker_that_is_killed_before_it_draws_does_not_change_what_is_tried(t
     for place in (0, 2, 6):  # the defaults, a given point, one that is drawn
         disturbed = opened(tmp_path / f"two{place}")
         for _ in range(place):
-            assert disturbed.work(attempt)
+            assert disturbed.work(run_trial)
         _, lock = disturbed._claim()  # a trial is asked for, and nothing more
         lock.release()
         to_the_end(opened(tmp_path / f"two{place}"))
@@ -185,7 +185,7 @@ def test_nothing_is_left_of_workers_that_were_killed(tmp_path):
     study = opened(tmp_path, trials=2)
     _, lock = study._claim()
     lock.release()  # its process ends; the file of the lock stays
-    assert study.work(attempt)
+    assert study.work(run_trial)
     (study.folder / "trial-0.lock").touch()  # killed after its last word
     to_the_end(study)
     assert [path.name for path in study.folder.iterdir()] == ["study.lock"]
@@ -209,6 +209,6 @@ def test_a_database_without_space_costs_no_trial(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(study.study._storage, "set_trial_intermediate_value", full)
         with pytest.raises(EnvironmentProblem, match="disk is full"):
-            study.work(attempt)
+            study.work(run_trial)
     to_the_end(study)
     assert [one.state.name for one in finished(study)] == ["COMPLETE", "COMPLETE"]

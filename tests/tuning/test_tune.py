@@ -58,12 +58,12 @@ def test_a_trial_that_fails_says_why(config, monkeypatch):
 def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, monkeypatch):
     asked = []
 
-    def attempt(self, values):
+    def run_trial(self, values):
         asked.append((self.config.seeds, dict(values)))
         lucky = bool(values) and self.config.seeds == (1,)
         yield trial_module.Intermediate(0.9 if lucky else 0.2 if values else 0.5, True, {})
 
-    monkeypatch.setattr(trial_module.Trials, "attempt", attempt)
+    monkeypatch.setattr(trial_module.Trials, "run_trial", run_trial)
     result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=2, name="mine", jobs=1)
     tried = {"sparsity_weight": "0.03162"}
     assert asked == [((1,), {}), ((1,), tried), ((1001, 1002), {}), ((1001, 1002), tried)]
@@ -80,10 +80,10 @@ def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, mon
 
 
 def test_defaults_that_are_best_need_no_confirmation(config, monkeypatch):
-    def attempt(self, values):
+    def run_trial(self, values):
         yield trial_module.Intermediate(0.2 if values else 0.5, True, {})
 
-    monkeypatch.setattr(trial_module.Trials, "attempt", attempt)
+    monkeypatch.setattr(trial_module.Trials, "run_trial", run_trial)
     result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=1, name="mine", jobs=1)
     assert not result.confirmed and result.best["gateskip"].spec == "gateskip"
 
