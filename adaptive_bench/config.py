@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe
+from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -29,11 +29,11 @@ MOST_SEEDS = 1000
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)]
 
 DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
-# Keys with an option of their own; the value is the heading the help has it under.
-_WHAT, _HOW, _WHERE = (cast(JsonDict, {"panel": panel}) for panel in ("What is compared", "How", "Where"))
+_what, _how, _where = (partial(option, panel) for panel in ("What is compared", "How", "Where"))
 
 
 class RunConfig(Strict):
@@ -42,71 +42,45 @@ class RunConfig(Strict):
     The first line of a description is the help of the option; every key, also of its parts, is one for `--set`.
     """
 
-    methods: Names = Field(
-        description="Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.",
-        json_schema_extra=_WHAT,
+    methods: Names = _what("Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.")
+    tasks: Names = _what("Tasks of `list tasks`, or any lm-eval task.")
+    model: str = _what("A model of `list models`, a folder in Hugging Face layout, or a hub id.", "nano")
+    data_dir: Path | None = _where(f"Folder with local data files (or set {DATA_VARIABLE}).", None)
+    seeds: Seeds = _how("`3` for seeds 1 to 3, or a list: `1,2,5`.", (1,))
+    levels: Shares | None = _how(
+        "Saved shares to compare at, for example `0,0.1,0.2`.\nBy default each task's own.", None
     )
-    tasks: Names = Field(description="Tasks of `list tasks`, or any lm-eval task.", json_schema_extra=_WHAT)
-    model: str = Field(
-        "nano",
-        description="A model of `list models`, a folder in Hugging Face layout, or a hub id.",
-        json_schema_extra=_WHAT,
-    )
-    data_dir: Path | None = Field(
-        None, description=f"Folder with local data files (or set {DATA_VARIABLE}).", json_schema_extra=_WHERE
-    )
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)] = Field(
-        (1,), description="`3` for seeds 1 to 3, or a list: `1,2,5`.", json_schema_extra=_HOW
-    )
-    levels: Shares | None = Field(
-        None,
-        description="Saved shares to compare at, for example `0,0.1,0.2`.\nBy default each task's own.",
-        json_schema_extra=_HOW,
-    )
-    match_on: Literal["net", "core", "tokens", "claimed", "time"] = Field(
+    match_on: Literal["net", "core", "tokens", "claimed", "time"] = _how(
+        "What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core FLOPs, saved "
+        "tokens, what the dial claims (as papers plot it), or saved time as measured.",
         "net",
-        description="What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core "
-        "FLOPs, saved tokens, what the dial claims (as papers plot it), or saved time as measured.",
-        json_schema_extra=_HOW,
     )
-    match_phase: Literal["all", "prefill", "decode"] = Field(
+    match_phase: Literal["all", "prefill", "decode"] = _how(
+        "The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or both pooled.",
         "all",
-        description="The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or "
-        "both pooled.",
-        json_schema_extra=_HOW,
     )
     project_onto: str = Field(
         "llama-3.2-1b", description="Model shape whose costs the tables' projected net saving is worked out with."
     )
-    timing: str | None = Field(
-        None, description="Of several timed settings those whose name contains this.", json_schema_extra=_HOW
-    )
-    train_on: Names | None = Field(
-        None, description="Tasks to train on; otherwise every selected task with training text.", json_schema_extra=_HOW
-    )
-    chat_template: bool = Field(
-        False,
-        description="Put training text and prompts into the model's own chat template.\nAs lm-eval does with "
+    timing: str | None = _how("Of several timed settings those whose name contains this.", None)
+    train_on: Names | None = _how("Tasks to train on; otherwise every selected task with training text.", None)
+    chat_template: bool = _how(
+        "Put training text and prompts into the model's own chat template.\nAs lm-eval does with "
         "`--apply_chat_template`: a question is a user's turn, its answer the assistant's.",
-        json_schema_extra=_HOW,
+        False,
     )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
-    out: Path = Field(Path("runs"), description="Folder for records and tables.", json_schema_extra=_WHERE)
-    device: str = Field("auto", description="auto, cpu, cuda:0, ...", json_schema_extra=_WHERE)
-    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
-        (), description="Also send training curves there.", json_schema_extra=_WHERE
-    )
-    cell_timeout: Annotated[float, Field(gt=0)] | None = Field(
+    out: Path = _where("Folder for records and tables.", Path("runs"))
+    device: str = _where("auto, cpu, cuda:0, ...", "auto")
+    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = _where("Also send training curves there.", ())
+    cell_timeout: Annotated[float, Field(gt=0)] | None = _where(
+        "End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
         None,
-        description="End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
-        json_schema_extra=_WHERE | {"metavar": "MINUTES"},
+        metavar="MINUTES",
     )
-    stall_warning: float = Field(
-        10.0,
-        ge=0,
-        description="Say so when work gets no further for so long; 0: never.",
-        json_schema_extra=_WHERE | {"metavar": "MINUTES"},
+    stall_warning: float = _where(
+        "Say so when work gets no further for so long; 0: never.", 10.0, metavar="MINUTES", ge=0
     )
     preset: str | None = Field(None, description="Name of the preset it was made from, for the reader.")
     for_models: ForModels | None = Field(None, description="Models it is for; another one is refused.")

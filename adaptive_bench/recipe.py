@@ -17,6 +17,21 @@ FlopAxis = Literal["net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
+def option(
+    panel: str, text: str, default: Any = ..., *, flag: str | None = None, metavar: str | None = None, **rules: Any
+) -> Any:
+    """A key with an option of its own.
+
+    Args:
+        panel: Heading of the help it stands under.
+        text: The first line is shown there.
+        flag: By default the key's name.
+        metavar: By default what kind of value it takes.
+    """
+    about: dict[str, Any] = {"panel": panel, "flag": flag, "metavar": metavar}
+    return Field(default, description=text, json_schema_extra=about, **rules)
+
+
 class Strict(BaseModel):
     """A part of a configuration: unknown keys and numbers that are not finite are refused."""
 
@@ -42,12 +57,7 @@ class LoraRecipe(Strict):
 class TrainRecipe(Strict):
     """How every method of a run is trained: the same for all of them."""
 
-    steps: int = Field(
-        150,
-        ge=0,
-        description="Optimizer steps per method; 0: as it is.",
-        json_schema_extra={"panel": "How", "flag": "--train-steps"},
-    )
+    steps: int = option("How", "Optimizer steps per method; 0: as it is.", 150, flag="--train-steps", ge=0)
     batch_size: Positive = Field(32, description="Sequences per optimizer step.")
     accumulation: Positive = Field(
         1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
@@ -119,15 +129,8 @@ class EvalRecipe(Strict):
     """How every method of a run is evaluated."""
 
     batch_size: Positive = Field(64, description="Sequences evaluated together; halved when memory runs out.")
-    limit: Positive | None = Field(
-        None, description="Test documents per task.", json_schema_extra={"panel": "How", "flag": "--limit"}
-    )
-    num_fewshot: int | None = Field(
-        None,
-        ge=0,
-        description="Worked examples before each question.",
-        json_schema_extra={"panel": "How", "flag": "--num-fewshot"},
-    )
+    limit: Positive | None = option("How", "Test documents per task.", None, flag="--limit")
+    num_fewshot: int | None = option("How", "Worked examples before each question.", None, flag="--num-fewshot", ge=0)
     calibration_examples: Positive = Field(
         256, description="Training examples (never test items) that thresholds are calibrated on, of each task."
     )
