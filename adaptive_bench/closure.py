@@ -136,12 +136,9 @@ def take_in(plugins: Iterable[Path]) -> None:
 
 def _plugins() -> list[Path]:
     files = dict.fromkeys([*registry.plugin_files(), *_elsewhere])
-    installed = (registry.file_of("methods", name) for name in registry.names("methods") if _is_foreign(name))
+    foreign = (name for name in registry.names("methods") if registry.is_foreign("methods", name))
+    installed = (registry.file_of("methods", name) for name in foreign)
     return [path.resolve() for path in [*files, *installed] if path is not None]
-
-
-def _is_foreign(name: str) -> bool:
-    return registry.is_foreign("methods", name)
 
 
 def _imported(content: bytes, path: Path) -> tuple[set[str], bool, set[Path]]:

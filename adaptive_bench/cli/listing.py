@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -60,8 +59,9 @@ def list_names(
     if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)
-    if what is not Listed.runs and (only := {"--task": task, "--method": method, "--status": state, "--since": since}):
-        _refuse({name: value for name, value in only.items() if value is not None}, what)
+    of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}
+    if what is not Listed.runs and (given := [name for name, value in of_runs.items() if value is not None]):
+        raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
     if what is Listed.runs and methods is None:
         rows = runs_in(out, Wanted(model, task, method, state, since))
     elif model is not None or methods is not None:
@@ -75,7 +75,8 @@ def list_names(
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
         return
     if not rows:
-        typer.echo(f"There are no {what} yet." if what is not Listed.runs else _none(out))
+        are_left_out = what is Listed.runs and any(run_folders(out))
+        typer.echo("There are no such runs." if are_left_out else f"There are no {what} yet.")
     elif what is Listed.runs:
         typer.echo(shown(rows))
     else:
@@ -93,15 +94,6 @@ def _check_overhead(what: Listed, model: str | None) -> None:
             f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
             f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
         )
-
-
-def _refuse(given: Mapping[str, str], what: Listed) -> None:
-    if given:
-        raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
-
-
-def _none(out: Path) -> str:
-    return "There are no such runs." if any(run_folders(out)) else "There are no runs yet."
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:

@@ -72,7 +72,9 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
 
 
 def _refuse_repeated(order: list[Any]) -> None:
-    given = Counter(_name(param) for param in order if not (_is_flag(param) or _takes_several(param)))
+    several = [getattr(param, "multiple", False) or param.nargs != 1 for param in order]
+    flags = [getattr(param, "is_flag", False) or getattr(param, "count", False) for param in order]
+    given = Counter(_name(param) for param, *free in zip(order, several, flags, strict=True) if not any(free))
     for name, times in given.items():
         if times > 1:
             raise UsageError(
@@ -90,11 +92,3 @@ def _refuse_empty(order: list[Any], values: dict[str, Any]) -> None:
 
 def _name(param: Any) -> str:
     return max(param.opts, key=len) if param.param_type_name == "option" else param.name.upper()
-
-
-def _is_flag(param: Any) -> bool:
-    return bool(getattr(param, "is_flag", False) or getattr(param, "count", False))
-
-
-def _takes_several(param: Any) -> bool:
-    return bool(getattr(param, "multiple", False)) or param.nargs != 1
