@@ -243,12 +243,12 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def default_presets() -> dict[str, ForModels]:
     """By name of a preset: the models that take it where the user names none."""
-    found = {}
+    presets = {}
     for name in registry.names("configs"):
         about = read_mapping(_preset(name)).get("for_models")
         if about is not None and (models := ForModels.model_validate(about)).by_default:
-            found[name] = models
-    return found
+            presets[name] = models
+    return presets
 
 
 def preset_naming(model: str | None) -> str | None:
@@ -259,13 +259,13 @@ def preset_naming(model: str | None) -> str | None:
 
 
 def _preset(name: str) -> Path:
-    found = registry.get("configs", name)
-    if not isinstance(found, str | Path):
+    registered = registry.get("configs", name)
+    if not isinstance(registered, str | Path):
         raise PluginFault(
-            f"What is registered as a config is the path of a YAML file, got {type(found).__name__} under {name!r} "
-            f"({registry.origin('configs', name)}). Correct the plugin."
+            f"What is registered as a config is the path of a YAML file, got {type(registered).__name__} under "
+            f"{name!r} ({registry.origin('configs', name)}). Correct the plugin."
         )
-    return Path(found)
+    return Path(registered)
 
 
 def _is_list(value: Any) -> bool:
@@ -300,8 +300,8 @@ class _Explanation:
         problems = [dict[str, Any](problem) for problem in error.errors()]
         # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
         items = {problem["loc"][:-1] for problem in problems}
-        told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
-        return " ".join(dict.fromkeys(map(self._one, told)))
+        reported = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
+        return " ".join(dict.fromkeys(map(self._one, reported)))
 
     def _one(self, problem: dict[str, Any]) -> str:
         location = [str(part) for part in problem["loc"]]

@@ -44,7 +44,7 @@ def _end(error: BaseException, debug: bool) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if debug:
         traceback.print_exception(error)
-    found: AdaptiveBenchError = explained(error)
-    for one in found.errors if isinstance(found, SeveralProblems) else (found,):
-        say(paragraph(f"{one.kind}: {message_of(one)}"), sys.stderr)
-    sys.exit(found.exit_code)
+    explanation: AdaptiveBenchError = explained(error)
+    for problem in explanation.errors if isinstance(explanation, SeveralProblems) else (explanation,):
+        say(paragraph(f"{problem.kind}: {message_of(problem)}"), sys.stderr)
+    sys.exit(explanation.exit_code)

@@ -37,11 +37,11 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: Unknown method or parameter, unsupported backbone.
         """
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec
-        found = method_class(spec)
-        config = found.parse_config(spec)
+        method_type = method_class(spec)
+        config = method_type.parse_config(spec)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            method = found(config, Backbone(backbone_model), spec.semantics, seed)
+            method = method_type(config, Backbone(backbone_model), spec.semantics, seed)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -268,8 +268,8 @@ class AdaptiveModel(HuggingFaceModel):
         """
         if self._forget_what_is_stale():
             raise self._stale()
-        found = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        stored_calibration.write(Path(folder), self.spec, name, found)
+        measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
+        stored_calibration.write(Path(folder), self.spec, name, measured)
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -86,18 +86,18 @@ def certified_dial(
         model.dial = dial
         return generate_queue(model, prompts, rows=rows, max_new_tokens=max_new_tokens, eos_token_ids=eos_token_ids)
 
-    found, tested = model.method.dial.skip_nothing, []
+    certified, tested = model.method.dial.skip_nothing, []
     try:
-        full = generated_tokens(found)
+        full = generated_tokens(certified)
         for dial in dials:
             mean = fmean(compare(*pair) for pair in zip(generated_tokens(dial), full, strict=True))
             tested.append(Tested(dial, mean, hoeffding_bentkus(mean, len(prompts), tolerance)))
             if tested[-1].p > error_rate:
                 break
-            found = dial
+            certified = dial
     finally:
         model.dial = before
-    return Certified(found, tuple(tested))
+    return Certified(certified, tuple(tested))
 
 
 def hoeffding_bentkus(mean: float, count: int, bound: float) -> float:

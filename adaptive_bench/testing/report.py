@@ -113,9 +113,9 @@ def check_specs(
         for spec in specs:
             failed = False
             for family in families:
-                found = Suite(spec, family, shared=shared, debug=debug).results()
-                failed |= any(result.status == "failed" for result in found)
-                results += found
+                family_results = Suite(spec, family, shared=shared, debug=debug).results()
+                failed |= any(result.status == "failed" for result in family_results)
+                results += family_results
                 meter.advance(1, spec=str(spec))
             if not failed:  # what is broken is not compared
                 behaviours[spec] = trained_behaviour(Subject(spec, families[0]))

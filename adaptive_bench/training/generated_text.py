@@ -28,7 +28,7 @@ def generated_text(
     model.dial = model.method.dial.skip_nothing
     end = tokenizer.eos_token_id
     ordered = sorted(examples, key=lambda example: example.prompt_length)
-    found = []
+    generated = []
     for start in range(0, len(ordered), batch_size):
         chunk = ordered[start : start + batch_size]
         prompts = [example.token_ids[: example.prompt_length] for example in chunk]
@@ -36,6 +36,6 @@ def generated_text(
         answers = generate_queue(model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=(end,))
         for prompt, answer in zip(prompts, answers, strict=True):
             ended = answer if answer and answer[-1] == end else [*answer, end]  # the last token is never fed
-            found.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))
+            generated.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))
     model.dial = kept
-    return found
+    return generated

@@ -90,7 +90,7 @@ class Objective:
         if self.kind == "score":
             return match(points, [self.at], name)[0].score or 0.0
         if self.kind == "area":
-            scores = [one.score or 0.0 for one in match(points, levels, name)]
+            scores = [at_level.score or 0.0 for at_level in match(points, levels, name)]
             if len(levels) == 1:
                 return scores[0]
             pieces = zip(pairwise(levels), pairwise(scores), strict=True)
@@ -100,8 +100,8 @@ class Objective:
         top = max((point.at(name) for point in points if point.on(name)), default=0.0)
         savings = [number * _STEP for number in range(int(max(top, 0.0) / _STEP) + 1)]
         kept = (
-            one.level
-            for one in match(points, savings, name)
-            if one.score is not None and (metric_of(metric).retention(one.score, dense) or 0.0) >= self.at
+            at_level.level
+            for at_level in match(points, savings, name)
+            if at_level.score is not None and (metric_of(metric).retention(at_level.score, dense) or 0.0) >= self.at
         )
         return max(kept, default=0.0)

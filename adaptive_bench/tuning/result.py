@@ -87,13 +87,13 @@ class StudyResult:
 
     def default(self, method: str) -> TrialResult | None:
         """The trial of a method as it is."""
-        return next((one for one in self._that_count if one.method == method and not one.values), None)
+        return next((trial for trial in self._that_count if trial.method == method and not trial.values), None)
 
     def write(self, folder: Path) -> None:
         """Write `result.json`."""
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
-        trials = {name: [asdict(one) for one in getattr(self, name)] for name in ("trials", "confirmed")}
+        trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
         atomic.write_json(folder / "result.json", {**plain, "best": best, **trials})
 
     @classmethod
@@ -132,10 +132,10 @@ def find_result(name: str, out: Path) -> StudyResult:
     """
     file = studies_folder(out) / name / "result.json"
     if not file.is_file():
-        known = sorted(one.parent.name for one in studies_folder(out).glob("*/result.json"))
+        names = sorted(file.parent.name for file in studies_folder(out).glob("*/result.json"))
         raise UsageError(
             f"No study in {str(out)!r} is called {name!r}. "
-            + (f"There are {', '.join(known)}." if known else "Begin one with `adaptive-bench tune`.")
+            + (f"There are {', '.join(names)}." if names else "Begin one with `adaptive-bench tune`.")
         )
     return StudyResult.read(file)
 
@@ -155,10 +155,10 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
         )
     rates = _common_rates(list(chosen.values()))
     methods = tuple(dict.fromkeys(chosen[text].spec if text in chosen else text for text in config.methods))
-    own = {one.spec: one.method_rate for one in chosen.values() if one.method_rate is not None}
-    known = config.train.method_learning_rates
-    kept = {one.spec: known[text] for text, one in chosen.items() if text in known and "[" in text}
-    train = {**config.train.model_dump(), **rates, "method_learning_rates": {**known, **kept, **own}}
+    own = {trial.spec: trial.method_rate for trial in chosen.values() if trial.method_rate is not None}
+    of_config = config.train.method_learning_rates
+    kept = {trial.spec: of_config[text] for text, trial in chosen.items() if text in of_config and "[" in text}
+    train = {**config.train.model_dump(), **rates, "method_learning_rates": {**of_config, **kept, **own}}
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
 
 

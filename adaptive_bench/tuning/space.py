@@ -43,34 +43,34 @@ class Space:
         Raises:
             UsageError: No such parameter, a value that the method does not accept, or nothing to search.
         """
-        found = method_class(spec)
-        if not found.trains:
+        method_type = method_class(spec)
+        if not method_type.trains:
             raise UsageError(f"Tuning compares trainings, but {spec.name!r} is never trained. Leave it out.")
         given = [parse_param(text) for text in params]
         fixed = dict(spec.params)
-        ranges = {name: range_ for owner, name, range_ in given if _concerns(owner, name, spec)}
+        ranges = {name: search for owner, name, search in given if _concerns(owner, name, spec)}
         if not given:
-            ranges = {name: one for name, one in found.Config.search_space.items() if name not in fixed}
+            ranges = {name: search for name, search in method_type.Config.search_space.items() if name not in fixed}
         if not ranges:
             raise UsageError(
                 f"There is nothing to tune of {spec}: it publishes no search space that is not fixed, and no --param "
-                f"is for it. Its parameters are {', '.join(found.Config.model_fields) or 'none'}; rates are "
+                f"is for it. Its parameters are {', '.join(method_type.Config.model_fields) or 'none'}; rates are "
                 f"{', '.join(RATES)}. Try --param {METHOD_RATE}=log:1e-4:1e-1."
             )
-        for name, range_ in ranges.items():
+        for name, search in ranges.items():
             if name in fixed:
                 raise UsageError(f"A parameter is either fixed or tuned, got {name!r} in {spec} and --param {name}.")
-            for end in range_.ends:
+            for end in search.ends:
                 _check(spec, name, end)
         return cls(spec, dict(sorted(ranges.items())))
 
     def draw(self, trial: Trial) -> dict[str, str]:
         """Values that Optuna suggests, as a spec writes them."""
-        return {name: _text(one, _drawn(trial, name, one)) for name, one in self.ranges.items()}
+        return {name: _text(search, _drawn(trial, name, search)) for name, search in self.ranges.items()}
 
     def at(self, shares: Iterable[float]) -> dict[str, Any]:
         """A point of the space from one number in [0, 1) for each range."""
-        return {name: _at(one, share) for (name, one), share in zip(self.ranges.items(), shares, strict=True)}
+        return {name: _at(search, share) for (name, search), share in zip(self.ranges.items(), shares, strict=True)}
 
     def spread(self, number: int) -> list[dict[str, Any]]:
         """So many points that cover the space evenly. The method as it is comes last, being a trial of its own: a space
@@ -83,8 +83,8 @@ class Space:
         if any(name in RATES for name in point):
             return False
         there = self.spec_with({name: _text(self.ranges[name], value) for name, value in point.items()})
-        found = method_class(self.spec)
-        return found.parse_config(there) == found.parse_config(self.spec)
+        method_type = method_class(self.spec)
+        return method_type.parse_config(there) == method_type.parse_config(self.spec)
 
     def spec_with(self, values: Values) -> MethodSpec:
         """The method with those values that are its own."""
@@ -114,15 +114,15 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
     Raises:
         UsageError: Another form.
     """
-    name, equals, range_ = (part.strip() for part in text.partition("="))
-    if not (name and equals and range_):
+    name, equals, search = (part.strip() for part in text.partition("="))
+    if not (name and equals and search):
         raise UsageError(f"--param has the form NAME=RANGE, for example sparsity_weight=log:1e-3:1, got {text!r}.")
     owner, dot, rest = name.rpartition(".")
     if owner == "train":
         if name not in RATES:
             raise UsageError(f"Rates of the recipe are {', '.join(RATES)}, got {name!r}.")
-        return None, name, SearchRange.parse(range_)
-    return (owner if dot else None), rest, SearchRange.parse(range_)
+        return None, name, SearchRange.parse(search)
+    return (owner if dot else None), rest, SearchRange.parse(search)
 
 
 def check_owned(specs: Iterable[MethodSpec], params: Iterable[str]) -> None:
@@ -167,23 +167,25 @@ def _check(spec: MethodSpec, name: str, value: str) -> None:
         raise UsageError(f"{name} is a rate above 0, got {value}. Change the range.")
 
 
-def _at(one: SearchRange, share: float) -> Any:
-    if one.scale == "choice":
-        return one.choices[int(share * len(one.choices))]
-    if one.scale == "int":
-        return int(one.low) + int(share * (one.high - one.low + 1))
-    return one.low * (one.high / one.low) ** share if one.scale == "log" else one.low + share * (one.high - one.low)
+def _at(search: SearchRange, share: float) -> Any:
+    if search.scale == "choice":
+        return search.choices[int(share * len(search.choices))]
+    if search.scale == "int":
+        return int(search.low) + int(share * (search.high - search.low + 1))
+    if search.scale == "log":
+        return search.low * (search.high / search.low) ** share
+    return search.low + share * (search.high - search.low)
 
 
-def _drawn(trial: Trial, name: str, one: SearchRange) -> Any:
-    if one.scale == "choice":
-        return trial.suggest_categorical(name, one.choices)
-    if one.scale == "int":
-        return trial.suggest_int(name, int(one.low), int(one.high))
-    return trial.suggest_float(name, one.low, one.high, log=one.scale == "log")
+def _drawn(trial: Trial, name: str, search: SearchRange) -> Any:
+    if search.scale == "choice":
+        return trial.suggest_categorical(name, search.choices)
+    if search.scale == "int":
+        return trial.suggest_int(name, int(search.low), int(search.high))
+    return trial.suggest_float(name, search.low, search.high, log=search.scale == "log")
 
 
-def _text(one: SearchRange, drawn: Any) -> str:
-    if one.scale in ("choice", "int"):
+def _text(search: SearchRange, drawn: Any) -> str:
+    if search.scale in ("choice", "int"):
         return str(drawn)
-    return f"{min(max(float(f'{drawn:.{_DIGITS}g}'), one.low), one.high):g}"
+    return f"{min(max(float(f'{drawn:.{_DIGITS}g}'), search.low), search.high):g}"

@@ -60,7 +60,7 @@ class _WorseThanMedian(BasePruner):
         if step is None:
             return False
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        others = [one.intermediate_values[step] for one in complete if step in one.intermediate_values]
+        others = [other.intermediate_values[step] for other in complete if step in other.intermediate_values]
         return len(others) >= _PRUNE_AFTER and trial.intermediate_values[step] < median(others)
 
 
@@ -110,7 +110,7 @@ class Study:
 
     def finish(self, run_trial: TrialRunner) -> None:
         """Do every trial that is left, and wait for those that other workers have begun."""
-        while self.work(run_trial) or any(one.state is TrialState.RUNNING for one in self.all):
+        while self.work(run_trial) or any(trial.state is TrialState.RUNNING for trial in self.all):
             time.sleep(_WAIT_S)
 
     def work(self, run_trial: TrialRunner) -> bool:
@@ -163,7 +163,7 @@ class Study:
             self._tidy()
             if not self.left():
                 return None
-            if not any(one.state is TrialState.WAITING for one in self.all):
+            if not any(trial.state is TrialState.WAITING for trial in self.all):
                 self._enqueue_next()
             trial = self.study.ask()
             lock = self._lock(trial.number)
@@ -172,14 +172,14 @@ class Study:
 
     def _tidy(self) -> None:
         """Remove the locks of trials that are over, which a killed worker could not."""
-        over = {f"trial-{one.number}.lock" for one in self.all if one.state.is_finished()}
+        over = {f"trial-{trial.number}.lock" for trial in self.all if trial.state.is_finished()}
         for file in self.folder.glob("trial-*.lock"):
             if file.name in over:
                 file.unlink(missing_ok=True)
 
     def _enqueue_next(self) -> None:
         """The method as it is, then the given points, then whatever the sampler will say."""
-        place = sum("again" not in one.user_attrs for one in self.all)
+        place = sum("again" not in trial.user_attrs for trial in self.all)
         point = dict(self._points[place - 1]) if 1 <= place <= len(self._points) else {}
         self.study.enqueue_trial(point, user_attrs={"place": place, "point": point})
 
@@ -215,8 +215,8 @@ class Study:
 
     def _put_back(self, number: int, reason: str) -> None:
         """Close a trial and have the same one begun again, once."""
-        (trial,) = (one for one in self.all if one.number == number)
-        if not any(one.user_attrs.get("again") == number for one in self.all):
+        (trial,) = (trial for trial in self.all if trial.number == number)
+        if not any(other.user_attrs.get("again") == number for other in self.all):
             point = trial.user_attrs.get("point", {})  # what was given and may not have been drawn yet
             same = {"place": trial.user_attrs["place"], "point": point, "again": number}
             self.study.enqueue_trial({**point, **trial.params}, user_attrs=same)

@@ -41,7 +41,7 @@ class Trials:
         Raises:
             TrialFailed: Some of the work failed.
         """
-        found: list[float] = []
+        values_so_far: list[float] = []
         curve: dict[str, list[list[float | None]]] = {}
         try:
             whole = plan(self.space.config_with(values, self.config), splits=("validation",))
@@ -53,10 +53,10 @@ class Trials:
             )
             dense = self._dense_score(sweep) if self.objective.needs_dense else None
             name = saving_name(sweep.config.match_on, sweep.config.match_phase)
-            found.append(self.objective.value(points, sweep.levels, name, sweep.metric, dense))
-            curve.setdefault(sweep.task, []).append([one.score for one in match(points, sweep.levels, name)])
+            values_so_far.append(self.objective.value(points, sweep.levels, name, sweep.metric, dense))
+            curve.setdefault(sweep.task, []).append([at_level.score for at_level in match(points, sweep.levels, name)])
             means = {task: [_mean(at) for at in zip(*seeds, strict=True)] for task, seeds in curve.items()}
-            yield Intermediate(fmean(found), number == len(whole.sweeps), means)
+            yield Intermediate(fmean(values_so_far), number == len(whole.sweeps), means)
 
     def _dense_score(self, sweep: Sweep) -> float:
         """Score of the dense model that was trained with the same recipe and seed."""
@@ -91,7 +91,11 @@ def _needed(cell: Cell) -> list[Cell]:
 
 def _points(sweep: Sweep) -> list[Point] | None:
     measured = sweep.finished()
-    return None if measured is None else [point_of(one, sweep.metric, sweep.matched_curve) for one in measured.values()]
+    return (
+        None
+        if measured is None
+        else [point_of(evaluation, sweep.metric, sweep.matched_curve) for evaluation in measured.values()]
+    )
 
 
 def _mean(scores: tuple[float | None, ...]) -> float | None:

@@ -127,7 +127,7 @@ def tune(
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:
     """What a study is: begun with one definition, it continues with no other."""
-    searched = {str(space.spec): {name: str(one) for name, one in space.ranges.items()} for space in spaces}
+    searched = {str(space.spec): {name: str(search) for name, search in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
     if config.chat_template:  # studies of earlier versions do not name it
         recipe["chat_template"] = True
@@ -147,12 +147,12 @@ def _begin(folder: Path, definition: dict[str, Any]) -> None:
     file = folder / "study.json"
     if file.is_file():
         try:
-            known = json.loads(file.read_text(encoding="utf-8"))
+            begun_with = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise EnvironmentProblem(
                 f"The study's definition {str(file)!r} is damaged. Remove the file and give the command again."
             ) from error
-        changed = sorted(key for key in {*known, *definition} if known.get(key) != definition.get(key))
+        changed = sorted(key for key in {*begun_with, *definition} if begun_with.get(key) != definition.get(key))
         if changed:
             raise UsageError(
                 f"A study goes on with what it was begun with, but of {folder.name!r} would change: "

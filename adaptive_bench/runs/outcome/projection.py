@@ -49,10 +49,10 @@ class Projection:
     """
 
     def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
-        found = method_class(spec)
+        method_type = method_class(spec)
         self.backbone = backbone
         with torch.device("meta"):
-            method = found(found.parse_config(spec), self.backbone, spec.semantics, 0)
+            method = method_type(method_type.parse_config(spec), self.backbone, spec.semantics, 0)
         self._map_macs = {
             f"{_OWN_MAP}{name}": module.weight.numel()
             for name, module in method.named_modules()

@@ -160,8 +160,8 @@ def _cells(
     """The cells of a spec as trained, one for each target if it takes any, and before them in `known` what they start
     from.
     """
-    found = method_class(spec)
-    recipe = shared["recipe"] if found.trains else shared["recipe"] | {"steps": 0}
+    method_type = method_class(spec)
+    recipe = shared["recipe"] if method_type.trains else shared["recipe"] | {"steps": 0}
     content = dict(shared) | {
         "recipe": recipe,
         "method": str(spec),
@@ -173,7 +173,7 @@ def _cells(
     if start is not None:
         (base,) = _cells(start, shared, targets, records, known)
         content["base"] = base.folder.name
-    takes_target = bool(recipe["steps"]) and found.takes_target(found.parse_config(spec))
+    takes_target = bool(recipe["steps"]) and method_type.takes_target(method_type.parse_config(spec))
     cells = []
     for saving in targets.savings if takes_target else (None,):
         about = content if saving is None else content | {"target": targets.describe(saving, shared["seed"])}

@@ -48,13 +48,13 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
     if not wanted:
         return []
     examples: list[Example] = []
-    for task, found, share in _draw(config, "train", wanted, seed):
-        if not found[0].prompt:
-            examples += found  # documents of a corpus: packed into sequences later
+    for task, task_examples, share in _draw(config, "train", wanted, seed):
+        if not task_examples[0].prompt:
+            examples += task_examples  # documents of a corpus: packed into sequences later
             continue
-        if len(found) < share:
-            reporter.line(f"{task.name} has {len(found)} training examples, {share} are wanted: they repeat.")
-        examples += islice(cycle(found), share)
+        if len(task_examples) < share:
+            reporter.line(f"{task.name} has {len(task_examples)} training examples, {share} are wanted: they repeat.")
+        examples += islice(cycle(task_examples), share)
     return examples
 
 
@@ -69,7 +69,7 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
     task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
     own = [task] if task and task.training else None
     drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed, own)
-    return [example for _, found, _ in drawn for example in found]
+    return [example for _, task_examples, _ in drawn for example in task_examples]
 
 
 def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
@@ -78,7 +78,11 @@ def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
-    return [example for _, found, _ in _draw(config, "calibration", PRICING_EXAMPLES, seed) for example in found]
+    return [
+        example
+        for _, task_examples, _ in _draw(config, "calibration", PRICING_EXAMPLES, seed)
+        for example in task_examples
+    ]
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
@@ -102,7 +106,7 @@ def _draw(
     share = math.ceil(wanted / max(1, len(tasks)))
     for task in tasks:
         assert task.training is not None
-        found = task.training(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
-        if not found:
+        task_examples = task.training(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
+        if not task_examples:
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
-        yield task, found, share
+        yield task, task_examples, share

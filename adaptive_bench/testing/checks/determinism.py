@@ -71,11 +71,11 @@ def independence(subject: Subject) -> Facts:
             f"A document's draws must be its own, but at dial {dial:g} they depend on its row in the batch. Draw from "
             "view.call.draw_counters.",
         )
-        found, independent = _disagreement(kept)
+        within_texts, independent = _disagreement(kept)
         demand(
-            found >= _SPREAD**2 * independent,
+            within_texts >= _SPREAD**2 * independent,
             f"Documents must draw independently, also where their texts are alike, but at dial {dial:g} two documents "
-            f"with one text differ in {found:.1%} of the decisions, where independent draws differ in "
+            f"with one text differ in {within_texts:.1%} of the decisions, where independent draws differ in "
             f"{independent:.1%}. Draw from view.call.draw_counters, not from the text, positions or prefix_hash.",
         )
     return {}
@@ -96,5 +96,5 @@ def _disagreement(kept: torch.Tensor) -> tuple[float, float]:
     kept = kept.double()
     documents = kept.shape[1]
     executed, rates = kept.mean(dim=1), kept.mean(dim=(1, 2))
-    found = 2 * executed * (1 - executed) * documents / (documents - 1)
-    return float(found.mean()), float((2 * rates * (1 - rates)).mean())
+    within_texts = 2 * executed * (1 - executed) * documents / (documents - 1)
+    return float(within_texts.mean()), float((2 * rates * (1 - rates)).mean())
