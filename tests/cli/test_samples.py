@@ -4,7 +4,6 @@ import json
 import pytest
 
 from adaptive_bench.atomic import write_sealed
-from adaptive_bench.cli import samples as subject
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _not_quiet(monkeypatch):
-    monkeypatch.setattr(subject, "quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
 
 
 def test_prompt_target_and_every_method(command, finished):

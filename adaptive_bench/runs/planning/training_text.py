@@ -78,11 +78,8 @@ def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
-    return [
-        example
-        for _, task_examples, _ in _draw(config, "calibration", PRICING_EXAMPLES, seed)
-        for example in task_examples
-    ]
+    drawn = _draw(config, "calibration", PRICING_EXAMPLES, seed)
+    return [example for _, task_examples, _ in drawn for example in task_examples]
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
