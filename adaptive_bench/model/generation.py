@@ -25,15 +25,7 @@ _REFILL_SHARE = 0.25
 
 @torch.no_grad()
 def new_tokens(
-    model: ForwardModel,
-    input_ids: Tensor,
-    attention_mask: Tensor | None = None,
-    *,
-    max_new_tokens: int,
-    eos_token_ids: Sequence[int] = (),
-    stop: Callable[[Sequence[int]], bool] | None = None,
-    choose: Choose | None = None,
-    documents: Sequence[int] | None = None,
+    model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None = None, *, max_new_tokens: int, **how: Any
 ) -> list[list[int]]:
     """Continue every row until it ends or the context is full; `AdaptiveModel.generate` without Hugging Face's words.
 
@@ -41,10 +33,7 @@ def new_tokens(
         input_ids: [B, S] prompts, padded on the left.
         attention_mask: [B, S], 0 for padding.
         max_new_tokens: At most so many new tokens a row.
-        eos_token_ids: A row ends after one of these (it is part of the result).
-        stop: Called with a row's new tokens; true ends the row.
-        choose: Next token [B] from logits [B, V]; by default the likeliest.
-        documents: Key of each row's document, for random draws; see `ForwardModel.forward`.
+        how: When a row ends and how its tokens are chosen, see `generate_queue`.
 
     Returns:
         New token ids of each row.
@@ -57,16 +46,7 @@ def new_tokens(
     if attention_mask is not None:
         pairs = zip(prompts, attention_mask.bool().tolist(), strict=True)
         prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
-    return generate_queue(
-        model,
-        prompts,
-        rows=max(1, len(prompts)),
-        max_new_tokens=max_new_tokens,
-        eos_token_ids=eos_token_ids,
-        stop=stop,
-        choose=choose or likeliest,
-        documents=documents,
-    )
+    return generate_queue(model, prompts, rows=max(1, len(prompts)), max_new_tokens=max_new_tokens, **how)
 
 
 def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None) -> None:
@@ -135,7 +115,9 @@ def generate_queue(
     Args:
         prompts: Token ids, in the order they are begun; neighbours of similar length waste least.
         rows: Most texts at a time.
-        max_new_tokens, eos_token_ids, stop: See `new_tokens`.
+        max_new_tokens: At most so many new tokens a text.
+        eos_token_ids: A text ends after one of these (it is part of the result).
+        stop: Called with a text's new tokens; true ends it.
         choose: Next token [B] from logits [B, V].
         ended: Told how many texts have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
@@ -185,11 +167,7 @@ class _Batch:
     """
 
     def __init__(
-        self,
-        model: ForwardModel,
-        choose: Choose,
-        ends: frozenset[int],
-        stop: Callable[[Sequence[int]], bool] | None,
+        self, model: ForwardModel, choose: Choose, ends: frozenset[int], stop: Callable[[Sequence[int]], bool] | None
     ) -> None:
         self._model, self._choose, self._ends, self._stop = model, choose, ends, stop
         self._device = next(model.parameters()).device
