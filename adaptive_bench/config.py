@@ -129,8 +129,8 @@ class RunConfig(Strict):
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
         if isinstance(value, str):
-            rule = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
-            value = _numbers(value, int, rule) if "," in value else _number(value, int, rule)
+            numbers = _numbers(value, int, "takes a number n for the seeds 1 to n, or a list such as 1,2,5")
+            value = numbers[0] if numbers and "," not in value else numbers
         if isinstance(value, bool) or not (isinstance(value, int) or _is_list(value)):
             return value
         count = value if isinstance(value, int) else len(value)
@@ -155,15 +155,11 @@ class RunConfig(Strict):
         return tuple(sorted(set(levels))) if levels else levels
 
 
-def _number(text: str, kind: type[float], rule: str) -> float:
+def _numbers(text: str, kind: type[float], rule: str) -> list[float]:
     try:
-        return kind(text)
+        return [kind(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise ValueError(rule) from None
-
-
-def _numbers(text: str, kind: type[float], rule: str) -> list[float]:
-    return [_number(part, kind, rule) for part in text.split(",") if part.strip()]
 
 
 def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldInfo]:
