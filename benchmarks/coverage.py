@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tabulate import tabulate
 
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 from adaptive_bench.tables.comparison import differences, tie_groups
 from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_scores import DocumentScores

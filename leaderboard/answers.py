@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.savings import Point, saving_name
+from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 
 from .rows import Rejected, read_json

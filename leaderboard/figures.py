@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.metric import metric_of
+from adaptive_bench.store import atomic
 
 from .grid import AXES, Grid, grids, number
 from .rows import Row, first_metrics

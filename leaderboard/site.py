@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic
 
 from .figures import installed, write_figures
 from .frame import Board, read_board

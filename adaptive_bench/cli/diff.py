@@ -14,7 +14,7 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting
 
 if TYPE_CHECKING:
-    from adaptive_bench.runs.records.folders import SweepRecord
+    from adaptive_bench.store.records import SweepRecord
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning"}
@@ -33,7 +33,7 @@ def diff(
     """
     if not debug:
         quiet()
-    from adaptive_bench.results import read_run
+    from adaptive_bench.store.results import read_run
 
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
     changed = list(_changes(*abouts))

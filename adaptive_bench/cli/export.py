@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import output
 from adaptive_bench.cli.failures import Debug
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.results import find_run
+from adaptive_bench.store.runs import find_run
 
 
 class Form(StrEnum):
@@ -41,7 +41,7 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    from adaptive_bench.results import load_results
+    from adaptive_bench.store.results import load_results
 
     frame = load_results(*(folders or []), out=out)
     file = write or Path(f"results.{to}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.results import DEFAULT_OUT, find_run, run_folders
+from adaptive_bench.store.runs import DEFAULT_OUT, find_run, run_folders
 
 _HELP = "Name of a run (see `list runs`), the beginning of one, or its folder."
 

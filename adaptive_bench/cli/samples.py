@@ -18,8 +18,8 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
-    from adaptive_bench.evaluation.record import Sample
     from adaptive_bench.runs.planning.cells import Sweep
+    from adaptive_bench.store.evaluations import Sample
 
 _WIDTH, _INDENT = 80, 10
 _SHOWN = 400  # characters of a text, unless everything is wanted

@@ -11,7 +11,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import Debug, paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Runs
-from adaptive_bench.tables.finished import newest, tables
+from adaptive_bench.store.runs import newest, tables
 
 
 def build(

@@ -32,7 +32,7 @@ def status(
     """
     if not debug:
         quiet()
-    from adaptive_bench.runs.records.overview import pieces
+    from adaptive_bench.store.overview import pieces
 
     while True:
         found = sorted(pieces(out), key=lambda piece: _ORDER.index(piece.state) if piece.state in _ORDER else 0)

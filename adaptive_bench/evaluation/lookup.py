@@ -24,7 +24,6 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
-from adaptive_bench.digest import file_digest
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
@@ -37,6 +36,7 @@ from adaptive_bench.evaluation.harness_data import (
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
@@ -20,6 +19,7 @@ from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
 
 _ROUNDING = 1e-9  # another machine sums in another order
 _PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")

@@ -13,9 +13,8 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic, fork_server, guard, processes, registry, stopping
+from adaptive_bench import fork_server, guard, processes, registry, stopping
 from adaptive_bench.config import RunConfig
-from adaptive_bench.digest import digests
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -30,15 +29,17 @@ from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
-from adaptive_bench.runs.records.keys import canonical
 from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.waiting import wait_for_others
 from adaptive_bench.runs.workers.work import follow
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import digests
+from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.cli import samples as subject
+from adaptive_bench.store.atomic import write_sealed
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
+from adaptive_bench.store.atomic import write_sealed
 
 OLD = Path(__file__).parent / "old_entries"
 

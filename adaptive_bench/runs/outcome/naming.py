@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.conditions import model_name
-from adaptive_bench.runs.records.keys import key_of
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.schema import SCHEMA
 
 _METHODS = 2  # named
 _LONGEST_PART = 24

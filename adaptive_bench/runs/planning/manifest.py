@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
-from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, curves_of, without_groups
-from adaptive_bench.runs.records.files import read_file
-from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.files import read_file
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.schema import SCHEMA
 
 FILE = "manifest.json"
 

@@ -17,12 +17,12 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.training_text import draw_calibration, draw_pricing, draw_training, training_tasks
-from adaptive_bench.runs.records import timings
-from adaptive_bench.runs.records.keys import examples_fingerprint, key_of
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.source import check_plugin, code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.tables.time_axis import TimeCurves
+from adaptive_bench.store import timings
+from adaptive_bench.store.keys import examples_fingerprint, key_of
+from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.time_curves import TimeCurves
 from adaptive_bench.task import Task
 
 
