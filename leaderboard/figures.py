@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic
 
@@ -25,15 +26,18 @@ _MOST_CURVES = 24
 _MARKERS = "os^Dv*"
 
 
-def installed() -> bool:
-    """Whether figures can be made."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
 def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "all") -> list[str]:
     """Write `<task>.svg` and `<task>.pdf` for the first metric of each task, with a number where rows of a task are not
     comparable; names of what was written.
+
+    Raises:
+        EnvironmentProblem: matplotlib is not installed.
     """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise EnvironmentProblem(
+            "Figures are drawn by matplotlib, which is not installed. Give pip install 'adaptive-bench[figures]', or "
+            "leave out --figures."
+        )
     first = first_metrics(rows)
     chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
     written = []

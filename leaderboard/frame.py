@@ -1,12 +1,10 @@
-"""One data frame from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
+"""One list of rows from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas
 
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, short_names
@@ -39,10 +37,9 @@ class Board:
     comparisons: Comparisons = field(default_factory=dict)
 
     @property
-    def frame(self) -> pandas.DataFrame:
-        """One line per row; columns in the order of the fields, `label` first."""
-        lines = [{"label": label(row), **row} for row in self.rows]
-        return pandas.DataFrame(lines).convert_dtypes()
+    def lines(self) -> list[Row]:
+        """The rows as they are written to files: what a row is called comes first."""
+        return [{"label": label(row), **row} for row in self.rows]
 
 
 def board_of(

@@ -17,7 +17,7 @@ from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import find_run, run_name
+from adaptive_bench.store.runs import find_run, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
@@ -90,8 +90,6 @@ def _run(folder: Path) -> str:
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
-    from adaptive_bench.runs.outcome.naming import run_command
-
     plugins = [Path(path) for path in about.get("plugins", [])]
     here, began_in = Path.cwd(), Path(about.get("directory", "."))
     if began_in.resolve() == here:

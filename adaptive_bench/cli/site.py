@@ -21,17 +21,20 @@ def build(
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="|".join(PHASES), help="Shown first.")] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     debug: Debug = False,
 ) -> None:
     """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
-    JSON and Parquet; figures as SVG and PDF where matplotlib is installed.
+    JSON and Parquet.
     """
     check_value("--axis", axis, AXES)
     check_value("--phase", phase, PHASES)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     site = registry.get("sites", "board")
-    for text in site(chosen, out, axis, phase):
+    for text in site(chosen, out, axis, phase, figures=figures):
         typer.echo(paragraph(text), err=True)
     page = out / "index.html"
     typer.echo(f"The page is {page}")

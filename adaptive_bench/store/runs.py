@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
 _MOST_NAMED = 5
@@ -122,6 +124,23 @@ def tables(folder: Path) -> list[Path]:
             f"first, or name the folder that its --out was."
         )
     return found
+
+
+def output_of(run: Path) -> Path:
+    """The output folder of a run, wherever it lies by now; one that was moved away from its records is asked where they
+    were.
+
+    Raises:
+        UsageError: Its `config.yaml` is damaged.
+    """
+    home = run.resolve().parent.parent
+    return home if (home / "records").is_dir() else Path(read_mapping(run / "config.yaml").get("out", DEFAULT_OUT))
+
+
+def run_command(folder: Path, plugins: Iterable[Path]) -> str:
+    """The command that repeats a run, or goes on with it."""
+    options = [part for path in plugins for part in ("--plugin", str(path))]
+    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
 
 
 def files_of_runs(folder: Path, name: str) -> list[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.aims import Aims
@@ -23,7 +23,7 @@ from adaptive_bench.store import timings
 from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.store.time_curves import TimeCurves
-from adaptive_bench.task import Task
+from adaptive_bench.task import DocumentSplit, Task
 
 
 @dataclass(frozen=True)
