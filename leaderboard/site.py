@@ -10,7 +10,7 @@ from adaptive_bench.store import atomic, tidy
 
 from .figures import write_figures
 from .frame import Board, read_board
-from .markdown import render as render_markdown
+from .markdown import written
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
@@ -61,7 +61,7 @@ def first_view(board: Board, axis: str | None = None, phase: str | None = None) 
     Raises:
         UsageError: Something was asked for that no row has.
     """
-    there = list(dict.fromkeys((row["axis"], row["phase"]) for row in board.rows))
+    there = list(dict.fromkeys((row.axis, row.phase) for row in board.rows))
     asked = [place for place in there if axis in (None, place[0]) and phase in (None, place[1])]
     if not asked and there:
         known = ", ".join(one if where == "all" else f"{one} of {where}" for one, where in there)
@@ -87,8 +87,8 @@ def as_json(board: Board) -> Mapping[str, object]:
 
 def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     """The verdict and the tables of one axis and phase."""
-    rows = [row for row in board.rows if row["axis"] == axis and row.get("phase", "all") == phase]
-    title, _, rest = render_markdown(rows).partition("\n")
+    rows = [row for row in board.rows if row.axis == axis and row.phase == phase]
+    title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
     return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *left_out])

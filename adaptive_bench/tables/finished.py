@@ -12,7 +12,7 @@ from adaptive_bench.tables.comparable import conditions_of
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
-_DISPUTED = 3  # conditions, method and semantics: all rows of a method carry the name of its run, or none
+_DISPUTED = 3  # conditions, method and semantics: all rows of a method say of which run they are, or none
 _TIMES = ("seconds",)  # they differ whenever something is measured again
 
 
@@ -23,7 +23,7 @@ def phase_of(row: Mapping[str, Any]) -> str:
 
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
-    conditions, both stay and their methods carry the end of the run's name.
+    conditions, both stay, and `run` tells them apart: the end of the run's name.
     """
     names = short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
@@ -38,7 +38,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     result: list[Row] = []
     for meaning, by_folder in answers.items():
         if meaning[:_DISPUTED] in disputed:
-            result += [row | {"method": f"{row['method']} ({names[folder]})"} for folder, row in by_folder.items()]
+            result += [row | {"run": names[folder]} for folder, row in by_folder.items()]
         else:
             result.append(next(iter(by_folder.values())))
     return result

@@ -111,8 +111,8 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
     stored = json.loads((folder / "table.json").read_text())
     board = read_board([folder / "table.json"])
     assert not board.problems
-    assert [row["score"] for row in board.rows] == [row["score"] for row in stored]
-    assert {row["phase"] for row in board.rows} == {"all"}
+    assert [row.score for row in board.rows] == [row["score"] for row in stored]
+    assert {row.phase for row in board.rows} == {"all"}
 
 
 def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
