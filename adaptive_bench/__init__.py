@@ -18,7 +18,7 @@ _HOMES = {
     "find_backbone": "adaptive_bench.runs.planning.backbones",
     "load_config": "adaptive_bench.config",
     "load_plugin": "adaptive_bench.registry",
-    "load_results": "adaptive_bench.results",
+    "load_results": "adaptive_bench.store.results",
     "plan": "adaptive_bench.runs",
     "register": "adaptive_bench.registry",
     "run": "adaptive_bench.runs",

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import CodeType
 
 from adaptive_bench import registry
-from adaptive_bench.digest import file_digest
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.digest import file_digest
 
 _OWN = "adaptive_bench"
 _LOOKS_UP = {"registry", "importlib", "__import__", "exec", "eval", "runpy", "modules", "method_class"}

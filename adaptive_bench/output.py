@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.store import atomic
 
 STDOUT = Path("-")
 _DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+# Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
+DocumentSplit = Literal["test", "validation"]
+
 
 @dataclass(frozen=True)
 class Example:

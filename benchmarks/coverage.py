@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tabulate import tabulate
 
-from adaptive_bench import atomic
 from adaptive_bench.leaderboard.paired import compare
 from adaptive_bench.metric import metric_of
+from adaptive_bench.store import atomic
 from adaptive_bench.tables.comparison import differences
 from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_scores import DocumentScores

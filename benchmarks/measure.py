@@ -17,9 +17,9 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from adaptive_bench import atomic
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import Drive, describe_device, drive_adaptive, drive_plain
+from adaptive_bench.store import atomic
 
 RESULTS = Path(__file__).with_name("results.json")
 

@@ -11,7 +11,7 @@ import plot
 from measure import RESULTS
 from tabulate import tabulate
 
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 REFERENCE = Path(__file__).parent / "reference" / "authors_compaction.json"

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.savings import Point, saving_name
+from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 
+from .row import Row
 from .rows import Rejected, read_json
 
 FILE_NAME = "answers.json"
@@ -40,15 +41,10 @@ class Answers:
     sweeps: dict[_Place, list[Sweep]] = field(default_factory=dict)
     digests: dict[str, str | None] = field(default_factory=dict)
 
-    def at_levels(self, row: Mapping[str, Any], method: str, levels: Sequence[float]) -> list[DocumentScores | None]:
-        """Scores of documents at the levels of a row's table, `None` where no seed reached one.
-
-        Args:
-            method: The row's method without the name of a run.
-        """
+    def at_levels(self, row: Row, levels: Sequence[float]) -> list[DocumentScores | None]:
+        """Scores of documents at the levels of a row's table, `None` where no seed reached one."""
         found: list[dict[int, dict[int, float]]] = [{} for _ in levels]
-        target = row.get("target")
-        for sweep in self.sweeps.get((method, row["semantics"], row["task"], target), []):
+        for sweep in self.sweeps.get((row.method, row.semantics, row.task, row.target), []):
             for place, scores in enumerate(_matched(sweep, row, levels)):
                 if scores is not None:
                     found[place][sweep.seed] = dict(zip(sweep.documents, scores.tolist(), strict=True))
@@ -98,14 +94,14 @@ def _sweep(entry: Mapping[str, Any]) -> Sweep:
     return Sweep(seed, documents, tuple(points))
 
 
-def _matched(sweep: Sweep, row: Mapping[str, Any], levels: Sequence[float]) -> list[np.ndarray | None]:
-    metric, timed = row["metric"], row["axis"] == "time"
-    name = "time" if timed else saving_name(row["axis"], row.get("phase", "all"))
+def _matched(sweep: Sweep, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:
+    metric, timed = row.metric, row.axis == "time"
+    name = "time" if timed else saving_name(row.axis, row.phase)
     if not sweep.points or any(metric not in scores for _, _, scores in sweep.points):
         return []
     points = []
     for saved, times, scores in sweep.points:
-        there = {"time": times[row["timing"]]} if timed and row["timing"] in times else dict(saved)
+        there = {"time": times[row.timing]} if row.timing is not None and timed and row.timing in times else dict(saved)
         points.append(Point(0.0, float(scores[metric].mean()), there))
     return matched_scores(points, np.array([scores[metric] for _, _, scores in sweep.points]), levels, name)
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from adaptive_bench.metric import Metric, metric_of
-from adaptive_bench.tables.comparable import Conditions, conditions_of
+from adaptive_bench.tables.comparable import Conditions
 
-from .rows import Row
+from .row import Row
 
 KEPT = 0.9
-_SERIES = ("method", "semantics", "task", "metric", "axis", "phase", "timing", "projected_shape")
+_series = attrgetter(
+    "conditions", "method", "semantics", "run", "task", "metric", "axis", "phase", "timing", "projected_shape"
+)  # what the rows of one curve share: all but the level
 
 
-def series_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the rows of one curve share: all but the level."""
-    return (conditions_of(row), *(row.get(key) for key in _SERIES))
-
-
-def with_curves(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with:
+def add_curves(rows: Sequence[Row]) -> None:
+    """Give each row:
 
     kept, kept_low, kept_high: The score and the ends of its interval as shares of the dense score. The dense score
         counts as known: the interval leaves out its own spread.
@@ -34,29 +32,23 @@ def with_curves(rows: Sequence[Row]) -> list[Row]:
     """
     by_series: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        by_series.setdefault(series_key(row), []).append(row)
-    curves = {key: sorted(found, key=lambda row: row["level"]) for key, found in by_series.items()}
+        by_series.setdefault(_series(row), []).append(row)
     scores = _dense_scores(rows)
-    summaries = {}
-    for key, curve in curves.items():
+    for found in by_series.values():
+        curve = sorted(found, key=lambda row: row.level)
         dense = _dense(curve[0], scores)
-        metric = metric_of(curve[0]["metric"])
-        own = next((row["score"] for row in curve if row["level"] == 0), None)
-        kept = [_kept(metric, row["score"], dense) for row in curve]
-        reach, to_end = reaches([row["level"] for row in curve], kept)
+        metric = metric_of(curve[0].metric)
+        own = next((row.score for row in curve if row.level == 0), None)
+        kept = [_kept(metric, row.score, dense) for row in curve]
+        reach, to_end = reaches([row.level for row in curve], kept)
         for place, row in enumerate(curve):
-            ends = [_kept(metric, row[end], dense) for end in ("low", "high")]
-            low, high = (None, None) if None in ends else sorted(ends)  # type: ignore[type-var]
-            summaries[key, row["level"]] = {
-                "kept": kept[place],
-                "kept_low": low,
-                "kept_high": high,
-                "kept_own": _kept(metric, row["score"], own),
-                "area": area([one["level"] for one in curve[: place + 1]], kept[: place + 1]),
-                "keeps_90": reach,
-                "keeps_90_to_end": to_end,
-            }
-    return [row | summaries[series_key(row), row["level"]] for row in rows]
+            low, high = _kept(metric, row.low, dense), _kept(metric, row.high, dense)
+            if low is not None and high is not None:
+                row.kept_low, row.kept_high = sorted((low, high))
+            row.kept = kept[place]
+            row.kept_own = _kept(metric, row.score, own)
+            row.area = area([one.level for one in curve[: place + 1]], kept[: place + 1])
+            row.keeps_90, row.keeps_90_to_end = reach, to_end
 
 
 def area(levels: Sequence[float], values: Sequence[float | None]) -> float | None:
@@ -91,21 +83,14 @@ def _dense_scores(rows: Sequence[Row]) -> dict[_Place, float]:
     """The dense score by run (empty unless runs disagree), conditions, task and metric: the same on every axis."""
     found: dict[_Place, float] = {}
     for row in rows:
-        name, run = _run(row)
-        if name == "dense" and row["score"] is not None:
-            found.setdefault((run, conditions_of(row), row["task"], row["metric"]), row["score"])
+        if row.method == "dense" and row.score is not None:
+            found.setdefault((row.run or "", row.conditions, row.task, row.metric), row.score)
     return found
 
 
 def _dense(row: Row, scores: Mapping[_Place, float]) -> float | None:
-    place = conditions_of(row), row["task"], row["metric"]
-    return scores.get((_run(row)[1], *place), scores.get(("", *place)))
-
-
-def _run(row: Row) -> tuple[str, str]:
-    """A method's name, and the run that `joined` put behind it."""
-    name, _, run = row["method"].partition(" (")
-    return name, run
+    place = row.conditions, row.task, row.metric
+    return scores.get((row.run or "", *place), scores.get(("", *place)))
 
 
 def _kept(metric: Metric, score: float | None, whole: float | None) -> float | None:

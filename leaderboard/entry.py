@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.results import PACKED_RECORDS, check_unchanged
+from adaptive_bench.store.results import PACKED_RECORDS, check_unchanged
 
 from .rows import Rejected, read_json
 

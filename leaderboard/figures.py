@@ -8,16 +8,18 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench import atomic
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
+from adaptive_bench.store import atomic
 
 from .grid import AXES, Grid, grids, number
-from .rows import Row, first_metrics
+from .row import Row
+from .rows import first_metrics
 from .tables import FAMILY_OF_CONTROLS
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
@@ -25,21 +27,24 @@ _MOST_CURVES = 24
 _MARKERS = "os^Dv*"
 
 
-def installed() -> bool:
-    """Whether figures can be made."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
 def write_figures(rows: Sequence[Row], folder: Path, axis: str, phase: str = "all") -> list[str]:
     """Write `<task>.svg` and `<task>.pdf` for the first metric of each task, with a number where rows of a task are not
     comparable; names of what was written.
+
+    Raises:
+        EnvironmentProblem: matplotlib is not installed.
     """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise EnvironmentProblem(
+            "Figures are drawn by matplotlib, which is not installed. Give pip install 'adaptive-bench[figures]', or "
+            "leave out --figures."
+        )
     first = first_metrics(rows)
-    chosen = [row for row in rows if row["axis"] == axis and row.get("phase", "all") == phase]
+    chosen = [row for row in rows if row.axis == axis and row.phase == phase]
     written = []
     times: Counter[str] = Counter()
-    for grid in grids(row for row in chosen if first[row["task"]] == row["metric"]):
-        if grid.setting is None and any(row["score"] is not None for row in grid.cells.values()):
+    for grid in grids(row for row in chosen if first[row.task] == row.metric):
+        if grid.setting is None and any(row.score is not None for row in grid.cells.values()):
             times[grid.task] += 1
             number_of_task = times[grid.task]
             written += _write(grid, folder, grid.task + (f"-{number_of_task}" if number_of_task > 1 else ""))
@@ -67,11 +72,12 @@ def _draw(grid: Grid) -> Any:
     axes = figure.add_subplot()
     colours = iter(range(len(grid.methods)))
     for method in _readable(grid):
-        reached = [row for (name, _), row in grid.cells.items() if name == method and row["score"] is not None]
+        reached = [row for (name, _), row in grid.cells.items() if name == method and row.score is not None]
         if not reached:
             continue
-        levels = [100 * row["level"] for row in reached]
-        scores, lows, highs = (_shown(reached, key) for key in ("score", "low", "high"))
+        levels = [100 * row.level for row in reached]
+        scores = _shown(grid, [row.score for row in reached])
+        lows, highs = (_shown(grid, ends) for ends in zip(*((row.low, row.high) for row in reached), strict=True))
         if method in ("dense", "base"):
             axes.axhline(scores[0], color="0.2", linestyle="-" if method == "dense" else ":", linewidth=1, label=method)
             continue
@@ -98,15 +104,15 @@ def _readable(grid: Grid) -> list[str]:
     sign = 1.0 if metric_of(grid.metric).better == "lower" else -1.0
     found: dict[str, list[float]] = {}
     for (name, _), row in grid.cells.items():
-        if row["score"] is not None:
-            found.setdefault(name, []).append(sign * row["score"])
+        if row.score is not None:
+            found.setdefault(name, []).append(sign * row.score)
     chosen = sorted(found, key=lambda name: (name not in FAMILY_OF_CONTROLS, fmean(found[name])))[:_MOST_CURVES]
     return [name for name in grid.methods if name in chosen]
 
 
 def _worst(grid: Grid) -> float:
     """The worst score in a grid, where the shaded region ends."""
-    scores = _shown([row for row in grid.cells.values() if row["score"] is not None], "score")
+    scores = _shown(grid, [row.score for row in grid.cells.values() if row.score is not None])
     return max(scores) if metric_of(grid.metric).better == "lower" else min(0.0, *scores)
 
 
@@ -115,8 +121,9 @@ def _length(difference: float) -> float:
     return max(difference, 0.0) if math.isfinite(difference) else 0.0
 
 
-def _shown(rows: Sequence[Row], key: str) -> list[float]:
-    return [math.nan if row[key] is None else float(number(row["metric"], row[key])) for row in rows]
+def _shown(grid: Grid, values: Iterable[float | None]) -> list[float]:
+    """Scores in the unit they are shown in."""
+    return [math.nan if value is None else float(number(grid.metric, value)) for value in values]
 
 
 def _plain(text: str) -> str:

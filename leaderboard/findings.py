@@ -11,12 +11,13 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
 from .frame import Board, read_board
-from .grid import AXES, Grid, grids, label, marks, percent
+from .grid import AXES, Grid, grids, marks, percent
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
 from .provenance import variants_of
-from .rows import Row, first_metrics
+from .row import Row
+from .rows import first_metrics
 from .tables import FAMILY_OF_CONTROLS, difference, p_value
 
 _LEVEL = 0.15  # of the paper's second table
@@ -32,9 +33,9 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
     A difference is stated as one only where the paired test of its column says so, corrected for all its pairs.
     """
     first = first_metrics(board.rows)
-    rows = [row for row in board.rows if row["metric"] == first[row["task"]] and row["level"] == level]
-    rows = [row for row in rows if row["score"] is not None and row["phase"] == "all"]
-    models = dict.fromkeys(markdown(row["model"]) for row in rows if row["model"])
+    rows = [row for row in board.rows if row.metric == first[row.task] and row.level == level]
+    rows = [row for row in rows if row.score is not None and row.phase == "all"]
+    models = dict.fromkeys(markdown(row.model) for row in rows if row.model)
     parts = [
         f"# Findings: {', '.join(models)}" if models else "# Findings",
         f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
@@ -57,7 +58,7 @@ def _section(title: str, sentences: Iterator[str]) -> list[str]:
 
 
 def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Grid, float, Comparison]]:
-    for grid in grids(row for row in rows if row["axis"] == axis):
+    for grid in grids(row for row in rows if row.axis == axis):
         level = grid.levels[0]
         found = board.comparisons.get((grid.place, level))
         if found is not None:
@@ -83,7 +84,7 @@ def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
     for grid, _, found in _columns(board, rows, "tokens"):
         ours = ", ".join(f"`{name}` ({found.groups[name]})" for name in found.order)
         yield f"**{markdown(grid.name)}** by saved tokens, best first, tie group in brackets: {ours}."
-    if any(row["axis"] == "tokens" for row in rows):
+    if any(row.axis == "tokens" for row in rows):
         order = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
         yield f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {order}."
 
@@ -91,7 +92,7 @@ def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
 def _reasons(board: Board, rows: Sequence[Row]) -> Iterator[str]:
     """What was measured of the ways in which counting tokens differs from counting what is saved."""
     for grid, level, _ in _columns(board, rows, "tokens"):
-        saved = [(row["saved_net"], name) for (name, at), row in grid.cells.items() if at == level]
+        saved = [(row.saved_net, name) for (name, at), row in grid.cells.items() if at == level]
         less = sorted((net, name) for net, name in saved if net is not None and level - net > _PHASE_GAP)
         if less:
             told = ", ".join(f"`{name}` {_share(net)}" for net, name in less)
@@ -99,9 +100,9 @@ def _reasons(board: Board, rows: Sequence[Row]) -> Iterator[str]:
                 f"**{markdown(grid.name)}**: the paper counts tokens. Of those who skip {percent(level)} % of the "
                 f"token-branches, these save much less net: {told}."
             )
-    tasks = {(row["task"], row["metric"]) for row in rows}
+    tasks = {(row.task, row.metric) for row in rows}
     variants = variants_of(board.folders)
-    for grid in grids(row for row in board.rows if (row["axis"], row["phase"]) == ("tokens", "all")):
+    for grid in grids(row for row in board.rows if (row.axis, row.phase) == ("tokens", "all")):
         gated = [name for name in grid.methods if variants.get(name, name) == _VECTOR and (name, 0.0) in grid.cells]
         if (grid.task, grid.metric) in tasks and gated and ("dense", 0.0) in grid.cells:
             told = ", ".join(f"`{name}` {_shown(grid, name, 0.0)}" for name in gated)
@@ -144,36 +145,38 @@ def _gates(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
         both = (ours[_VECTOR], ours[_SCALAR])
         better, worse = sorted(both, key=found.order.index)
         told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
-        skipped = [_share(grid.cells[name, level]["saved_tokens"]) for name in both]
+        skipped = [_share(grid.cells[name, level].saved_tokens) for name in both]
         yield (
             f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
             f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
             f"scalar gates {skipped[1]}."
         )
     for row in board.rows:
-        place = (method_name(row["method"]), row["axis"], row["level"], row["phase"])
-        if place == ("gated", "tokens", 0.0, "all") and row["score"]:
-            told = f"`{label(row)}`, {markdown(row['task'])}"
-            yield f"Gates that skip nothing ({told}) save {_share(row['saved_net'])} net."
+        place = (method_name(row.method), row.axis, row.level, row.phase)
+        if place == ("gated", "tokens", 0.0, "all") and row.score:
+            told = f"`{row.label}`, {markdown(row.task)}"
+            yield f"Gates that skip nothing ({told}) save {_share(row.saved_net)} net."
             break
 
 
 def _claims(rows: Sequence[Row], axis: str) -> Iterator[str]:
     for row in rows:
-        gap = row["claimed_minus_executed"]
-        if row["axis"] == axis and gap is not None and abs(gap) > _CLAIM_GAP:
+        gap = row.claimed_minus_executed
+        if row.axis == axis and row.claimed is not None and gap is not None and abs(gap) > _CLAIM_GAP:
             yield (
-                f"`{label(row)}` on {markdown(row['task'])} claims to skip {_share(row['claimed'])} of the "
-                f"token-branches; {_share(row['claimed'] - gap)} were skipped."
+                f"`{row.label}` on {markdown(row.task)} claims to skip {_share(row.claimed)} of the "
+                f"token-branches; {_share(row.claimed - gap)} were skipped."
             )
 
 
 def _phases(rows: Sequence[Row], axis: str) -> Iterator[str]:
     for row in rows:
-        prefill, decode = row["saved_prefill_net"], row["saved_decode_net"]
-        if row["axis"] == axis and None not in (prefill, decode) and abs(prefill - decode) > _PHASE_GAP:
+        prefill, decode = row.saved_prefill_net, row.saved_decode_net
+        if row.axis != axis or prefill is None or decode is None:
+            continue
+        if abs(prefill - decode) > _PHASE_GAP:
             yield (
-                f"`{label(row)}` on {markdown(row['task'])}: net saving {_share(prefill)} in prefill, {_share(decode)} "
+                f"`{row.label}` on {markdown(row.task)}: net saving {_share(prefill)} in prefill, {_share(decode)} "
                 f"in decode."
             )
 
@@ -206,7 +209,7 @@ def write_findings(tables: Sequence[Path], out: Path, axis: str = "net", level: 
         UsageError: No method has a score at the level.
     """
     board = read_board(tables)
-    there = sorted({row["level"] for row in board.rows if row["axis"] == axis and row["score"] is not None})
+    there = sorted({row.level for row in board.rows if row.axis == axis and row.score is not None})
     if level not in there:
         raise UsageError(
             f"Findings are about a level of the table, got {level:g} on the axis {axis}. There is "

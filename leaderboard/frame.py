@@ -1,23 +1,22 @@
-"""One data frame from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
+"""One list of rows from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas
+from typing import Any
 
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, short_names
 
 from .answers import Answers, read_answers
-from .curves import with_curves
+from .curves import add_curves
 from .entry import read_rows
-from .grid import label
-from .paired import Comparisons, Measured, with_tests
+from .paired import Comparisons, Measured, add_tests
 from .plain import plain
-from .rows import Rejected, Row, checked
+from .row import Row
+from .rows import Rejected, checked
 
 _MOST_PROBLEMS = 50
 
@@ -27,7 +26,7 @@ class Board:
     """What a site is made of.
 
     Attributes:
-        rows: Rows that were let in, joined over runs, with what `curves` and `paired` add to each.
+        rows: Rows that were let in, joined over runs.
         folders: The runs' folders that gave a row.
         problems: What was left out and why, one sentence each.
         comparisons: Which methods differ, by column; none where documents are not known.
@@ -39,27 +38,27 @@ class Board:
     comparisons: Comparisons = field(default_factory=dict)
 
     @property
-    def frame(self) -> pandas.DataFrame:
-        """One line per row; columns in the order of the fields, `label` first."""
-        lines = [{"label": label(row), **row} for row in self.rows]
-        return pandas.DataFrame(lines).convert_dtypes()
+    def lines(self) -> list[dict[str, Any]]:
+        """The rows as they are written to files."""
+        return [row.plain() for row in self.rows]
 
 
 def board_of(
-    rows: Iterable[Row],
+    rows: Iterable[Mapping[str, Any]],
     folders: Sequence[Path] = (),
     problems: Sequence[str] = (),
     answers: Mapping[str, Answers] | None = None,
     measured: Measured | None = None,
 ) -> Board:
-    """A board of rows that were checked, and of the answers of their runs by the name of the run (see `with_tests`)."""
-    tested, comparisons = with_tests(with_curves(list(rows)), answers or {}, measured)
-    return Board(tested, folders, problems, comparisons)
+    """A board of rows that were checked, and of the answers of their runs by the name of the run (see `add_tests`)."""
+    found = [Row.of(row) for row in rows]
+    add_curves(found)
+    return Board(found, folders, problems, add_tests(found, answers or {}, measured))
 
 
 def read_board(tables: Iterable[Path]) -> Board:
     """Read `table.json` files. What cannot be read, and every row that breaks a rule, is left out and said."""
-    by_folder: dict[Path, list[Row]] = {}
+    by_folder: dict[Path, list[dict[str, Any]]] = {}
     problems: list[str] = []
     for path in tables:
         rows, why = _read(path)
@@ -67,7 +66,7 @@ def read_board(tables: Iterable[Path]) -> Board:
         if rows:
             by_folder[path.parent] = rows
     # The name of a run's folder becomes part of a name where runs disagree.
-    named: Mapping[Path, list[Row]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
+    named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)
     answers: dict[str, Answers] = {}
     for folder, shown in zip(by_folder, named, strict=True):
@@ -79,13 +78,13 @@ def read_board(tables: Iterable[Path]) -> Board:
     return board_of(joined(named), list(by_folder), problems, answers, measured)
 
 
-def _read(path: Path) -> tuple[list[Row], list[str]]:
+def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     name = plain(f"{path.parent.name}/{path.name}")
     try:
         values = read_rows(path)
     except Rejected as why:
         return [], [f"{name} is left out: {why}."]
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     problems: list[str] = []
     for number, value in enumerate(values):
         try:

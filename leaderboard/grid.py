@@ -11,9 +11,9 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
-from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
+from adaptive_bench.tables.comparable import Conditions, differences
 
-from .rows import Row
+from .row import Row
 
 Place = tuple[str, str, str, str, str | None, Conditions]  # task, metric, axis, phase, setting
 
@@ -135,22 +135,31 @@ class Grid:
         row = self.cells.get((method, level))
         if row is None:
             return ""
-        if row["score"] is None:
+        if row.score is None:
             return "n/a"
-        interval = (
-            "" if row["low"] is None else f" [{number(self.metric, row['low'])}, {number(self.metric, row['high'])}]"
-        )
-        return number(self.metric, row["score"]) + "".join(mark for mark, _ in marks(row)) + interval
+        marked = number(self.metric, row.score) + "".join(mark for mark, _ in marks(row))
+        return marked if row.interval is None else f"{marked} {self._ends(row.interval)}"
+
+    def _ends(self, interval: tuple[float, float]) -> str:
+        low, high = (number(self.metric, end) for end in interval)
+        return f"[{low}, {high}]"
 
     def details(self, style: str) -> str:
         """What was saved where the scores were read, in percent of the dense model, one line per method and level:
         measured pooled and by phase, claimed and projected; and what is kept of the dense score.
         """
-        reached = [(cell, row) for cell, row in self.cells.items() if row["score"] is not None]
-        columns = {name: key for name, key in _DETAILS.items() if any(row.get(key) is not None for _, row in reached)}
+        reached = [(cell, row) for cell, row in self.cells.items() if row.score is not None]
+        columns = {
+            name: key for name, key in _DETAILS.items() if any(getattr(row, key) is not None for _, row in reached)
+        }
         header = ["method", "level", *columns, "kept"]
         body = [
-            [method, f"{100 * level:.4g} %", *(_percent(row.get(key)) for key in columns.values()), self._kept(row)]
+            [
+                method,
+                f"{100 * level:.4g} %",
+                *(_percent(getattr(row, key)) for key in columns.values()),
+                self._kept(row),
+            ]
             for (method, level), row in reached
         ]
         return _table(header, body, style)
@@ -159,10 +168,12 @@ class Grid:
         """What each method's training took and what it adds; empty where nothing is known."""
         rows = {method: row for (method, _), row in self.cells.items()}
         columns = {
-            name: how for name, how in _TRAINING.items() if any(row.get(how[0]) is not None for row in rows.values())
+            name: how
+            for name, how in _TRAINING.items()
+            if any(getattr(row, how[0]) is not None for row in rows.values())
         }
         body = [
-            [method, *("" if row.get(key) is None else write(row[key]) for key, write in columns.values())]
+            [method, *("" if (value := getattr(row, key)) is None else write(value) for key, write in columns.values())]
             for method, row in rows.items()
         ]
         return _table(["method", *columns], body, style) if columns else ""
@@ -170,7 +181,7 @@ class Grid:
     @property
     def notes(self) -> list[str]:
         """What the marks in this grid mean, and what its axis and phase are where that needs saying."""
-        found = dict.fromkeys(mark for row in self.cells.values() if row["score"] is not None for mark in marks(row))
+        found = dict.fromkeys(mark for row in self.cells.values() if row.score is not None for mark in marks(row))
         notes = [f"{mark} {meaning}." for mark, meaning in found]
         if metric_of(self.metric).better == "lower":
             notes.append("↓ lower is better.")
@@ -183,8 +194,8 @@ class Grid:
         for level in self.levels:
             groups: dict[int, list[str]] = {}
             for (method, at), row in self.cells.items():
-                if at == level and row.get("tie_group"):
-                    groups.setdefault(row["tie_group"], []).append(method)
+                if at == level and row.tie_group:
+                    groups.setdefault(row.tie_group, []).append(method)
             if groups:
                 lines.append(f"* {100 * level:.4g} %: {'; '.join(', '.join(groups[one]) for one in sorted(groups))}")
         return "\n".join(lines)
@@ -195,42 +206,36 @@ class Grid:
 
     def _kept(self, row: Row) -> str:
         """Share of the dense model's score, in percent."""
-        dense = [row["score"] for (method, _), row in self.cells.items() if method == "dense"]
+        dense = [row.score for (method, _), row in self.cells.items() if method == "dense"]
         scores = [score for score in dense if score is not None]
-        return _percent(metric_of(self.metric).retention(row["score"], scores[0])) if scores else ""
+        return _percent(metric_of(self.metric).retention(row.reached(), scores[0])) if scores else ""
 
 
 def grids(rows: Iterable[Row]) -> list[Grid]:
     """Arrange rows; grids, methods and levels keep the order of the rows; what is not comparable stands together."""
-    measured = [(row, conditions_of(row)) for row in rows]
+    rows = list(rows)
     of_task: dict[str, list[Conditions]] = {}
-    for row, conditions in measured:
-        of_task.setdefault(row["task"], []).append(conditions)
+    for row in rows:
+        of_task.setdefault(row.task, []).append(row.conditions)
     apart = {task: differences(conditions) for task, conditions in of_task.items()}
     found: dict[Place, Grid] = {}
-    for row, conditions in measured:
-        setting = row.get("projected_shape") if row["axis"] == "projected" else row.get("timing")
-        key = (row["task"], row["metric"], row["axis"], row.get("phase", "all"), setting, conditions)
-        grid = found.setdefault(key, Grid(*key, apart[row["task"]][conditions]))
-        grid.cells[label(row), row["level"]] = row
+    for row in rows:
+        setting = row.projected_shape if row.axis == "projected" else row.timing
+        key = (row.task, row.metric, row.axis, row.phase, setting, row.conditions)
+        grid = found.setdefault(key, Grid(*key, apart[row.task][row.conditions]))
+        grid.cells[row.label, row.level] = row
     order = {place: number for number, place in enumerate(dict.fromkeys(key[:-1] for key in found))}
     return [found[key] for key in sorted(found, key=lambda key: order[key[:-1]])]
 
 
-def label(row: Row) -> str:
-    """The method spec with its semantics, unless that is the default `bench` or part of the spec already."""
-    method, semantics = row["method"], row["semantics"]
-    return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
-
-
 def marks(row: Row) -> list[tuple[str, str]]:
     """Marks behind a score, with what they mean."""
-    found = [_MARKS[row["status"]]] if row["status"] in _MARKS else []
-    if row.get("beyond_target"):
+    found = [_MARKS[row.status]] if row.status in _MARKS else []
+    if row.beyond_target:
         found.append(_BEYOND)
-    if (row.get("gap") or 0.0) > _WIDEST_GAP:
+    if (row.gap or 0.0) > _WIDEST_GAP:
         found.append(_INTERPOLATED)
-    if abs(row.get("claimed_minus_executed") or 0.0) > _CLAIM_TOLERANCE:
+    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
         found.append(_CLAIMED)
     return found
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
+from adaptive_bench.tables.comparable import Conditions, differences
 
-from .grid import label, marks, number
-from .rows import Row, first_metrics
+from .grid import marks, number
+from .row import Row
+from .rows import first_metrics
 from .tables import NONE
 
 AXIS = "tokens"
@@ -65,8 +66,8 @@ def layouts(rows: Sequence[Row], variants: Mapping[str, str] = _SAME) -> list[di
     """
     by_model: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in rows:
-        if row["axis"] == AXIS and row.get("phase", "all") == "all":
-            conditions = conditions_of(row)
+        if row.axis == AXIS and row.phase == "all":
+            conditions = row.conditions
             by_model.setdefault((conditions.backbone, conditions.recipe), []).append(row)
     apart = differences(_shared(some) for some in by_model.values())
     found = []
@@ -81,24 +82,24 @@ def layouts(rows: Sequence[Row], variants: Mapping[str, str] = _SAME) -> list[di
 
 def _shared(rows: Sequence[Row]) -> Conditions:
     """What rows of a model and a recipe have in common, whatever their tasks."""
-    first = conditions_of(rows[0])
+    first = rows[0].conditions
     return Conditions(first.model, first.backbone, first.recipe)
 
 
 def _asked_alike(rows: Sequence[Row]) -> list[Row]:
     largest: dict[str, Conditions] = {}
     for row in rows:
-        conditions = conditions_of(row)
-        known = largest.setdefault(row["task"], conditions)
+        conditions = row.conditions
+        known = largest.setdefault(row.task, conditions)
         if (conditions.documents or 0) > (known.documents or 0):
-            largest[row["task"]] = conditions
-    return [row for row in rows if conditions_of(row) == largest[row["task"]]]
+            largest[row.task] = conditions
+    return [row for row in rows if row.conditions == largest[row.task]]
 
 
 def _layouts(rows: Sequence[Row], variants: Mapping[str, str], is_instruct: bool) -> list[dict[str, Any]]:
     first = first_metrics(rows)
-    cells = {(label(row), row["task"], row["metric"], row["level"]): row for row in rows}
-    labels = {label(row): variants.get(label(row), label(row)) for row in rows}
+    cells = {(row.label, row.task, row.metric, row.level): row for row in rows}
+    labels = {row.label: variants.get(row.spec, row.spec) for row in rows}
     written, likelihood = (
         [(task, metric) for task, metric in first.items() if metric.partition(",")[0] in kind]
         for kind in (_WRITTEN, _LIKELIHOOD)
@@ -135,7 +136,7 @@ def _averages(cells: _Cells, group: str, tasks: Sequence[tuple[str, str]], level
     def text(at: float) -> Callable[[str], str]:
         def mean(name: str) -> str:
             some = [cells.get((name, task, metric, at)) for task, metric in tasks]
-            scores = [row["score"] for row in some if row is not None and row["score"] is not None]
+            scores = [row.score for row in some if row is not None and row.score is not None]
             whole = bool(some) and len(scores) == len(some)
             found = dict.fromkeys(mark for row in some if row is not None for mark, _ in marks(row))
             return number(tasks[0][1], fmean(scores)) + "".join(found) if whole else NONE
@@ -150,7 +151,7 @@ def _seconds(cells: _Cells, tasks: Mapping[str, str], at: float) -> Callable[[st
 
     def text(name: str) -> str:
         some = [cells.get((name, task, metric, at)) for task, metric in tasks.items()]
-        known = [row["seconds"] for row in some if row is not None and row["seconds"] is not None]
+        known = [row.seconds for row in some if row is not None and row.seconds is not None]
         return f"{sum(known):.4g}" if known and len(known) == len(some) else NONE
 
     return text
@@ -159,10 +160,13 @@ def _seconds(cells: _Cells, tasks: Mapping[str, str], at: float) -> Callable[[st
 def _single(cells: _Cells, task: str, metric: str, at: float) -> Callable[[str], str]:
     def text(name: str) -> str:
         row = cells.get((name, task, metric, at))
-        if row is None or row["score"] is None:
+        if row is None or row.score is None:
             return NONE
-        shown = number(metric, row["score"]) + "".join(mark for mark, _ in marks(row))
-        return shown if row["low"] is None else f"{shown} [{number(metric, row['low'])}, {number(metric, row['high'])}]"
+        shown = number(metric, row.score) + "".join(mark for mark, _ in marks(row))
+        if row.interval is None:
+            return shown
+        low, high = (number(metric, end) for end in row.interval)
+        return f"{shown} [{low}, {high}]"
 
     return text
 
@@ -178,7 +182,7 @@ def _table(
     lines: list[dict[str, Any]] = []
     for section, name, spec in rows:
         for one, variant in labels.items():
-            if variant.partition(" (")[0].partition("@")[0] == spec:
+            if variant.partition("@")[0] == spec:
                 lines.append(
                     {"section": section, "name": f"{name}: {one}", "values_": [text(one) for *_, text in columns]}
                 )

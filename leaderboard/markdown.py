@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .grid import grids
-from .rows import Row
+from .row import Row
 
 LEGEND = (
     "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
@@ -19,11 +20,15 @@ _TIES = (
 )
 
 
-def render(rows: Sequence[Row], failures: Sequence[str] = ()) -> str:
+def render(rows: Iterable[Mapping[str, Any]], failures: Sequence[str] = ()) -> str:
+    """The leaderboard of the rows of one or several `table.json`."""
+    return written(map(Row.of, rows), failures)
+
+
+def written(rows: Iterable[Row], failures: Sequence[str] = ()) -> str:
     """Make the leaderboard.
 
     Args:
-        rows: The rows of one or several `table.json`.
         failures: Work of the run that could not be done, and why: what is missing in the tables.
     """
     parts = ["# Leaderboard", LEGEND]

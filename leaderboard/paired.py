@@ -17,16 +17,11 @@ from adaptive_bench.tables.intervals import CONFIDENCE, UNBOUNDED, levels_of
 
 from .answers import Answers
 from .grid import Place, grids
-from .rows import Row
+from .row import Row
 
 MOST_METHODS = 100  # of one column: 4950 pairs
 _AT_ONCE = 200
 RANDOM = "random_skip"
-# What a tested row has, and `None` in every other: see `with_tests`.
-TESTED = (
-    "tie_group", "compared_to", "difference", "difference_low", "difference_high", "difference_p",
-    "over_random", "over_random_low", "over_random_high", "over_random_p", "tested_seeds", "tested_documents",
-)  # fmt: skip
 Column = tuple[Place, float]  # of a grid, and a level of it
 Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: the tasks it asked, and under which conditions
 _SAME = 1e-6  # between a score and the mean of its documents
@@ -109,10 +104,10 @@ def _differences(
     return found
 
 
-def with_tests(
+def add_tests(
     rows: Iterable[Row], answers: Mapping[str, Answers], measured: Measured | None = None
-) -> tuple[list[Row], dict[Column, Comparison]]:
-    """The rows, each of a tested column with:
+) -> dict[Column, Comparison]:
+    """Give each row of a tested column:
 
     tie_group: 1 where it is not told apart from the best score of the column, see `Comparison`.
     compared_to: The label of the best.
@@ -122,15 +117,13 @@ def with_tests(
     tested_seeds, tested_documents: How many the difference rests on.
 
     Args:
-        answers: By the name of a run, as `joined` puts it behind a method.
+        answers: By the name of a run, as `joined` gives it to rows.
         measured: Of each run what its answers count for; without it, they count for all rows.
 
     Returns:
-        The rows and the comparisons by column.
+        The comparisons by column.
     """
-    rows = [row | dict.fromkeys(TESTED) for row in rows]
     found: dict[Column, Comparison] = {}
-    added: dict[int, Row] = {}
     for grid in grids(rows):
         metric = metric_of(grid.metric)
         if metric.better == "unknown" or len(grid.methods) > MOST_METHODS:
@@ -143,12 +136,12 @@ def with_tests(
             comparison = compare(scores, metric)
             found[grid.place, level] = comparison
             for name in comparison.order:
-                added[id(grid.cells[name, level])] = _tested(name, comparison, scores[name])
-    return [row | added.get(id(row), {}) for row in rows], found
+                _add(grid.cells[name, level], comparison, scores[name])
+    return found
 
 
 def _columns(
-    cells: Mapping[tuple[str, float], Mapping[str, Any]], levels: Sequence[float], answers: Mapping[str, Answers]
+    cells: Mapping[tuple[str, float], Row], levels: Sequence[float], answers: Mapping[str, Answers]
 ) -> dict[float, dict[str, DocumentScores]]:
     """Scores of documents by level and label; of the same documents in every column."""
     found: dict[float, dict[str, DocumentScores]] = {level: {} for level in levels}
@@ -157,15 +150,15 @@ def _columns(
         by_target: dict[object, list[float]] = {}
         for level in levels:
             row = cells.get((name, level))
-            if row is not None and row["score"] is not None:
-                by_target.setdefault(row.get("target"), []).append(level)
+            if row is not None and row.score is not None:
+                by_target.setdefault(row.target, []).append(level)
         for at in by_target.values():
             row = cells[name, at[0]]
             for some in answers.values():
-                digest = some.digests.get(row["task"])
+                digest = some.digests.get(row.task)
                 if asked is not None and (digest,) != asked:
                     continue
-                scores = some.at_levels(row, row["method"].partition(" (")[0], at)
+                scores = some.at_levels(row, at)
                 by_level = {level: one for level, one in zip(at, scores, strict=False) if one is not None}
                 if all(level in by_level and _give(by_level[level], cells[name, level]) for level in at):
                     asked = asked or (digest,)
@@ -175,30 +168,24 @@ def _columns(
     return found
 
 
-def _give(scores: DocumentScores, row: Mapping[str, Any]) -> bool:
+def _give(scores: DocumentScores, row: Row) -> bool:
     """Whether these are the answers behind a row: of several runs, and of an entry, only those that give its score."""
-    return abs(float(scores.values.mean()) - row["score"]) <= _SAME
+    return row.score is not None and abs(float(scores.values.mean()) - row.score) <= _SAME
 
 
-def _tested(name: str, comparison: Comparison, scores: DocumentScores) -> Row:
-    best = comparison.order[0]
-    seeds, documents = scores.values.shape
-    row: Row = {"tie_group": comparison.groups[name], "compared_to": best}
-    row |= {"tested_seeds": seeds, "tested_documents": documents}
-    behind = comparison.pairs.get((best, name))
-    if behind is not None:
-        row |= _written("difference", behind, comparison.corrected[best, name])
-        row |= {"tested_seeds": behind.seeds, "tested_documents": behind.documents}
-    if (RANDOM, name) in comparison.pairs:
-        row |= _written("over_random", _turned(comparison.pairs[RANDOM, name]), comparison.corrected[RANDOM, name])
-    elif (name, RANDOM) in comparison.pairs:
-        row |= _written("over_random", comparison.pairs[name, RANDOM], comparison.corrected[name, RANDOM])
-    return row
-
-
-def _written(key: str, found: Difference, corrected: float) -> Row:
-    p = None if found.p is None else corrected
-    return {key: found.difference, f"{key}_low": found.low, f"{key}_high": found.high, f"{key}_p": p}
+def _add(row: Row, comparison: Comparison, scores: DocumentScores) -> None:
+    best, name = comparison.order[0], row.label
+    row.tie_group, row.compared_to = comparison.groups[name], best
+    row.tested_seeds, row.tested_documents = scores.values.shape
+    if (behind := comparison.pairs.get((best, name))) is not None:
+        row.difference, row.difference_low, row.difference_high = behind.difference, behind.low, behind.high
+        row.difference_p = None if behind.p is None else comparison.corrected[best, name]
+        row.tested_seeds, row.tested_documents = behind.seeds, behind.documents
+    pair = (RANDOM, name) if (RANDOM, name) in comparison.pairs else (name, RANDOM)
+    if (over := comparison.pairs.get(pair)) is not None:
+        over = over if pair[0] == name else _turned(over)
+        row.over_random, row.over_random_low, row.over_random_high = over.difference, over.low, over.high
+        row.over_random_p = None if over.p is None else comparison.corrected[pair]
 
 
 def _turned(found: Difference) -> Difference:

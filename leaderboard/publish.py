@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.store import atomic
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
 

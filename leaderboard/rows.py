@@ -11,7 +11,7 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-Row = dict[str, Any]
+from .row import Row
 
 LARGEST_FILE_BYTES = 64_000_000
 _LONGEST_NAME = 200
@@ -55,11 +55,11 @@ def first_metrics(rows: Iterable[Row]) -> dict[str, str]:
     """By task the metric it is judged by: the first of its rows."""
     first: dict[str, str] = {}
     for row in rows:
-        first.setdefault(row["task"], row["metric"])
+        first.setdefault(row.task, row.metric)
     return first
 
 
-def checked(value: object) -> Row:
+def checked(value: object) -> dict[str, Any]:
     """A row with the known keys only, every value of the right kind.
 
     Raises:

@@ -1,61 +1,47 @@
-"""A board as files: the page, Markdown, CSV, JSON, Parquet and figures, all from one data frame."""
+"""A board as files: the page, Markdown, CSV, JSON, Parquet and figures, all from the same rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic, tidy
 
-from .figures import installed, write_figures
+from .figures import write_figures
 from .frame import Board, read_board
-from .grid import label
-from .markdown import render as render_markdown
+from .markdown import written
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
-from .rows import Row
 from .verdict import verdict
 
 SCHEMA = 1
 LARGEST_PAGE_BYTES = 1_572_864
-_TEXTS = (
-    "label",
-    "method",
-    "semantics",
-    "task",
-    "metric",
-    "axis",
-    "phase",
-    "timing",
-    "projected_shape",
-    "status",
-    "model",
-    "recipe",
-)
 
 
-def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None) -> list[str]:
+def build(
+    tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None, *, figures: bool = False
+) -> list[str]:
     """Write a site.
 
     Args:
         tables: `table.json` of runs. What is wrong in them is left out of the board, and said.
         out: The folder to write to.
         axis, phase: What the page shows first; by default what the runs were matched on.
+        figures: Also draw figures, which takes longer than all the rest.
 
     Returns:
         What the user should know, one sentence each.
+
+    Raises:
+        EnvironmentProblem: Figures are wanted, and matplotlib is not installed.
     """
     board = read_board(tables)
     axis, phase = first_view(board, axis, phase)
     said = list(board.problems)
-    figures: list[str] = []
-    if installed():
-        figures = write_figures(board.rows, out / "figures", axis, phase)
-    else:
-        said.append("No figures: they need matplotlib (pip install 'adaptive-bench[figures]').")
-    page = render_page(board, axis, phase, figures)
+    drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
+    page = render_page(board, axis, phase, drawn)
     if len(page.encode()) > LARGEST_PAGE_BYTES:
         said.append(
             f"The page has {len(page.encode()) / 2**20:.1f} MiB, more than the {LARGEST_PAGE_BYTES / 2**20:.1f} that "
@@ -65,7 +51,7 @@ def build(tables: Sequence[Path], out: Path, axis: str | None = None, phase: str
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
     atomic.write_text(out / "board.csv", as_csv(board))
     atomic.write_json(out / "board.json", as_json(board))
-    atomic.write_bytes(out / "board.parquet", board.frame.to_parquet(index=False))
+    atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
     return said
 
 
@@ -75,7 +61,7 @@ def first_view(board: Board, axis: str | None = None, phase: str | None = None) 
     Raises:
         UsageError: Something was asked for that no row has.
     """
-    there = list(dict.fromkeys((row["axis"], row["phase"]) for row in board.rows))
+    there = list(dict.fromkeys((row.axis, row.phase) for row in board.rows))
     asked = [place for place in there if axis in (None, place[0]) and phase in (None, place[1])]
     if not asked and there:
         known = ", ".join(one if where == "all" else f"{one} of {where}" for one, where in there)
@@ -90,23 +76,19 @@ def first_view(board: Board, axis: str | None = None, phase: str | None = None) 
 
 
 def as_csv(board: Board) -> str:
-    """The frame as CSV; no text in it starts a formula."""
-    frame = board.frame
-    for column in frame.columns.intersection(list(_TEXTS)):
-        frame[column] = frame[column].map(cell, na_action="ignore")
-    return str(frame.to_csv(index=False, lineterminator="\n"))
+    """The rows as CSV; no text in it starts a formula."""
+    return tidy.as_csv([{key: cell(value) for key, value in line.items()} for line in board.lines])
 
 
 def as_json(board: Board) -> Mapping[str, object]:
-    """The frame as JSON, with the problems beside the rows."""
-    rows: list[Row] = [{"label": label(row), **row} for row in board.rows]
-    return {"schema": SCHEMA, "rows": rows, "problems": list(board.problems)}
+    """The rows as JSON, with the problems beside the rows."""
+    return {"schema": SCHEMA, "rows": board.lines, "problems": list(board.problems)}
 
 
 def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     """The verdict and the tables of one axis and phase."""
-    rows = [row for row in board.rows if row["axis"] == axis and row.get("phase", "all") == phase]
-    title, _, rest = render_markdown(rows).partition("\n")
+    rows = [row for row in board.rows if row.axis == axis and row.phase == phase]
+    title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
     return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *left_out])

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.results import PACKED_RECORDS
+from adaptive_bench.store import atomic
+from adaptive_bench.store.results import PACKED_RECORDS
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers

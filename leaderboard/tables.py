@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, Grid, grids, label, marks, number, percent
+from .grid import AXES, Grid, grids, marks, number, percent
 from .provenance import METHOD_FACTS, OTHER_CODE
-from .rows import Row, first_metrics
+from .row import Row
+from .rows import first_metrics
 
 NONE = "–"
 # Name in the page -> key of a row; shares, in percent.
@@ -24,7 +25,13 @@ SAVED = {
     "claimed − executed": "claimed_minus_executed",
     "projected net": "projected_net",
 }
-TESTS = 10 + len(SAVED)  # where what `tests` gives begins in a cell
+# The texts of a cell, in the order in which the page gets them.
+CELL = (
+    "score", "low", "high", "kept", "kept_low", "kept_high", "own", "area", "marks", "seeds",
+    *(f"saved {name}" for name in SAVED),
+    "group", "behind", "behind_low", "behind_high", "p", "n", "over_random",
+)  # fmt: skip
+Cell = Mapping[str, str]
 # Values the page can show instead of the score -> what they are called.
 VALUES = {
     "score": "score",
@@ -38,12 +45,11 @@ FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "gated", "static_depth")
 
 
 def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One table for each task, metric, axis, phase and setting, ready for JSON.
+    """One table for each task, metric, axis, phase and setting.
 
-    A table's `rows` are lists: method, cells by level, reach, whether it is the end of what was reached. A cell is
-    `None` where there is no such row, else text: score, low, high, kept, kept_low, kept_high, own, area, marks, seeds,
-    what was saved there in the order of `SAVED` as far as it is known, and where the column was tested what `tests`
-    gives. The table's `best` is the method a column is compared to, by level.
+    Each of a table's `rows` has `method`, `cells` by level (see `cell`; `None` where there is no such row), `reach`,
+    and `to_end`, whether that is the end of what was reached. The table's `best` is the method a column is compared to,
+    by level.
     """
     first = first_metrics(rows)
     return [_table(grid, headline=first[grid.task] == grid.metric) for grid in grids(rows)]
@@ -68,44 +74,63 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
 
 
 def _best(grid: Grid, level: float) -> str | None:
-    return next((row["compared_to"] for (_, at), row in grid.cells.items() if at == level and row["tie_group"]), None)
+    return next((row.compared_to for (_, at), row in grid.cells.items() if at == level and row.tie_group), None)
 
 
-def _line(grid: Grid, method: str) -> list[Any]:
+def _line(grid: Grid, method: str) -> dict[str, Any]:
     cells = [grid.cells.get((method, level)) for level in grid.levels]
     some = next(row for row in cells if row is not None)
-    reach = NONE if some["keeps_90"] is None else percent(some["keeps_90"])
-    return [method, [None if row is None else cell(row) for row in cells], reach, bool(some["keeps_90_to_end"])]
+    return {
+        "method": method,
+        "cells": [None if row is None else cell(row) for row in cells],
+        "reach": _maybe(some.keeps_90, percent),
+        "to_end": bool(some.keeps_90_to_end),
+    }
 
 
-def cell(row: Row) -> list[str]:
-    """The texts of one cell, see `tables_of`."""
-    written: Callable[[float], str] = lambda score: number(row["metric"], score)  # noqa: E731
-    tested = tests(row)
-    saved = [_maybe(row[key], percent) for key in SAVED.values()]
-    while not tested and saved and saved[-1] == NONE:
-        saved.pop()  # nothing comes behind it, and a large board has many
-    return [
-        *(_maybe(row[key], written) for key in ("score", "low", "high")),
-        *(_maybe(row[key], percent) for key in ("kept", "kept_low", "kept_high", "kept_own", "area")),
-        "".join(mark for mark, _ in marks(row)) if row["score"] is not None else "",
-        str(row["seeds"]),
-        *saved,
-        *tested,
-    ]
+def cell(row: Row) -> Cell:
+    """The texts of one cell by their names in `CELL`, `NONE` where something is not known; those of tests if tested."""
+    written: Callable[[float], str] = lambda score: number(row.metric, score)  # noqa: E731
+    return {
+        "score": _maybe(row.score, written),
+        "low": _maybe(row.low, written),
+        "high": _maybe(row.high, written),
+        "kept": _maybe(row.kept, percent),
+        "kept_low": _maybe(row.kept_low, percent),
+        "kept_high": _maybe(row.kept_high, percent),
+        "own": _maybe(row.kept_own, percent),
+        "area": _maybe(row.area, percent),
+        "marks": "".join(mark for mark, _ in marks(row)) if row.score is not None else "",
+        "seeds": str(row.seeds),
+        **{f"saved {name}": _maybe(getattr(row, key), percent) for name, key in SAVED.items()},
+        **(tests(row) if row.tie_group is not None else {}),
+    }
 
 
-def tests(row: Row) -> list[str]:
+def packed(cell: Cell) -> list[str]:
+    """The texts of a cell in the order of `CELL`, without what is unknown at the end: a large board has many."""
+    texts = [cell.get(name, NONE) for name in CELL]
+    while texts[-1] == NONE:
+        texts.pop()
+    return texts
+
+
+def tests(row: Row) -> dict[str, str]:
     """Of a tested row: its group, how far it is behind the best with interval and p, n, and the same over random
-    skipping in one text; else nothing.
+    skipping in one text.
     """
-    if row["tie_group"] is None:
-        return []
-    behind = [difference(row["metric"], row[f"difference{end}"]) for end in ("", "_low", "_high")]
-    count = f"{row['tested_seeds']} × {row['tested_documents']}"
-    over = [difference(row["metric"], row[f"over_random{end}"]) for end in ("", "_low", "_high")]
-    chance = f"{over[0]} [{over[1]}, {over[2]}], p {p_value(row['over_random_p'])}" if over[0] != NONE else NONE
-    return [str(row["tie_group"]), *behind, p_value(row["difference_p"]), count, chance]
+    ends = (row.over_random_low, row.over_random_high)
+    low, high = (difference(row.metric, end) for end in ends)
+    chance = f"{difference(row.metric, row.over_random)} [{low}, {high}], p {p_value(row.over_random_p)}"
+    return {
+        "group": str(row.tie_group),
+        "behind": difference(row.metric, row.difference),
+        "behind_low": difference(row.metric, row.difference_low),
+        "behind_high": difference(row.metric, row.difference_high),
+        "p": p_value(row.difference_p),
+        "n": f"{row.tested_seeds} × {row.tested_documents}",
+        "over_random": NONE if row.over_random is None else chance,
+    }
 
 
 def difference(metric: str, value: float | None) -> str:
@@ -129,32 +154,29 @@ def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | Non
     known = known or {}
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(label(row), []).append(row)
-    return [
-        {
-            "label": name,
-            "control": method_name(some[0]["method"]) in FAMILY_OF_CONTROLS,
-            "causality": known.get(_spec(name), {}).get("causality", ""),
-            "stale": known.get(_spec(name), {}).get("code") == OTHER_CODE,
-            "facts": [
-                some[0]["semantics"],
-                *(known.get(_spec(name), {}).get(key, NONE) for key in METHOD_FACTS),
-                _each(some, "parameters_added", "{:,}".format),
-                _each(some, "train_tokens", "{:,}".format),
-                _each(some, "train_flops", "{:.3g}".format),
-            ],
-        }
-        for name, some in found.items()
-    ]
+        found.setdefault(row.label, []).append(row)
+    return [_method(some, known.get(some[0].spec, {})) for some in found.values()]
 
 
-def _spec(name: str) -> str:
-    """A label without the name of a run."""
-    return name.partition(" (")[0] + ("@paper" if name.endswith(")@paper") else "")
+def _method(rows: Sequence[Row], known: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "label": rows[0].label,
+        "spec": rows[0].spec,
+        "control": method_name(rows[0].method) in FAMILY_OF_CONTROLS,
+        "causality": known.get("causality", ""),
+        "stale": known.get("code") == OTHER_CODE,
+        "facts": [
+            rows[0].semantics,
+            *(known.get(key, NONE) for key in METHOD_FACTS),
+            _each((row.parameters_added for row in rows), "{:,}".format),
+            _each((row.train_tokens for row in rows), "{:,}".format),
+            _each((row.train_flops for row in rows), "{:.3g}".format),
+        ],
+    }
 
 
-def _each(rows: Sequence[Row], key: str, write: Callable[[Any], str]) -> str:
-    return " or ".join(dict.fromkeys(_maybe(row[key], write) for row in rows))
+def _each(values: Iterable[Any], write: Callable[[Any], str]) -> str:
+    return " or ".join(dict.fromkeys(_maybe(value, write) for value in values))
 
 
 def _maybe(value: Any, write: Callable[[Any], str]) -> str:

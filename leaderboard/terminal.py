@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
 
 from .grid import Grid, grids, marks, number, percent
-from .rows import Row, first_metrics
+from .row import Row
+from .rows import first_metrics
 
 WIDTH = 80
 _LEVELS = 6
@@ -22,15 +24,16 @@ _BARS = "▁▂▃▄▅▆▇█"
 _NOWHERE = "·"  # of a curve that does not reach a level
 
 
-def render(rows: Sequence[Row], *, wide: bool = False) -> str:
+def render(table: Iterable[Mapping[str, Any]], *, wide: bool = False) -> str:
     """Make the tables.
 
     Args:
-        rows: The rows to show; the caller chooses axis and phase.
+        table: The rows to show; the caller chooses axis and phase.
         wide: Scores with their intervals, all levels, and what was saved and spent there, however wide that is.
     """
+    rows = [Row.of(row) for row in table]
     headline = first_metrics(rows)
-    chosen = grids(row for row in rows if row["metric"] == headline[row["task"]])
+    chosen = grids(row for row in rows if row.metric == headline[row.task])
     parts = [part for grid in chosen for part in (_wide(grid) if wide else _narrow(grid))]
     if parts and not wide:
         parts.append("Scores, their intervals and every level: --wide.")
@@ -46,8 +49,8 @@ def _wide(grid: Grid) -> list[str]:
 
 def _narrow(grid: Grid) -> list[str]:
     """One line for each method: its curve, a bar for each level, and what it keeps of the dense score."""
-    dense = next((row for (name, _), row in grid.cells.items() if name == "dense" and row["score"] is not None), None)
-    known = dense is not None and metric_of(grid.metric).retention(dense["score"], dense["score"]) is not None
+    dense = next((row for (name, _), row in grid.cells.items() if name == "dense" and row.score is not None), None)
+    known = dense is not None and metric_of(grid.metric).retention(dense.reached(), dense.reached()) is not None
     values = {place: _value(grid, row, dense if known else None) for place, row in grid.cells.items()}
     texts = {place: _text(grid, row, values[place], kept=known) for place, row in grid.cells.items()}
     levels, room = _chosen(grid, texts)
@@ -63,7 +66,7 @@ def _narrow(grid: Grid) -> list[str]:
     ]
     align = ("left", "left", *("right" for _ in levels))
     table = tabulate(body, header, tablefmt="simple", colalign=align, disable_numparse=True)
-    said = f"% of the dense score, {grid.score('dense', dense['level'])}" if dense is not None and known else "score"
+    said = f"% of the dense score, {grid.score('dense', dense.level)}" if dense is not None and known else "score"
     notes = [f"{said}; curve: the same, a bar for each of {len(grid.levels)} levels.", *grid.notes]
     parts = [
         textwrap.fill(grid.title, WIDTH),
@@ -75,16 +78,16 @@ def _narrow(grid: Grid) -> list[str]:
 
 def _value(grid: Grid, row: Row, dense: Row | None) -> float | None:
     """What a bar and a cell are of: the share of the dense score, or the score."""
-    if row["score"] is None:
+    if row.score is None:
         return None
-    score = float(row["score"])
-    return score if dense is None else metric_of(grid.metric).retention(score, dense["score"])
+    score = float(row.score)
+    return score if dense is None else metric_of(grid.metric).retention(score, dense.reached())
 
 
 def _text(grid: Grid, row: Row, value: float | None, *, kept: bool) -> str:
-    if row["score"] is None:
+    if row.score is None:
         return "n/a"
-    shown = number(grid.metric, row["score"]) if not kept else "n/a" if value is None else percent(value)
+    shown = number(grid.metric, row.score) if not kept else "n/a" if value is None else percent(value)
     return shown + "".join(mark for mark, _ in marks(row))
 
 

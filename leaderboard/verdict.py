@@ -8,9 +8,9 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
 from .frame import Board
-from .grid import AXES, Grid, grids, label, marks, percent
+from .grid import AXES, Grid, grids, marks, percent
 from .paired import Comparison
-from .rows import Row
+from .row import Row
 from .tables import FAMILY_OF_CONTROLS
 
 _NEARLY_ALL = 0.75
@@ -27,10 +27,10 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
     """
     first: dict[str, str] = {}
     for row in board.rows:
-        first.setdefault(row["task"], row["metric"])
+        first.setdefault(row.task, row.metric)
     chosen = [
         grid
-        for grid in grids(row for row in board.rows if row["axis"] == axis and row.get("phase", "all") == phase)
+        for grid in grids(row for row in board.rows if row.axis == axis and row.phase == phase)
         if first[grid.task] == grid.metric
     ]
     clauses = []
@@ -56,35 +56,35 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
 
 
 def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
-    reached = [row for (_, at), row in grid.cells.items() if at == level and row["score"] is not None]
+    reached = [row for (_, at), row in grid.cells.items() if at == level and row.score is not None]
     sign = -1 if metric_of(grid.metric).better == "lower" else 1
-    ranked = sorted((row for row in reached if not _control(row)), key=lambda row: -sign * row["score"])
+    ranked = sorted((row for row in reached if not _control(row)), key=lambda row: -sign * row.reached())
     where = f"on {grid.name}"
     if not ranked:
         return ""
 
     def apart(better: Row, worse: Row) -> bool:
-        ahead = sign * (better["score"] - worse["score"]) > 0
+        ahead = sign * (better.reached() - worse.reached()) > 0
         if tests is not None:
-            return ahead and tests.apart(label(better), label(worse))
+            return ahead and tests.apart(better.label, worse.label)
         return ahead and _separate(better, worse, sign)
 
     leader, others = ranked[0], ranked[1:]
-    keeps = f"{label(leader)} {_keeps(leader, grid)}"
-    chance = [row for row in reached if method_name(row["method"]) == "random_skip"]
+    keeps = f"{leader.label} {_keeps(leader, grid)}"
+    chance = [row for row in reached if method_name(row.method) == "random_skip"]
     if not chance:
         return f"{where} {keeps}, with no random skipping to compare with"
     ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
     if not ahead:
         return f"{where} no method is separated from random skipping (the highest score: {keeps})"
     if ahead[0] is not leader:
-        best = f"{label(ahead[0])} {_keeps(ahead[0], grid)}"
+        best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
         return f"{where} {keeps}, but is not separated from random skipping; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of random skipping"
-    fixed = [label(row) for row in reached if method_name(row["method"]) == "static_depth" and not apart(leader, row)]
+    fixed = [row.label for row in reached if method_name(row.method) == "static_depth" and not apart(leader, row)]
     if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
-    tied = [label(row) for row in others if not apart(leader, row)]
+    tied = [row.label for row in others if not apart(leader, row)]
     if not others:
         return told
     return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told}, and ahead of every other method"
@@ -94,7 +94,7 @@ def _level(grid: Grid) -> float | None:
     """Of the levels above nothing that nearly all methods reach that reach any, the one nearest to 15 %."""
     counts = {
         level: sum(
-            1 for (_, at), row in grid.cells.items() if at == level and row["score"] is not None and not _control(row)
+            1 for (_, at), row in grid.cells.items() if at == level and row.score is not None and not _control(row)
         )
         for level in grid.levels
         if level > 0
@@ -105,20 +105,23 @@ def _level(grid: Grid) -> float | None:
 
 
 def _control(row: Row) -> bool:
-    return method_name(row["method"]) in FAMILY_OF_CONTROLS
+    return method_name(row.method) in FAMILY_OF_CONTROLS
 
 
 def _separate(better: Row, worse: Row, sign: int) -> bool:
-    near, far = ("low", "high") if sign > 0 else ("high", "low")
-    return better[near] is not None and worse[far] is not None and sign * (better[near] - worse[far]) > 0
+    if better.interval is None or worse.interval is None:
+        return False
+    near, far = (0, 1) if sign > 0 else (1, 0)
+    return sign * (better.interval[near] - worse.interval[far]) > 0
 
 
 def _keeps(row: Row, grid: Grid) -> str:
     reservations = "".join(mark for mark, _ in marks(row))
-    if row["kept"] is None:
-        return f"scores {grid.score(label(row), row['level'])}"
-    interval = "" if row["kept_low"] is None else f" [{percent(row['kept_low'])}, {percent(row['kept_high'])}]"
-    return f"keeps {percent(row['kept'])} %{reservations}{interval} of the dense score"
+    if row.kept is None:
+        return f"scores {grid.score(row.label, row.level)}"
+    low, high = row.kept_low, row.kept_high
+    interval = "" if low is None or high is None else f" [{percent(low)}, {percent(high)}]"
+    return f"keeps {percent(row.kept)} %{reservations}{interval} of the dense score"
 
 
 def _names(names: Sequence[str]) -> str:

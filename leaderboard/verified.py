@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic
 
 from . import entry
 from .plain import plain

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from adaptive_bench.cli.named_run import Run
+from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.cli.tables import fitting
-
-if TYPE_CHECKING:
-    from adaptive_bench.runs.records.folders import SweepRecord
+from adaptive_bench.store.manifest import target_text
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning"}
@@ -28,7 +26,7 @@ def diff(
 
     The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
     """
-    from adaptive_bench.results import read_run
+    from adaptive_bench.store.results import read_run
 
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
     changed = list(_changes(*abouts))
@@ -86,18 +84,18 @@ _Key = tuple[str, str, str, float]
 
 def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
     """By method, task, metric and asked saving, the score of each document of each seed."""
-    from adaptive_bench.runs.outcome.trained import work_of
     from adaptive_bench.tables.document_values import document_values
 
     found: dict[_Key, dict[int, dict[int, float]]] = {}
-    for sweep in work_of(folder).sweeps:
-        if sweep.split != "test":
+    known = manifest_of(folder)
+    for one in known.evaluations:
+        if one.split != "test":
             continue
-        record: SweepRecord = sweep.record
+        record, training = known.record_of(one), known.training_of(one)
         for saving in record.savings():
-            scores = document_values(sweep.metric, record.samples(saving))
-            key = (f"{sweep.spec}{sweep.cell.about_target}", sweep.task, sweep.metric, saving)
-            found.setdefault(key, {})[sweep.cell.seed] = scores
+            scores = document_values(one.metric, record.samples(saving))
+            key = (f"{one.method}{target_text(training.target, training.only_target)}", one.task, one.metric, saving)
+            found.setdefault(key, {})[training.seed] = scores
     return found
 
 

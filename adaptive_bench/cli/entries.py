@@ -45,8 +45,8 @@ def unpack(
 
     Weights do not come along; what needs them is trained anew.
     """
-    from adaptive_bench.results import PACKED_RECORDS, read_run
     from adaptive_bench.runs.outcome.packing import unpack as put
+    from adaptive_bench.store.results import PACKED_RECORDS, read_run
 
     folder = entry if entry.is_dir() else entry.parent
     found = put(entry / PACKED_RECORDS if entry.is_dir() else entry, out)
@@ -150,8 +150,8 @@ def verify(
 
 
 def _rederived(config: RunConfig, entry: Path) -> None:
-    from adaptive_bench.results import PACKED_RECORDS, read_table
     from adaptive_bench.runs.rederive import rederive
+    from adaptive_bench.store.results import PACKED_RECORDS, read_table
 
     if not (entry / PACKED_RECORDS).is_file():
         raise UsageError(

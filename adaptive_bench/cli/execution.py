@@ -15,8 +15,8 @@ from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.progress import let_go, open_reporter, say
-from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.runs import run_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.runs import RunOutcome
@@ -90,7 +90,6 @@ def execute(
 
 
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
-    from adaptive_bench.runs.outcome.naming import run_command
 
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))

@@ -10,7 +10,9 @@ import typer
 
 from adaptive_bench import output
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.results import find_run
+from adaptive_bench.store.results import tidy_rows
+from adaptive_bench.store.runs import find_run
+from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
 
 
 class Form(StrEnum):
@@ -39,14 +41,11 @@ def export(
     out: Annotated[Path, typer.Option(help="Where runs are looked for if none is named.")] = Path("runs"),
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    from adaptive_bench.results import load_results
-
-    frame = load_results(*(folders or []), out=out)
+    rows = tidy_rows(*(folders or []), out=out)
     file = write or Path(f"results.{to}")
     if to is Form.parquet:
-        output.write_bytes(file, frame.to_parquet(index=False))
+        output.write_bytes(file, as_parquet(rows))
     else:
-        texts = {Form.csv: lambda: frame.to_csv(index=False), Form.json: lambda: frame.to_json(orient="records")}
-        output.write_text(file, texts[to]())
-    about = f"{len(frame)} rows of {frame['run'].nunique()} run(s) written to {file}"
+        output.write_text(file, as_csv(rows) if to is Form.csv else as_json(rows))
+    about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {file}"
     typer.echo(about, err=output.is_stdout(file))

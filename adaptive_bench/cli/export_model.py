@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_bench import atomic, output, registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec

@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.errors import UsageError
-from adaptive_bench.results import find_run
+from adaptive_bench.store.runs import find_run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

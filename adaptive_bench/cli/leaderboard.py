@@ -11,8 +11,9 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.results import read_json, read_table
-from adaptive_bench.tables.finished import Row, joined, newest, phase_of, tables
+from adaptive_bench.store.results import read_json, read_table
+from adaptive_bench.store.runs import newest, tables
+from adaptive_bench.tables.finished import Row, joined, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
 AXES = (*_COUNTED, "claimed", "projected", "time")

@@ -16,8 +16,8 @@ from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
 from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
-from adaptive_bench.results import run_folders
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.runs import run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 

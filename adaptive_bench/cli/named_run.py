@@ -1,4 +1,6 @@
-"""How commands take a run: by its name, the beginning of one, or its folder; the shell completes names."""
+"""How commands take a run: by its name, the beginning of one, or its folder; the shell completes names. And what it
+consists of.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench.results import DEFAULT_OUT, find_run, run_folders
+from adaptive_bench.store import manifest
+from adaptive_bench.store.runs import DEFAULT_OUT, find_run, run_folders
 
 _HELP = "Name of a run (see `list runs`), the beginning of one, or its folder."
 
@@ -28,3 +31,17 @@ Runs = Annotated[
         help="Names of runs (see `list runs`), their beginnings, or folders; without any, the newest run.",
     ),
 ]
+
+
+def manifest_of(run: Path) -> manifest.Manifest:
+    """What a run consists of and where it is.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of a run, or was damaged.
+    """
+    if (found := manifest.read(run)) is not None:
+        return found
+    # A run of an earlier version left no manifest: what belongs to it is asked of its config, and of its tasks.
+    from adaptive_bench.runs.outcome.trained import manifest_of as of_any_version
+
+    return of_any_version(run)

@@ -11,7 +11,8 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.results import read_run, run_folders, run_name
+from adaptive_bench.store.results import read_run
+from adaptive_bench.store.runs import run_folders, run_name
 
 STATES = ("done", "partial", "unfinished", "damaged")
 _TO_THE_MINUTE = len("2026-11-21T19:20")

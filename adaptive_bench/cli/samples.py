@@ -7,17 +7,16 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.named_run import Run
+from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-
-if TYPE_CHECKING:
-    from adaptive_bench.evaluation.record import Sample
-    from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.spec import parse_specs
+from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
 _WIDTH, _INDENT = 80, 10
 _SHOWN = 400  # characters of a text, unless everything is wanted
@@ -67,13 +66,12 @@ def samples(
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     registry.load_plugins(plugin)
-    from adaptive_bench.runs.outcome.trained import work_of
-
-    whole = work_of(run)
-    config = whole.config
-    chosen = _one_of(config.tasks, task)
-    sweeps = [sweep for sweep in whole.sweeps if sweep.task == chosen and sweep.cell.seed == config.seeds[0]]
-    found = documents(_wanted(sweeps, methods), saving)
+    known = manifest_of(run)
+    tests = [one for one in known.evaluations if one.split == "test"]
+    chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
+    seed = known.training_of(tests[0]).seed
+    tests = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
+    found = documents(known, _wanted(tests, methods), saving)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
     found = [each for each in found if each.doc >= first][:docs]
@@ -85,8 +83,8 @@ def samples(
         typer.echo("There are no such documents.")
 
 
-def documents(sweeps: Sequence[Sweep], saving: float) -> list[Document]:
-    """The documents all these sweeps have measured, at the point of each that is next to a saving.
+def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float) -> list[Document]:
+    """The documents all these evaluations have measured, at the point of each that is next to a saving.
 
     Raises:
         EnvironmentProblem: Nothing is measured.
@@ -94,23 +92,22 @@ def documents(sweeps: Sequence[Sweep], saving: float) -> list[Document]:
     prompts: dict[int, Sample] = {}
     answers: dict[int, list[Answer]] = {}
     targets: dict[int, Any] = {}
-    for sweep in sweeps:
-        record = sweep.record
-        if not (known := record.savings()):
+    for one in evaluations:
+        record = known.record_of(one)
+        if not (savings := record.savings()):
             raise EnvironmentProblem(
-                f"`{sweep}` has no measured point, or only such that another version of the code measured. Give the "
-                f"run's command again."
+                f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
             )
-        if 0.0 in known and not any(sample.prompt for sample in prompts.values()):
+        if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        asked = min(known, key=lambda point: abs(point - saving))
+        asked = min(savings, key=lambda point: abs(point - saving))
         point = record.point(asked)
         assert point is not None, "savings() lists complete points"
         for sample in record.samples(asked):
             targets.setdefault(sample.doc, sample.target)
             answers.setdefault(sample.doc, []).append(
                 Answer(
-                    str(sweep.spec),
+                    one.method,
                     asked,
                     point.savings["tokens"],
                     _output(sample, prompts.get(sample.doc)),
@@ -120,7 +117,7 @@ def documents(sweeps: Sequence[Sweep], saving: float) -> list[Document]:
     return [
         Document(doc, prompts[doc].prompt if doc in prompts else None, str(targets[doc]), tuple(some))
         for doc, some in sorted(answers.items())
-        if len(some) == len(sweeps)
+        if len(some) == len(evaluations)
     ]
 
 
@@ -163,14 +160,11 @@ def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
     return wanted
 
 
-def _wanted(sweeps: Sequence[Sweep], methods: str | None) -> list[Sweep]:
-    from adaptive_bench.spec import parse_specs
-
+def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
     if methods is None:
-        return list(sweeps)
-    by_spec = {sweep.spec: sweep for sweep in sweeps}
-    specs = parse_specs(methods)
-    unknown = [str(spec) for spec in specs if spec not in by_spec]
-    if unknown:
-        raise UsageError(f"--methods are specs of the run, {', '.join(map(str, by_spec))}, got {unknown[0]!r}.")
+        return list(evaluations)
+    by_spec = {one.method: one for one in evaluations}
+    specs = [str(spec) for spec in parse_specs(methods)]
+    if unknown := [spec for spec in specs if spec not in by_spec]:
+        raise UsageError(f"--methods are specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
     return [by_spec[spec] for spec in specs]

@@ -16,7 +16,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.results import find_run, run_name
+from adaptive_bench.store.runs import find_run, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
@@ -62,7 +62,7 @@ def curve(values: Sequence[float], width: int = _WIDTH) -> str:
 
 
 def _run(folder: Path) -> str:
-    from adaptive_bench.results import read_run
+    from adaptive_bench.store.results import read_run
 
     about = read_run(folder / "config.yaml")
     settings = {key: about[key] for key in _SETTINGS if about.get(key) is not None}
@@ -86,8 +86,6 @@ def _run(folder: Path) -> str:
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
-    from adaptive_bench.runs.outcome.naming import run_command
-
     plugins = [Path(path) for path in about.get("plugins", [])]
     here, began_in = Path.cwd(), Path(about.get("directory", "."))
     if began_in.resolve() == here:
@@ -98,7 +96,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(folder: Path) -> str:
-    from adaptive_bench.runs.records.folders import Record
+    from adaptive_bench.store.records import Record
 
     record = Record(folder)
     parts = [
@@ -126,7 +124,7 @@ def _records(folder: Path, about: Mapping[str, Any]) -> list[Path]:
 
 
 def _row(folder: Path) -> dict[str, str]:
-    from adaptive_bench.runs.records.folders import Record
+    from adaptive_bench.store.records import Record
 
     record = Record(folder)
     content = record.read("config.json") or {}
@@ -141,7 +139,7 @@ def _row(folder: Path) -> dict[str, str]:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
-    from adaptive_bench.runs.records.folders import Record
+    from adaptive_bench.store.records import Record
 
     found = Record(folder).read("env.json") or {}
     return {key: value for key, value in found.items() if key != "schema"}
@@ -162,7 +160,7 @@ def _losses(folder: Path) -> list[float]:
 
 
 def _points(folder: Path) -> list[dict[str, str]]:
-    from adaptive_bench.runs.records.folders import SweepRecord
+    from adaptive_bench.store.records import SweepRecord
 
     record = SweepRecord(folder)
     rows = []

@@ -11,7 +11,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Runs
-from adaptive_bench.tables.finished import newest, tables
+from adaptive_bench.store.runs import newest, tables
 
 
 def build(
@@ -21,16 +21,19 @@ def build(
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="|".join(PHASES), help="Shown first.")] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
 ) -> None:
     """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
-    JSON and Parquet; figures as SVG and PDF where matplotlib is installed.
+    JSON and Parquet.
     """
     check_value("--axis", axis, AXES)
     check_value("--phase", phase, PHASES)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     site = registry.get("sites", "board")
-    for text in site(chosen, out, axis, phase):
+    for text in site(chosen, out, axis, phase, figures=figures):
         typer.echo(paragraph(text), err=True)
     page = out / "index.html"
     typer.echo(f"The page is {page}")

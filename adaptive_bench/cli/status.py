@@ -28,7 +28,7 @@ def status(
     `stopped` is work whose process is gone, `partial` work that was interrupted: the command of its run goes on with
     both.
     """
-    from adaptive_bench.runs.records.overview import pieces
+    from adaptive_bench.store.overview import pieces
 
     while True:
         found = sorted(pieces(out), key=lambda piece: _ORDER.index(piece.state) if piece.state in _ORDER else 0)

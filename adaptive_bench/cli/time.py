@@ -14,7 +14,7 @@ from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.values import counts_value, shares_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
-from adaptive_bench.results import find_run
+from adaptive_bench.store.runs import find_run
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -96,7 +96,7 @@ def table(records: list[dict[str, Any]]) -> str:
     """Text of at most 80 columns, one table for each setting, `x` meaning plain time over ours."""
     from tabulate import tabulate
 
-    from adaptive_bench.runs.records.timings import label
+    from adaptive_bench.store.timings import label
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
     parts = []

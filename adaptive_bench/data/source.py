@@ -15,8 +15,8 @@ from huggingface_hub.errors import HfHubHTTPError
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
-from adaptive_bench.digest import folder_digest
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
+from adaptive_bench.store.digest import folder_digest
 
 Row = Mapping[str, Any]
 

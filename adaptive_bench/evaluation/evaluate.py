@@ -20,12 +20,12 @@ from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
-from adaptive_bench.evaluation.lookup import DocumentSplit, find_task, load_task
+from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.chat import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.task import Task
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.task import DocumentSplit, Task
 
 if TYPE_CHECKING:
     from lm_eval.api.task import Task as HarnessTask

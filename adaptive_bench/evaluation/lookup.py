@@ -13,7 +13,7 @@ from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import datasets
 from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
@@ -24,7 +24,6 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
-from adaptive_bench.digest import file_digest
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
@@ -37,10 +36,8 @@ from adaptive_bench.evaluation.harness_data import (
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
-from adaptive_bench.task import OpenTask, Task, TaskGroup
-
-# Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
-DocumentSplit = Literal["test", "validation"]
+from adaptive_bench.store.digest import file_digest
+from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
 
 # The paper's levels for the two kinds of task.
 GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)

@@ -18,8 +18,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+from adaptive_bench.store import atomic
 
 _KEY = rb"""^["']?(%s)["']?[ \t]*:[ \t]*"""
 _NAME = re.compile(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from adaptive_bench.evaluation.savings import Point
+from adaptive_bench.store.savings import Point
 
 # Points the sweep may add to the first grid.
 EXTRA_POINTS = 6

@@ -11,8 +11,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from adaptive_bench.digest import changed, digests
 from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.store.digest import changed, digests
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench import atomic
-from adaptive_bench.digest import changed, digests, sealed, unsealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged
@@ -29,6 +27,8 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import changed, digests, sealed, unsealed
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"

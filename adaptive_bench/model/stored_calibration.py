@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Method
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
 
 POOLED: Final = "pooled"
 FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.outcome.packing import unpack
 from adaptive_bench.runs.outcome.table import make_table
-from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
 
 _ROUNDING = 1e-9  # another machine sums in another order
 _PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")
@@ -53,7 +53,8 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
     """
     with tempfile.TemporaryDirectory() as folder:
         unpack(packed, Path(folder))
-        whole = manifest.of_records(config.model_copy(update={"out": Path(folder)}), _keys(Path(folder)))
+        there = config.model_copy(update={"out": Path(folder)})
+        whole = plan_of(there, of_records(there, _keys(Path(folder))))
         if missing := [*_absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
                 f"A table is made again from all its records, but {len(missing)} of them are missing in "

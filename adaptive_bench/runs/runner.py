@@ -13,9 +13,8 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic, fork_server, guard, processes, registry, stopping
+from adaptive_bench import fork_server, guard, processes, registry, stopping
 from adaptive_bench.config import RunConfig
-from adaptive_bench.digest import digests
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -25,20 +24,23 @@ from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.outcome.answers import answers_of
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
-from adaptive_bench.runs.outcome.naming import run_command, run_folder, write_beginning
+from adaptive_bench.runs.outcome.naming import run_folder, write_beginning
 from adaptive_bench.runs.outcome.table import make_table
-from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.manifest import manifest_of, plan_of
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
-from adaptive_bench.runs.records.keys import canonical
 from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.waiting import wait_for_others
 from adaptive_bench.runs.workers.work import follow
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic, manifest
+from adaptive_bench.store.digest import digests
+from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.runs import run_command
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
@@ -140,7 +142,8 @@ def _run(
         if overwrite is Overwrite.always:
             remove_results(plan(config), share)
         if table_only:  # where results are does not depend on what is here to compute others
-            known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
+            written = manifest.read(folder) if wait_s is None else None
+            known = Preflight(plan(config) if written is None else plan_of(config, written))
         else:
             known = preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
@@ -148,7 +151,7 @@ def _run(
         reporter.line(f"Note: {note}")
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     write_beginning(folder)
-    manifest.write(folder, whole)
+    manifest_of(whole).write(folder)
     try:
         with stopping.listening():
             if not table_only:

@@ -22,17 +22,16 @@ from transformers import PreTrainedModel
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.timing import describe_device, time_model
+from adaptive_bench.model.timing import describe_device, environment, time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.training_text import draw_calibration
-from adaptive_bench.runs.records import timings
-from adaptive_bench.runs.records.folders import environment
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import timings
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
 
@@ -134,7 +133,7 @@ class _Bench:
             "prompt": request.prompt,
             "new": request.new,
         }
-        versions = environment(str(self.device), torch.get_num_threads())
+        versions = environment(self.device)
         return {
             "schema": SCHEMA,
             "method": str(spec),

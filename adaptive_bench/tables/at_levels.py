@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import mixed_scores
 from adaptive_bench.tables.matching import Interpolation, Status, mixes
 from adaptive_bench.tables.points import KNOWN, NAMES, saved_time
-from adaptive_bench.tables.time_axis import TimeCurve
 
 
 class Measured:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ class Crossed:
 
     def quantile(self, confidence: float) -> Floats:
         """Two-sided quantile of Student's t."""
-        return np.asarray(student_t.isf((1 - confidence) / 2, self.degrees_of_freedom), dtype=float)
+        return np.asarray(-stdtrit(self.degrees_of_freedom, (1 - confidence) / 2), dtype=float)
 
 
 def _degrees_of_freedom(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adaptive_bench.evaluation.record import Sample
+from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.tables.crossed import Floats
 
 _BITS = "bits_per_byte"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.savings import MATCH_PHASES, UNTIMED, Point, saving_name
-from adaptive_bench.tables.time_axis import TimeCurve
+from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.savings import MATCH_PHASES, UNTIMED, Point, saving_name
+from adaptive_bench.store.time_curves import TimeCurve
 
 KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
 NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]

@@ -12,8 +12,8 @@ from typing import Any
 
 from adaptive_bench.engine.ledger import saved_shares
 from adaptive_bench.errors import EnvironmentProblem, one_line
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.metric import metric_of
+from adaptive_bench.store.evaluations import Evaluation, Sample
 
 _ROUNDING = 1e-9  # another machine sums in another order
 

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypedDict
 
-from adaptive_bench.evaluation.record import Evaluation, Sample
-from adaptive_bench.evaluation.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.at_levels import LevelMatches, Measured
 from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.crossed import Floats
@@ -24,7 +25,6 @@ from adaptive_bench.tables.document_values import is_pooled
 from adaptive_bench.tables.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
 from adaptive_bench.tables.matching import Status, flaws
 from adaptive_bench.tables.points import point_of
-from adaptive_bench.tables.time_axis import TimeCurve
 
 # Between what a dial claims and what was skipped: more than this is said aloud.
 CLAIM_TOLERANCE = 0.05

@@ -17,12 +17,13 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
-from adaptive_bench import atomic, guard, processes, stopping
+from adaptive_bench import guard, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.store import atomic
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added

@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 
 
 class Journal(JournalFileBackend):

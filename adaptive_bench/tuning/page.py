@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 from optuna import visualization
 
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 from adaptive_bench.tuning.result import StudyResult, TrialResult
 
 _STYLE = "body{font:16px sans-serif;max-width:70em;margin:2em auto}td,th{padding:.2em .8em;text-align:left}"

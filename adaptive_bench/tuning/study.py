@@ -22,8 +22,8 @@ from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
+from adaptive_bench.store import atomic
 from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults

@@ -18,9 +18,10 @@ from ..grid import ALL_MARKS, AXES
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
-from ..rows import Row, first_metrics
+from ..row import Row
+from ..rows import first_metrics
 from ..samples import samples_of
-from ..tables import FACTS, NONE, SAVED, TESTS, VALUES, methods_of, tables_of
+from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from ..verified import UNVERIFIED
 
@@ -50,7 +51,8 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         "pooled": POOLED,
         "methods": methods,
         "facts": FACTS,
-        "tables": tables,
+        "columns": CELL,
+        "tables": [table | {"rows": [_packed(row) for row in table["rows"]]} for table in tables],
         "runs": fitting(runs),
         "samples": samples_of(board.folders),
     }
@@ -70,7 +72,6 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         most_rows=MOST_ROWS,
         batched={one["label"] for one in methods if one["causality"] == "C2"},
         stale={one["label"] for one in methods if one["stale"]},
-        tests=TESTS,
         marks=ALL_MARKS,
         layouts=layouts(board.rows, variants_of(board.folders)),
         paper=paper_tables(),
@@ -80,10 +81,15 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
     )
 
 
+def _packed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table with its cells as lists: their keys, in each of them, would be most of the page."""
+    return {**row, "cells": [None if cell is None else packed(cell) for cell in row["cells"]]}
+
+
 def _shown(rows: Sequence[Row]) -> list[Row]:
     """What fits into a page: a task's first metric everywhere, the others pooled over the phases."""
     first = first_metrics(rows)
-    return [row for row in rows if row["phase"] == "all" or row["metric"] == first[row["task"]]]
+    return [row for row in rows if row.phase == "all" or row.metric == first[row.task]]
 
 
 def embedded(data: Mapping[str, Any]) -> Markup:
@@ -95,9 +101,9 @@ def embedded(data: Mapping[str, Any]) -> Markup:
 
 
 def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
-    seeds = [row["seeds"] for row in board.rows if row["score"] is not None]
+    seeds = [row.seeds for row in board.rows if row.score is not None]
     finished = sorted(fact[1] for run in runs for fact in run["facts"] if fact[0] == "finished")
-    parts = [f"{len(methods_of(board.rows))} methods", f"{len({row['task'] for row in board.rows})} tasks"]
+    parts = [f"{len(methods_of(board.rows))} methods", f"{len({row.task for row in board.rows})} tasks"]
     if seeds:
         span = str(max(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
         parts.append(f"{span} seed{'' if span == '1' else 's'}")

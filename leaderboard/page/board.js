@@ -69,7 +69,7 @@ addEventListener("resize", fit);
 const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase());
 
 function section(table) {
-  const rows = sorted(table, table.rows.filter((row) => visible(row[0])));
+  const rows = sorted(table, table.rows.filter((row) => visible(row.method)));
   const shown = state.rows === "all" ? rows : rows.slice(0, MOST_ROWS);
   return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, shown, rows.length),
     shown.length < rows.length ? element("p", { class: "note" }, `The first ${shown.length} of ${rows.length} methods in this order. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : null,
@@ -77,7 +77,7 @@ function section(table) {
 }
 
 function meanOf(row, value) {
-  const found = row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null);
+  const found = row.cells.map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null);
   return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
 }
 
@@ -87,7 +87,7 @@ function drawable(rows, value, lower) {
   if (rows.length <= MOST_CURVES) return rows;
   const known = means.get(value);
   const mean = (row) => { if (!known.has(row)) known.set(row, meanOf(row, value)); return known.get(row); };
-  const first = (row) => (state.pins.includes(row[0]) ? 0 : METHODS.get(row[0]).control ? 1 : 2);
+  const first = (row) => (state.pins.includes(row.method) ? 0 : METHODS.get(row.method).control ? 1 : 2);
   const sign = value === "score" && lower ? 1 : -1;
   const keyed = rows.map((row) => [first(row), sign * mean(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   return keyed.slice(0, MOST_CURVES).map(([, , row]) => row);
@@ -98,7 +98,7 @@ function pictures(tables) {
   const found = tables.map((table) => [table, picture(table)]).filter(([, drawn]) => drawn);
   if (!found.length) return [];
   const value = state.value === "reach" ? "kept" : state.value;
-  const used = new Set(tables.flatMap((table) => drawable(table.rows.filter((row) => visible(row[0])), value, table.lower_is_better).map((row) => row[0])));
+  const used = new Set(tables.flatMap((table) => drawable(table.rows.filter((row) => visible(row.method)), value, table.lower_is_better).map((row) => row.method)));
   const there = (name) => used.has(name);
   const icon = (...shapes) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, ...shapes);
   const rule = (name) => [icon(shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": DASHES[name] })), name];
@@ -111,12 +111,12 @@ function pictures(tables) {
 
 function picture(table) {
   const value = state.value === "reach" ? "kept" : state.value;
-  const rows = table.rows.filter((row) => visible(row[0]));
-  const texts = (name) => { const row = rows.find((one) => one[0] === name); return row ? row[1].map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
+  const rows = table.rows.filter((row) => visible(row.method));
+  const texts = (name) => { const row = rows.find((one) => one.method === name); return row ? row.cells.map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
   const rule = (name) => texts(name).find((one) => one !== null) ?? null;
   const point = (cell) => { const [y, low, high] = (shown(cell, value) || [NONE]).map(numeric); return y === null ? null : { y, low, high }; };
-  const curves = drawable(rows, value, table.lower_is_better).filter((row) => !(row[0] in DASHES)).map((row) => ({ name: row[0], ...LOOKS.get(row[0]),
-    faded: state.pins.length > 0 && !state.pins.includes(row[0]), points: row[1].map(point) }));
+  const curves = drawable(rows, value, table.lower_is_better).filter((row) => !(row.method in DASHES)).map((row) => ({ name: row.method, ...LOOKS.get(row.method),
+    faded: state.pins.length > 0 && !state.pins.includes(row.method), points: row.cells.map(point) }));
   return chart({ x: table.levels.map(Number), curves, dense: rule("dense"), base: rule("base"), random: texts("random_skip"), xTitle: `${table.axis_title} (%)`,
     yTitle: value === "score" ? table.metric.split(",")[0] : "%", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
 }
@@ -124,14 +124,14 @@ function picture(table) {
 function sorted(table, rows) {
   const [by, way] = state.sort.split("-");
   const column = table.levels.indexOf(by);
-  const key = (row) => (by === "method" ? row[0] : by === "reach" ? numeric(row[2]) : by.startsWith("fact") ? fact(row[0], Number(by.slice(4))) : column >= 0 && row[1][column] ? numeric(shown(row[1][column])[0]) : null);
+  const key = (row) => (by === "method" ? row.method : by === "reach" ? numeric(row.reach) : by.startsWith("fact") ? fact(row.method, Number(by.slice(4))) : column >= 0 && row.cells[column] ? numeric(shown(row.cells[column])[0]) : null);
   const order = [...rows];
   if (by) order.sort((one, other) => {
     const a = key(one), b = key(other);
     if (a === null || b === null) return (a === null) - (b === null); // n/a last, either way
     return (way === "up" ? 1 : -1) * (typeof a === "string" ? a.localeCompare(String(b)) : a - b);
   });
-  const pinned = (row) => (state.pins.includes(row[0]) ? 0 : 1);
+  const pinned = (row) => (state.pins.includes(row.method) ? 0 : 1);
   return order.sort((one, other) => pinned(one) - pinned(other));
 }
 
@@ -151,8 +151,8 @@ function grid(table, rows, matching) {
   const about = state.columns === "levels" ? [] : data.facts.map((title, at) => header(`fact${at}`, title, "up"));
   const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
   const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map((text) => element("td", {}, text)));
-  const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row[1].map((cell, at) => score(cell, table.best[at])));
-  const body = rows.map((row) => element("tr", { class: state.pins.includes(row[0]) ? "pinned" : "" }, name(table, row[0]), ...facts(row[0]), ...cells(row)));
+  const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row.cells.map((cell, at) => score(cell, table.best[at])));
+  const body = rows.map((row) => element("tr", { class: state.pins.includes(row.method) ? "pinned" : "" }, name(table, row.method), ...facts(row.method), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
     element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${matching} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
@@ -170,25 +170,25 @@ function name(table, label) {
 
 /** What a paired test says of a cell, in words. */
 function tested(cell, best) {
-  if (cell[COLUMN.group] === undefined) return "";
-  const n = `n = ${cell[COLUMN.n]} seeds × documents`;
-  if (cell[COLUMN.behind] === NONE) return `leads the column; ${n}`;
-  return `${best} is better by ${cell[COLUMN.behind]} [${cell[COLUMN.behindLow]}, ${cell[COLUMN.behindHigh]}], p ${cell[COLUMN.p]} (Holm), ${n}: ${cell[COLUMN.group] === "1" ? "not told apart" : `group ${cell[COLUMN.group]}`}`;
+  if (cell.group === undefined) return "";
+  const n = `n = ${cell.n} seeds × documents`;
+  if (cell.behind === NONE) return `leads the column; ${n}`;
+  return `${best} is better by ${cell.behind} [${cell.behind_low}, ${cell.behind_high}], p ${cell.p} (Holm), ${n}: ${cell.group === "1" ? "not told apart" : `group ${cell.group}`}`;
 }
 
 function score(cell, best) {
   if (!cell) return element("td");
   const [text, low, high] = shown(cell);
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
-  const saved = data.saved.map((one, at) => `${one} ${saving(cell, at)}`).filter((one) => !one.endsWith(NONE)).join(", ");
+  const saved = data.saved.map((name) => `${name} ${saving(cell, name)}`).filter((one) => !one.endsWith(NONE)).join(", ");
   const said = tested(cell, best);
   const grouped = said && (state.value === "score" || state.value === "kept");
-  return element("td", { title: `${said ? `${said}\n` : ""}${cell[COLUMN.seeds]} seed(s); saved there in %: ${saved}` },
-    element("span", { class: "whole" }, element("b", {}, text), cell[COLUMN.marks] ? element("sup", {}, cell[COLUMN.marks]) : null), " ",
+  return element("td", { title: `${said ? `${said}\n` : ""}${cell.seeds} seed(s); saved there in %: ${saved}` },
+    element("span", { class: "whole" }, element("b", {}, text), cell.marks ? element("sup", {}, cell.marks) : null), " ",
     element("span", { class: "whole" }, low === NONE ? null : element("small", {}, `[${low}, ${high}]`), grouped ? " " : null,
-      grouped ? element("i", { class: "tie" }, cell[COLUMN.group]) : null));
+      grouped ? element("i", { class: "tie" }, cell.group) : null));
 }
 
 function farthest(row) {
-  return element("td", {}, row[2] === NONE ? element("span", { class: "na" }, "not at its first level") : element("b", {}, `${row[3] ? "≥ " : ""}${row[2]} %`));
+  return element("td", {}, row.reach === NONE ? element("span", { class: "na" }, "not at its first level") : element("b", {}, `${row.to_end ? "≥ " : ""}${row.reach} %`));
 }

@@ -19,20 +19,20 @@ function facts(pairs) {
 
 /** What the paired tests say of a cell, in columns. */
 function test(cell) {
-  if (cell[COLUMN.group] === undefined) return [NONE, NONE, NONE, NONE, NONE];
-  const behind = cell[COLUMN.behind] === NONE ? NONE : `${cell[COLUMN.behind]} [${cell[COLUMN.behindLow]}, ${cell[COLUMN.behindHigh]}]`;
-  return [cell[COLUMN.group], behind, cell[COLUMN.p], cell[COLUMN.n], cell[COLUMN.chance]];
+  if (cell.group === undefined) return [NONE, NONE, NONE, NONE, NONE];
+  const behind = cell.behind === NONE ? NONE : `${cell.behind} [${cell.behind_low}, ${cell.behind_high}]`;
+  return [cell.group, behind, cell.p, cell.n, cell.over_random ?? NONE];
 }
 
 /** Score, interval, seeds and every saving at each level. */
 function details(table, label) {
-  const row = table.rows.find((one) => one[0] === label);
+  const row = table.rows.find((one) => one.method === label);
   if (!row) return "";
-  const cells = row[1].map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell[0] !== NONE);
-  const used = data.saved.map((one, at) => [one, at]).filter(([, at]) => cells.some(([, cell]) => saving(cell, at) !== NONE));
-  const paired = cells.some(([, cell]) => cell[COLUMN.group] !== undefined);
-  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["group", "best is better by", "p (Holm)", "n", "over random skipping"] : []), ...used.map(([one]) => one)];
-  const body = cells.map(([level, cell]) => [`${level} %`, cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high], cell[COLUMN.kept], cell[COLUMN.marks] || NONE, cell[COLUMN.seeds], ...(paired ? test(cell) : []), ...used.map(([, at]) => saving(cell, at))]);
+  const cells = row.cells.map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell.score !== NONE);
+  const used = data.saved.filter((name) => cells.some(([, cell]) => saving(cell, name) !== NONE));
+  const paired = cells.some(([, cell]) => cell.group !== undefined);
+  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["group", "best is better by", "p (Holm)", "n", "over random skipping"] : []), ...used];
+  const body = cells.map(([level, cell]) => [`${level} %`, cell.score, cell.low, cell.high, cell.kept, cell.marks || NONE, cell.seeds, ...(paired ? test(cell) : []), ...used.map((name) => saving(cell, name))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
     element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),
     element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),
@@ -65,10 +65,10 @@ function samples() {
 }
 
 function provenance(label) {
-  const method = label.replace(/ \(.*\)$/, "");
+  const { spec } = METHODS.get(label);
   if (!data.runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
   return data.runs.flatMap((run) => {
-    const records = run.records.filter((one) => one.methods.includes(method));
+    const records = run.records.filter((one) => one.methods.includes(spec));
     return [element("h3", {}, `Run ${run.name}`), facts(run.facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
       element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
       ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),

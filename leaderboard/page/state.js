@@ -1,8 +1,8 @@
 // What is shown lives in the URL fragment, so that a link restores it, from a disk as well.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const COLUMN = { score: 0, low: 1, high: 2, kept: 3, keptLow: 4, keptHigh: 5, own: 6, area: 7, marks: 8, seeds: 9, saved: 10 };
-["group", "behind", "behindLow", "behindHigh", "p", "n", "chance"].forEach((key, at) => { COLUMN[key] = COLUMN.saved + data.saved.length + at; });
+// Cells come as lists, for the sake of the file's size; from here on every text has its name.
+for (const row of data.tables.flatMap((table) => table.rows)) row.cells = row.cells.map((texts) => texts && Object.fromEntries(texts.map((text, at) => [data.columns[at], text])));
 const NONE = data.none;
 const unique = (list) => [...new Set(list)];
 const OPTIONS = {
@@ -65,14 +65,14 @@ function settingsOf(axis) {
 /** Text of a cell under the chosen value, and its interval. */
 function shown(cell, value = state.value) {
   if (!cell) return null;
-  if (value === "kept") return [cell[COLUMN.kept], cell[COLUMN.keptLow], cell[COLUMN.keptHigh]];
-  if (value === "own") return [cell[COLUMN.own], NONE, NONE];
-  if (value === "area") return [cell[COLUMN.area], NONE, NONE];
-  return [cell[COLUMN.score], cell[COLUMN.low], cell[COLUMN.high]];
+  if (value === "kept") return [cell.kept, cell.kept_low, cell.kept_high];
+  if (value === "own") return [cell.own, NONE, NONE];
+  if (value === "area") return [cell.area, NONE, NONE];
+  return [cell.score, cell.low, cell.high];
 }
 
-/** What was saved at a cell by the place of its name among all savings. */
-const saving = (cell, at) => cell[COLUMN.saved + at] ?? NONE;
+/** What was saved at a cell, by the name of the saving. */
+const saving = (cell, name) => cell[`saved ${name}`] ?? NONE;
 
 /** A fact of a method as a number where it is one, for sorting. */
 function fact(label, at) {

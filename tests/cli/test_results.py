@@ -7,11 +7,11 @@ import pandas
 import pytest
 
 from adaptive_bench import load_results
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.cli.show import curve
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import run
+from adaptive_bench.store.atomic import write_sealed
 
 
 @pytest.fixture(scope="module")

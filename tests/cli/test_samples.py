@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from adaptive_bench.atomic import write_sealed
+from adaptive_bench.store.atomic import write_sealed
 
 
 @pytest.fixture(scope="module")

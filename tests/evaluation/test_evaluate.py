@@ -15,8 +15,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.language_model import OutOfMemory
 from adaptive_bench.evaluation.lookup import load_task
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.task import Task
 
 DOCS = """

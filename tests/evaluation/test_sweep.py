@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.evaluation.savings import Point
 from adaptive_bench.evaluation.sweep import EXTRA_POINTS, first_savings, next_saving, sweep
+from adaptive_bench.store.savings import Point
 
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 

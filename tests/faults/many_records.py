@@ -49,8 +49,8 @@ def make_config(out: Path, home: Path, cells: int) -> Any:
 
 def fill(whole: Any, template: Path) -> None:
     """Give every piece of work of a plan the files of a finished one."""
-    from adaptive_bench.digest import sealed
-    from adaptive_bench.schema import SCHEMA
+    from adaptive_bench.store.digest import sealed
+    from adaptive_bench.store.schema import SCHEMA
 
     sweep_template = next((template / "eval").iterdir())
     for works, source in ((whole.cells, template), (whole.sweeps, sweep_template)):
@@ -94,10 +94,10 @@ def main() -> None:
 
 def measure(home: Path, cells: int, profile: bool) -> None:
     """Everything."""
-    from adaptive_bench.results import load_results
     from adaptive_bench.runs import plan, run
     from adaptive_bench.runs.outcome.table import make_table
-    from adaptive_bench.runs.records.overview import pieces
+    from adaptive_bench.store.overview import pieces
+    from adaptive_bench.store.results import load_results
 
     home.mkdir(parents=True, exist_ok=True)
     small = make_config(home / "small", home, 1)

@@ -14,18 +14,19 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import registry
 from adaptive_bench.cli.show import show
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.method import method_class
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
-from adaptive_bench.results import load_results, read_run
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.table import make_table
-from adaptive_bench.runs.records.overview import pieces
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.results import load_results, read_run
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.testing.model_folder import write_model_folder
 from adaptive_bench.training import checkpoint

@@ -17,7 +17,8 @@ import atexit, builtins, gc, json, os, random, shutil, signal, subprocess, sys, 
 from pathlib import Path
 import numpy, torch, transformers
 from torch.nn import functional as F
-from adaptive_bench import atomic, registry
+from adaptive_bench import registry
+from adaptive_bench.store import atomic
 from adaptive_bench.engine import ledger
 from adaptive_bench.methods.dense import Dense
 from transformers.models.llama import modeling_llama

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
+from adaptive_bench.store.atomic import write_sealed
 
 OLD = Path(__file__).parent / "old_entries"
 
@@ -111,8 +111,8 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
     stored = json.loads((folder / "table.json").read_text())
     board = read_board([folder / "table.json"])
     assert not board.problems
-    assert [row["score"] for row in board.rows] == [row["score"] for row in stored]
-    assert {row["phase"] for row in board.rows} == {"all"}
+    assert [row.score for row in board.rows] == [row["score"] for row in stored]
+    assert {row.phase for row in board.rows} == {"all"}
 
 
 def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):

@@ -1,9 +1,10 @@
 from adaptive_bench.leaderboard.layout import layouts
+from adaptive_bench.leaderboard.row import Row
 
 
 def rows_of(make_row, method, task, metric, scores, **changes):
     about = {"method": method, "task": task, "metric": metric, "axis": "tokens", "phase": "all"}
-    return [make_row(level=level, score=score, **about | changes) for level, score in scores.items()]
+    return [Row.of(make_row(level=level, score=score, **about | changes)) for level, score in scores.items()]
 
 
 def test_averages_stand_in_the_paper_s_columns_and_only_where_every_task_has_a_score(make_row):
@@ -67,12 +68,14 @@ def test_the_default_alone_is_no_table_of_variants(make_row):
 
 
 def test_a_board_without_the_paper_s_axis_has_none(make_row):
-    assert layouts([make_row(axis="net")]) == []
+    assert layouts([Row.of(make_row(axis="net"))]) == []
 
 
 def test_a_tuned_method_stands_in_its_methods_row(make_row):
     tuned = "gateskip[shape=scalar,sparsity_weight=0.01]"
-    rows = [make_row(method=name, axis="tokens", level=0.0) for name in (tuned, "gateskip[sparsity_weight=0.01]")]
+    rows = [
+        Row.of(make_row(method=name, axis="tokens", level=0.0)) for name in (tuned, "gateskip[sparsity_weight=0.01]")
+    ]
     variants = {tuned: "gateskip[shape=scalar]", "gateskip[sparsity_weight=0.01]": "gateskip"}
     (ablations,) = (table for table in layouts(rows, variants) if table["table"] == 5)
     assert [row["name"] for row in ablations["rows"]] == [

@@ -51,19 +51,19 @@ def write_run(tmp_path, make_row):
 def test_simulated_equal_methods_are_not_ranked(write_run):
     boards = [read_board([write_run(dict.fromkeys(("random_skip", "mod", "calm", "free", "gateskip"), 0.6), seed)])
               for seed in range(40)]  # fmt: skip
-    ranked = [board for board in boards if {row["tie_group"] for row in board.rows} != {1}]
+    ranked = [board for board in boards if {row.tie_group for row in board.rows} != {1}]
     assert len(ranked) <= 4  # 5 % of 40 are 2; more than 4 have a probability of 5 % there
     assert sum("no method is separated" in verdict(board, "net") for board in boards) >= 36
 
 
 def test_different_methods_are_told_apart_and_the_sentence_says_so(write_run):
     board = read_board([write_run({"random_skip": 0.2, "mod": 0.9, "calm": 0.88, "free": 0.5})])
-    groups = {row["method"]: row["tie_group"] for row in board.rows}
+    groups = {row.method: row.tie_group for row in board.rows}
     assert groups["mod"] == groups["calm"] == 1 and groups["free"] == 2 and groups["random_skip"] > 1
-    free = next(row for row in board.rows if row["method"] == "free")
-    assert free["difference_p"] < 0.05 and 0 < free["difference_low"] < free["difference"] < free["difference_high"]
-    assert free["compared_to"] in ("mod", "calm") and free["over_random_p"] < 0.05 and free["over_random"] > 0
-    assert (free["tested_seeds"], free["tested_documents"]) == (SEEDS, DOCUMENTS)
+    free = next(row for row in board.rows if row.method == "free")
+    assert free.difference_p < 0.05 and 0 < free.difference_low < free.difference < free.difference_high
+    assert free.compared_to in ("mod", "calm") and free.over_random_p < 0.05 and free.over_random > 0
+    assert (free.tested_seeds, free.tested_documents) == (SEEDS, DOCUMENTS)
     said = verdict(board, "net")
     assert "ahead of random skipping; " in said and "is not told apart from it" in said and "free" not in said
     assert "not by a paired test" not in said
@@ -84,7 +84,7 @@ def test_without_documents_nothing_is_tested_and_the_sentence_says_so(make_row):
     rows = [make_row(method=name, score=score, low=score - 0.05, high=score + 0.05, level=0.15)
             for name, score in (("random_skip", 0.2), ("mod", 0.9))]  # fmt: skip
     board = board_of(map(checked, rows))
-    assert {row["tie_group"] for row in board.rows} == {None} and not board.comparisons
+    assert {row.tie_group for row in board.rows} == {None} and not board.comparisons
     assert verdict(board, "net").endswith("not by a paired test.")
 
 
@@ -92,7 +92,7 @@ def test_methods_of_other_documents_are_not_compared(write_run, make_row):
     one, other = write_run({"random_skip": 0.2, "mod": 0.9}, 1), write_run({"calm": 0.5}, 2)
     text = (other.parent / "answers.json").read_text()
     (other.parent / "answers.json").write_text(text.replace('"ab"', '"cd"'))
-    groups = {row["method"]: row["tie_group"] for row in read_board([one, other]).rows}
+    groups = {row.method: row.tie_group for row in read_board([one, other]).rows}
     assert groups["calm"] is None and groups["mod"] == 1
 
 
@@ -100,7 +100,7 @@ def test_answers_that_do_not_give_the_row_s_score_are_not_taken_for_it(write_run
     path = write_run({"random_skip": 0.2, "mod": 0.9, "calm": 0.5})
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([row | ({"score": 0.99} if row["method"] == "calm" else {}) for row in rows]))
-    groups = {row["method"]: row["tie_group"] for row in read_board([path]).rows}
+    groups = {row.method: row.tie_group for row in read_board([path]).rows}
     assert groups["calm"] is None and groups["mod"] == 1
 
 
@@ -111,7 +111,7 @@ def test_a_method_is_tested_with_the_answers_of_comparable_runs_alone(write_run)
         rows = [row | {"model": model, "backbone": model} for row in json.loads(table.read_text())]
         table.write_text(json.dumps(rows))
     rows = read_board(tables).rows
-    groups = {row["model"]: [one["tie_group"] for one in rows if one["model"] == row["model"]] for row in rows}
+    groups = {row.model: [one.tie_group for one in rows if one.model == row.model] for row in rows}
     assert sorted(groups["nano"]) == [1, 2] and groups["tiny"] == [1, 1]
 
 

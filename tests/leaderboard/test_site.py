@@ -62,10 +62,10 @@ def test_html_markdown_and_csv_carry_equal_numbers_for_every_subset_of_rows(rows
     by_place = {(one["label"], one["task"], one["axis"], float(one["level"])): one for one in found}
     shown = {}
     for table in _data(page)["tables"]:
-        for method, cells, _, _ in table["rows"]:
-            for level, cell in zip(table["levels"], cells, strict=True):
+        for row in table["rows"]:
+            for level, cell in zip(table["levels"], row["cells"], strict=True):
                 if cell is not None:
-                    shown[method, table["task"], table["axis"], float(level) / 100] = table["metric"], cell
+                    shown[row["method"], table["task"], table["axis"], float(level) / 100] = table["metric"], cell
     assert {(one[0], one[1], one[2], round(one[3], 6)) for one in shown} == set(by_place)
     for place, (metric, cell) in shown.items():
         line = by_place[place[0], place[1], place[2], round(place[3], 6)]

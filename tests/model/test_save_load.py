@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from adaptive_bench import source
-from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.store.digest import sealed
 
 SPECS = ["dense", "random_skip", "gateskip", "gateskip[shape=scalar,sharing=shared]@paper", "mod"]
 

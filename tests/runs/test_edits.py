@@ -23,14 +23,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from adaptive_bench import closure, registry, source
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
-from adaptive_bench.results import read_table
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_folder
 from adaptive_bench.runs.workers import work
+from adaptive_bench.store.atomic import write_sealed
+from adaptive_bench.store.results import read_table
 from adaptive_bench.testing.model_folder import write_model_folder
 
 pytestmark = pytest.mark.slow
@@ -551,7 +551,7 @@ of_run("manifest.json", '"mine"', '"dense"')
 def _(world: World) -> Change:
     original = importlib.metadata.version
     changed = lambda name: "1.0" if name == "transformers" else original(name)  # noqa: E731
-    world.patch.setattr("adaptive_bench.runs.records.folders.version", changed)
+    world.patch.setattr("adaptive_bench.store.records.version", changed)
     return {"methods": "dense,mine,static_depth"}
 
 
@@ -563,7 +563,7 @@ def _(world: World) -> Change:
 
 @edit("name of the device, one more method", expected="noted: .*same versions")
 def _(world: World) -> Change:
-    world.patch.setattr("adaptive_bench.runs.records.folders.describe_device", lambda name: "another")
+    world.patch.setattr("adaptive_bench.store.records.describe_device", lambda name: "another")
     return {"methods": "dense,mine,static_depth"}
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from adaptive_bench import atomic
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.methods.dense import Dense
@@ -19,9 +18,10 @@ from adaptive_bench.progress import PlainReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.records.overview import pieces
 from adaptive_bench.runs.workers import work
-from adaptive_bench.schema import SCHEMA
+from adaptive_bench.store import atomic
+from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import checkpoint, loop
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"

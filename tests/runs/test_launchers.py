@@ -14,9 +14,9 @@ from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
 from adaptive_bench.runs import Share, plan, run
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.launchers import Launched, Order, kubernetes, slurm
-from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.workers import work
 from adaptive_bench.runs.workers.launch import chains_left, left
+from adaptive_bench.store.attempts import alone
 from adaptive_bench.training import checkpoint
 
 METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"

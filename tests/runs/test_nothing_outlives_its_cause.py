@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from adaptive_bench import registry
-from adaptive_bench.atomic import write_sealed
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.results import read_table
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.workers import work
+from adaptive_bench.store.atomic import write_sealed
+from adaptive_bench.store.results import read_table
 from adaptive_bench.task import Task
 
 

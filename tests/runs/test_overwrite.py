@@ -7,8 +7,8 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.records import attempts
 from adaptive_bench.runs.workers import work
+from adaptive_bench.store import attempts
 
 
 def points(config):

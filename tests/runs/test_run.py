@@ -17,8 +17,8 @@ from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.cost.estimate import describe
-from adaptive_bench.runs.records.folders import Record
 from adaptive_bench.runs.workers import work
+from adaptive_bench.store.records import Record
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
 

@@ -9,9 +9,9 @@ from adaptive_bench.cli.time import table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.records import timings
 from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.spec import parse_specs
+from adaptive_bench.store import timings
 
 SETTING = {"device": "cpu", "device_name": "A", "threads": 1, "precision": "fp32", "batch": 1, "prompt": 8, "new": 4}
 

@@ -8,8 +8,8 @@ import pytest
 
 from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.workers.work import train_cell
+from adaptive_bench.store.attempts import alone
 from adaptive_bench.training import checkpoint
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 

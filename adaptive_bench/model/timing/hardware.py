@@ -8,12 +8,15 @@ import re
 import resource
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 _CPU, _PAGES = Path("/proc/cpuinfo"), Path("/proc/self/statm")
 _SAMPLE_S = 1e-3
+_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 
 
 def describe_device(device: torch.device | str) -> str:
@@ -23,6 +26,19 @@ def describe_device(device: torch.device | str) -> str:
         return torch.cuda.get_device_name(device)
     model = re.search(r"^model name\s*: (.+)$", _CPU.read_text(), re.MULTILINE) if _CPU.is_file() else None
     return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
+
+
+def environment(device: torch.device | str) -> dict[str, Any]:
+    """Versions and hardware of this process, as records keep them in `env.json`."""
+    return {
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{library: version(library) for library in _LIBRARIES},
+        "device": str(device),
+        "device_name": describe_device(device),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def memory_meaning(device: torch.device | str) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.launchers.kubernetes_names import as_label_value, job_prefix
 from adaptive_bench.runs.launchers.kubernetes_resources import Resources
 from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order
-from adaptive_bench.runs.records.holder import JOB_VARIABLE
+from adaptive_bench.store import atomic
+from adaptive_bench.store.holder import JOB_VARIABLE
 
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
 _RETRIES_OF_TABLE = 3

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.runs.launchers.order import STOPPED, Launched, Order, depth
-from adaptive_bench.runs.records.holder import JOB_VARIABLE, RESTART_VARIABLE
+from adaptive_bench.store import atomic
+from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE
 
 _ANSWER_S = 60
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.store.evaluations import Evaluation
 
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 # What rounding depends on, and with it nearly as likely answers.

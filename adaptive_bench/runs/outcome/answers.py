@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.schema import SCHEMA
+from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.points import point_of, saved_time
 

@@ -16,11 +16,11 @@ from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shapes import find_shape
-from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.runs.records.keys import canonical
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import MethodSpec, method_name
+from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.schema import SCHEMA
 
 _LAYERS = 8  # of the model without memory that a method is asked about
 

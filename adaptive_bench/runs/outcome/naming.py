@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic, registry
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.conditions import model_name
-from adaptive_bench.runs.records.keys import key_of
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.runs import run_command
+from adaptive_bench.store.schema import SCHEMA
 
 _METHODS = 2  # named
 _LONGEST_PART = 24
@@ -66,12 +67,6 @@ def _says(file: Path, about: Mapping[str, Any]) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(known, dict) and about.items() <= known.items()
-
-
-def run_command(folder: Path, plugins: list[Path]) -> str:
-    """The command that repeats a run, or goes on with it."""
-    options = [part for path in plugins for part in ("--plugin", str(path))]
-    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
 
 
 def _is_control(spec: MethodSpec) -> bool:

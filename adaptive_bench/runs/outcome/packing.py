@@ -16,12 +16,12 @@ from itertools import groupby
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
-from adaptive_bench import atomic
-from adaptive_bench.digest import sealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs.planning.cells import WITHOUT_WEIGHTS
-from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.schema import SCHEMA
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.schema import SCHEMA
 
 LARGEST_UNPACKED_BYTES = 2_000_000_000
 LARGEST_FILE_BYTES = 50_000_000

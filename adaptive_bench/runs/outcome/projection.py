@@ -31,10 +31,10 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import COSINE, PHASES, Ledger, cosine_macs
-from adaptive_bench.evaluation.record import Evaluation
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation
 
 _OWN_MAP = "method."
 

@@ -9,7 +9,6 @@ from statistics import fmean
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
@@ -18,6 +17,7 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 

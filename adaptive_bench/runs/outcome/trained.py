@@ -8,9 +8,10 @@ from pathlib import Path
 
 from adaptive_bench.config import RunConfig, load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import manifest
 
 _CONFIG = "config.yaml"
 
@@ -37,8 +38,16 @@ def work_of(folder: Path) -> Plan:
     Raises:
         EnvironmentProblem: The folder is not one of a run, or was damaged.
     """
-    config = config_of(folder)
-    return manifest.read(folder, config) or manifest.of_records(config, _records(folder))
+    return plan_of(config_of(folder), manifest_of(folder))
+
+
+def manifest_of(folder: Path) -> manifest.Manifest:
+    """What a run wrote of its records, or what these say themselves of a run of an earlier version.
+
+    Raises:
+        EnvironmentProblem: The folder is not one of a run, or was damaged.
+    """
+    return manifest.read(folder) or of_records(config_of(folder), _records(folder))
 
 
 def _records(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.model.device import find_device as find_device
-from adaptive_bench.runs.records.keys import files_fingerprint
+from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.lookup import DocumentSplit
-from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.savings import Point, saving_name
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
-from adaptive_bench.runs.records.folders import Record, SweepRecord
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.manifest import target_text
+from adaptive_bench.store.records import Record, SweepRecord
+from adaptive_bench.store.savings import Point, saving_name
+from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.points import point_of
-from adaptive_bench.tables.time_axis import TimeCurve
+from adaptive_bench.task import DocumentSplit
 
 # In the record of a training that was unpacked without its weights (`runs.packing`).
 WITHOUT_WEIGHTS = "without_weights.json"
@@ -48,7 +49,7 @@ class Cell:
     @property
     def about_target(self) -> str:
         """The target, where a reader needs it to tell cells apart."""
-        return "" if self.target is None or self.alone else f" for {100 * self.target:.4g} %"
+        return target_text(self.target, self.alone)
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.lookup import DocumentSplit, expand_tasks, find_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone
@@ -22,13 +22,13 @@ from adaptive_bench.runs.planning.training_text import (
     draw_training,
     training_tasks,
 )
-from adaptive_bench.runs.records import timings
-from adaptive_bench.runs.records.keys import examples_fingerprint, key_of
-from adaptive_bench.schema import SCHEMA
 from adaptive_bench.source import check_plugin, code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.tables.time_axis import TimeCurves
-from adaptive_bench.task import Task
+from adaptive_bench.store import timings
+from adaptive_bench.store.keys import examples_fingerprint, key_of
+from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.time_curves import TimeCurves
+from adaptive_bench.task import DocumentSplit, Task
 
 
 @dataclass(frozen=True)

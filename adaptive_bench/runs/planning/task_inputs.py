@@ -10,8 +10,8 @@ from adaptive_bench.closure import check_loaded, closure
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.harness_data import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.records.keys import files_fingerprint, key_of
 from adaptive_bench.source import FLOORS
+from adaptive_bench.store.keys import files_fingerprint, key_of
 from adaptive_bench.task import Task
 
 

@@ -11,7 +11,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.records.keys import examples_fingerprint
+from adaptive_bench.store.keys import examples_fingerprint
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]

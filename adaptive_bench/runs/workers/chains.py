@@ -16,10 +16,10 @@ from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.cost.forecast import Kind, Piece
 from adaptive_bench.runs.planning.cells import Cell, Sweep
-from adaptive_bench.runs.records.folders import Record
 from adaptive_bench.runs.workers.overall import Ration, RationedReporter, SweepsReporter, SweepTime
 from adaptive_bench.runs.workers.work import evaluate_sweeps, train_cell
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.records import Record
 from adaptive_bench.training.memory import ran_out_of_memory
 
 

@@ -20,12 +20,12 @@ from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.share import WHOLE, Share
-from adaptive_bench.runs.records.folders import Record
 from adaptive_bench.runs.workers.chains import Chain, Failure, Measuring, Training, attempt, stands_apart
 from adaptive_bench.runs.workers.overall import Clock, SweepTime
 from adaptive_bench.runs.workers.overwrite import Overwrite, allowed
 from adaptive_bench.runs.workers.watchdog import Limits, watched
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.records import Record
 
 # A larger backbone keeps all cores busy by itself.
 _SMALL_BACKBONE_BYTES = 100_000_000

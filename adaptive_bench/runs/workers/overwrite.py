@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.share import Share
-from adaptive_bench.runs.records import attempts
 from adaptive_bench.runs.workers.chains import Chain, Failure
+from adaptive_bench.store import atomic, attempts
 
 
 class Overwrite(StrEnum):

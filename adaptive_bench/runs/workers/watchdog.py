@@ -19,9 +19,9 @@ from typing import Any, Self
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import CellTimeout, EnvironmentProblem, Superseded
 from adaptive_bench.progress import Info, Meter, Reporter, duration
-from adaptive_bench.runs.records.attempts import alone
-from adaptive_bench.runs.records.folders import Record
 from adaptive_bench.runs.workers.chains import Failure, Training, Work
+from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.records import Record
 
 _LOOK_S = 1.0  # between two looks
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL

@@ -16,20 +16,21 @@ from adaptive_bench import guard, processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.model.timing import environment
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.planning.training_text import as_planned, draw_flop_calibration_text, draw_training
-from adaptive_bench.runs.records.attempts import alone
-from adaptive_bench.runs.records.folders import Record, RecordedReporter, environment
 from adaptive_bench.runs.workers.calibrated import Calibrated
 from adaptive_bench.source import check_code
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.records import Record, RecordedReporter
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.memory import find_batch_size
@@ -229,7 +230,7 @@ def follow() -> None:
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
-    record.write("env.json", environment(str(device), torch.get_num_threads()))
+    record.write("env.json", environment(device))
     try:
         yield
         guard.check()

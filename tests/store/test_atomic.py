@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store import atomic
 
 WRITER = """
 import sys
 from pathlib import Path
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 for number in range(100000):
     atomic.write_json(Path(sys.argv[1]), [number] * 5000)
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.runs.records import attempts
-from adaptive_bench.runs.records.files import look
-from adaptive_bench.runs.records.folders import DOCUMENTS
+from adaptive_bench.store import attempts
+from adaptive_bench.store.files import look
+from adaptive_bench.store.records import DOCUMENTS
 
 
 @dataclass(frozen=True)

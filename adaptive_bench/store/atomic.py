@@ -20,9 +20,9 @@ from typing import Any, TextIO
 
 from safetensors import SafetensorError
 
-from adaptive_bench.digest import sealed
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.temporary import temporary_name
+from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.temporary import temporary_name
 
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end what the system refused
 

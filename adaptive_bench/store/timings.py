@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import atomic
-from adaptive_bench.digest import unsealed
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.runs.records.keys import key_of
-from adaptive_bench.schema import check_schema
-from adaptive_bench.tables.time_axis import TimeCurve, TimeCurves
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import unsealed
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.schema import check_schema
+from adaptive_bench.store.time_curves import TimeCurve, TimeCurves
 
 FOLDER = "time"
 

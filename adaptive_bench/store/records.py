@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import atomic, stopping
+from adaptive_bench import stopping
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.evaluation.record import Evaluation, Sample
-from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Info, Meter, Reporter
-from adaptive_bench.runs.records import attempts
-from adaptive_bench.runs.records.files import look, read_file
-from adaptive_bench.runs.records.holder import Holder
-from adaptive_bench.runs.records.keys import key_of
-from adaptive_bench.schema import SCHEMA
+from adaptive_bench.store import atomic, attempts
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.files import look, read_file
+from adaptive_bench.store.holder import Holder
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.schema import SCHEMA
 
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 State = Literal["planned", "running", "done", "failed", "partial"]
@@ -41,7 +38,6 @@ _NEXT: Mapping[State, set[State]] = {
     "partial": {"running"},
     "done": {"running"},
 }
-_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 
 
 class Record:
@@ -257,17 +253,3 @@ class _Stoppable(Meter):
 
     def end(self) -> None:
         self.meter.end()
-
-
-def environment(device: str, threads: int) -> dict[str, Any]:
-    """Versions and hardware a record was made with."""
-    libraries = {library: version(library) for library in _LIBRARIES}
-    return {
-        "machine": platform.node(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **libraries,
-        "device": device,
-        "device_name": describe_device(device),
-        "threads": threads,
-    }

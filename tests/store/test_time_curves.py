@@ -2,13 +2,13 @@
 
 import pytest
 
-from adaptive_bench.evaluation.record import Evaluation
-from adaptive_bench.evaluation.savings import Point
 from adaptive_bench.evaluation.sweep import next_saving
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.savings import Point
+from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.rows import table_rows
-from adaptive_bench.tables.time_axis import TimeCurve
 
 METRIC = "exact_match,strict-match"
 CURVE = TimeCurve.of([(0.5, 0.4), (0.0, -0.1), (0.25, 0.1)])

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.digest import file_digest
+from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import Example
 
 

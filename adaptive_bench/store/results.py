@@ -1,21 +1,17 @@
-"""Finds and reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always
+"""Reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always
 named.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.digest import changed, unsealed
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.store.digest import changed, unsealed
+from adaptive_bench.store.runs import files_of_runs, find_run, run_name
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.tables.finished import files_of_runs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,104 +19,7 @@ if TYPE_CHECKING:
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
 _RUN = ("methods", "tasks", "model", "seeds")
-_MOST_NAMED = 5
-DEFAULT_OUT = Path("runs")
 PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`runs.packing`)
-
-
-def find_run(text: str | Path) -> Path:
-    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it.
-    Runs are looked for in `runs`, those of another output folder as `<folder>/<name>`.
-
-    Only where runs of an output folder lie is looked, whatever the folder holds beside them.
-
-    Raises:
-        UsageError: No run is called so, or several are.
-    """
-    path = _path(text)
-    if path.exists():
-        return path
-    is_name = path.name == str(path)
-    home = DEFAULT_OUT if is_name else path.parent
-    named = {folder: folder.name for folder in _runs_of(home, deep=is_name)}
-    exact = [folder for folder, name in named.items() if name == path.name]
-    found = exact or [folder for folder, name in named.items() if _is_called(name, path.name)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
-    rule = f"A run is named by its folder, its name or the beginning of its name, got {one_line(str(text), 100)!r}"
-    if found:
-        raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
-    close = difflib.get_close_matches(path.name, named.values(), n=1)
-    there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
-    hint = f"Did you mean {close[0]!r}?" if close else there
-    raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
-
-
-def _path(text: str | Path) -> Path:
-    """A path that can be looked at; no file system has others.
-
-    Raises:
-        UsageError: It names a user who is not known, or is too long.
-    """
-    try:
-        path = Path(text).expanduser()
-        path.exists()
-    except PermissionError:
-        raise
-    except (OSError, RuntimeError) as error:
-        said = one_line(str(text), 100)
-        raise UsageError(f"A run is named by its folder or its name, got {said!r}: {message_of(error)}") from error
-    return path
-
-
-def _runs_of(home: Path, *, deep: bool) -> list[Path]:
-    """Runs of an output folder, and those in a folder of runs; the newest first.
-
-    Args:
-        deep: Those of output folders in it as well.
-    """
-    shelves = [home, home / "runs", *(inner / "runs" for inner in (_folders(home) if deep else ()))]
-    return _begun([folder for shelf in dict.fromkeys(shelves) for folder in _folders(shelf)])
-
-
-def _folders(home: Path) -> list[Path]:
-    """What may be a folder in one; in what is none, or may not be read, nothing."""
-    try:
-        with os.scandir(home) as entries:
-            return sorted(home / entry.name for entry in entries if not entry.name.startswith("."))
-    except OSError:
-        return []
-
-
-def _begun(folders: Iterable[Path]) -> list[Path]:
-    """Those of some folders that are runs, the newest first."""
-    found = []
-    for folder in folders:
-        with suppress(OSError):  # it was no folder, is gone by now, or may not be read
-            about = (folder / "config.yaml").stat()
-            found.append((about.st_mtime, folder))
-    return [folder for _, folder in sorted(found, key=lambda one: one[0], reverse=True)]
-
-
-def _is_called(name: str, text: str) -> bool:
-    """Whether a run's name begins with a text, or ends with it, or its key begins with it."""
-    return name.startswith(text) or name.endswith(f"-{text}") or name.rpartition("-")[2].startswith(text)
-
-
-def run_folders(out: Path) -> list[Path]:
-    """Runs that were begun in an output folder, or somewhere below it; the newest first. What cannot be read has none,
-    and among records nobody looks for runs.
-    """
-    return _begun(file.parent for file in files_of_runs(out, "config.yaml"))
-
-
-def run_name(folder: Path) -> str:
-    """The shortest text by which `find_run` finds a run: its name, with the output folder unless that is `runs`."""
-    home = folder.parent.parent
-    if folder.parent.name != "runs":
-        return str(folder)
-    return folder.name if home == DEFAULT_OUT else str(home / folder.name)
 
 
 def read_json(path: Path) -> Any:
@@ -225,8 +124,13 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
     Raises:
         EnvironmentProblem: There is no such run, or its table is damaged.
     """
-    import pandas
+    import pandas  # by far the slowest of all that reading takes
 
+    return pandas.DataFrame(tidy_rows(*folders, out=out))
+
+
+def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, Any]]:
+    """The rows of `load_results`, without pandas."""
     chosen = [find_run(folder) for folder in folders] or [
         file.parent for file in files_of_runs(Path(out), "table.json")
     ]
@@ -249,7 +153,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
             "finished": about.get("finished"),
         }
         rows += [same | row for row in read_table(folder / "table.json")]
-    return pandas.DataFrame(rows)
+    return rows
 
 
 def _foreign(path: Path, wanted: str) -> EnvironmentProblem:

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import Superseded
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.records.holder import Holder
+from adaptive_bench.store import atomic
+from adaptive_bench.store.holder import Holder
 
 FOLDER = ".attempts"
 BEAT_S = 10.0  # between two signs of life of an attempt

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench import atomic
 from adaptive_bench.errors import Superseded
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.records import attempts, holder
-from adaptive_bench.runs.records.attempts import alone, is_held, newest
-from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.runs.records.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
+from adaptive_bench.store import atomic, attempts, holder
+from adaptive_bench.store.attempts import alone, is_held, newest
+from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
+from adaptive_bench.store.records import Record
 
 
 def claim(record: Path, me: Holder | None = None) -> attempts.Attempt:
@@ -114,7 +113,7 @@ def test_only_the_newest_of_many_attempts_ever_writes(tmp_path_factory, steps, d
 WRITER = """
 import sys
 from pathlib import Path
-from adaptive_bench import atomic
+from adaptive_bench.store import atomic
 from adaptive_bench.errors import Superseded
 record, stage = Path(sys.argv[1]), Path(sys.argv[2])
 with atomic.fenced(record, stage):

@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.savings import Axis, MatchPhase
+from adaptive_bench.store.savings import Axis, MatchPhase
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.digest import is_intact, unsealed
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.schema import check_schema
+from adaptive_bench.store.digest import is_intact, unsealed
+from adaptive_bench.store.schema import check_schema
 
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")

@@ -1,0 +1,125 @@
+"""A run's list of its own records, written when the run begins.
+
+Whoever looks for a result asks this list and no key: where a result is does not depend on the code, the model and the
+data that are here now. Whether it may be used again does, and that only a run that computes asks
+(`runs.planning.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.files import read_file
+from adaptive_bench.store.records import SweepRecord
+from adaptive_bench.store.runs import output_of
+from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.task import DocumentSplit
+
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class TrainingEntry:
+    """One training of a run.
+
+    Attributes:
+        record: Name of its record.
+        method: Its spec.
+        target: Saving it is trained towards; `None` for a spec that trains towards none.
+        only_target: Whether it is the only target of its spec.
+        base: Name of the record of the training it starts from, if it starts from one.
+    """
+
+    record: str
+    method: str
+    seed: int
+    target: float | None
+    only_target: bool
+    base: str | None
+
+
+@dataclass(frozen=True)
+class EvaluationEntry:
+    """One method spec and seed on one task, over the range of the dial.
+
+    Attributes:
+        record: Its record below the folder of records.
+        split: `test`, or `validation` for documents that choices are made on.
+        metric: The headline metric of the task.
+        levels: Savings to match at.
+    """
+
+    record: str
+    method: str
+    task: str
+    split: DocumentSplit
+    metric: str
+    levels: tuple[float, ...]
+
+    @property
+    def training(self) -> str:
+        """Name of the record of the training it evaluates."""
+        return self.record.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run consists of, in the order it is carried out, and where it is.
+
+    Attributes:
+        out: The output folder; records lie in its `records`.
+    """
+
+    out: Path
+    trainings: tuple[TrainingEntry, ...]
+    evaluations: tuple[EvaluationEntry, ...]
+
+    def training_of(self, evaluation: EvaluationEntry) -> TrainingEntry:
+        """The training an evaluation hangs on."""
+        return next(one for one in self.trainings if one.record == evaluation.training)
+
+    def record_of(self, evaluation: EvaluationEntry) -> SweepRecord:
+        """State, log and measured points of an evaluation."""
+        return SweepRecord(self.out / "records" / evaluation.record)
+
+    def write(self, folder: Path) -> None:
+        """Put the list into the folder of its run."""
+        about = {
+            "schema": SCHEMA,
+            "trainings": [asdict(one) for one in self.trainings],
+            "evaluations": [asdict(one) for one in self.evaluations],
+        }
+        atomic.update_text(folder / FILE, sealed(atomic.json_text(about)))
+
+
+def read(folder: Path) -> Manifest | None:
+    """The manifest of a run, wherever its folder lies by now; `None` where there is none.
+
+    Raises:
+        EnvironmentProblem: It is damaged.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    about = read_file(folder / FILE)
+    if about is None:
+        raise EnvironmentProblem(
+            f"A run's {FILE} stays as the run wrote it, but that in {str(folder)!r} changed since. Give the run's "
+            f"command again: it writes a new one and computes nothing twice."
+        )
+    evaluations = tuple(_evaluation(values) for values in about["evaluations"])
+    return Manifest(output_of(folder), tuple(TrainingEntry(**values) for values in about["trainings"]), evaluations)
+
+
+def _evaluation(values: Mapping[str, Any]) -> EvaluationEntry:
+    return EvaluationEntry(**{**values, "levels": tuple(values["levels"])})
+
+
+def target_text(target: float | None, only_target: bool) -> str:
+    """The target of a training, where a reader needs it to tell trainings apart; else an empty text."""
+    return "" if target is None or only_target else f" for {100 * target:.4g} %"

@@ -1,0 +1,123 @@
+"""A row of a board: a score of a table with all that belongs to it, and what the board adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from adaptive_bench.store.savings import Axis, MatchPhase
+from adaptive_bench.tables.comparable import Conditions, conditions_of
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """A score at a level, with the columns of `table.json`, which `docs/tables.md` explains, under their names.
+
+    Rows of earlier versions have fewer columns. What is not known is `None`.
+
+    Attributes:
+        run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
+        kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
+        tie_group, compared_to, difference, ...: See `paired.add_tests`.
+        conditions: What it was measured under; rows of other conditions are not comparable.
+    """
+
+    method: str
+    semantics: str = "bench"
+    task: str
+    metric: str
+    axis: Axis
+    phase: MatchPhase = "all"
+    level: float
+    score: float | None
+    low: float | None = None
+    high: float | None = None
+    seeds: int = 0
+    documents: int = 0
+    saved_tokens: float | None = None
+    saved_core: float | None = None
+    saved_net: float | None = None
+    saved_prefill_tokens: float | None = None
+    saved_prefill_core: float | None = None
+    saved_prefill_net: float | None = None
+    saved_decode_tokens: float | None = None
+    saved_decode_core: float | None = None
+    saved_decode_net: float | None = None
+    claimed: float | None = None
+    claimed_minus_executed: float | None = None
+    projected_net: float | None = None
+    projected_shape: str | None = None
+    status: str = "ok"
+    timing: str | None = None
+    parameters_added: int | None = None
+    train_tokens: int | None = None
+    train_flops: float | None = None
+    target: float | None = None
+    beyond_target: bool | None = None
+    gap: float | None = None
+    dial: float | None = None
+    seconds: float | None = None
+    shots: int | None = None
+    model: str | None = None
+    backbone: str | None = None
+    recipe: str | None = None
+    task_version: str | None = None
+    asked: str | None = None
+    contents: str | None = None
+    made_with: str | None = None
+    run: str | None = None
+    kept: float | None = None
+    kept_low: float | None = None
+    kept_high: float | None = None
+    kept_own: float | None = None
+    area: float | None = None
+    keeps_90: float | None = None
+    keeps_90_to_end: bool | None = None
+    tie_group: int | None = None
+    compared_to: str | None = None
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    difference_p: float | None = None
+    over_random: float | None = None
+    over_random_low: float | None = None
+    over_random_high: float | None = None
+    over_random_p: float | None = None
+    tested_seeds: int | None = None
+    tested_documents: int | None = None
+    conditions: Conditions = field(repr=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Row:
+        """A row of a `table.json`; columns that a board knows nothing of are left out."""
+        known = {name: value for name, value in values.items() if name in COLUMNS}
+        return cls(**known, conditions=conditions_of(values))
+
+    @property
+    def spec(self) -> str:
+        """The method with its semantics, unless that is the default `bench` or part of the method already."""
+        ready = self.semantics == "bench" or self.method.endswith(f"@{self.semantics}")
+        return self.method if ready else f"{self.method}@{self.semantics}"
+
+    @property
+    def label(self) -> str:
+        """What the row's method is called on this board: its spec, and its run where runs disagree."""
+        return self.spec if self.run is None else f"{self.spec} ({self.run})"
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of the score's interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    def reached(self) -> float:
+        """The score, of a row that has one."""
+        assert self.score is not None
+        return self.score
+
+    def plain(self) -> dict[str, Any]:
+        """Its columns by name, what it is called first."""
+        return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
+
+
+COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name != "conditions")

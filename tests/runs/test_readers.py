@@ -1,0 +1,124 @@
+"""Commands that read results need nothing but these: no model, data or plugin, and none of the large libraries."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.runs import run
+
+# Python imports a `sitecustomize` that lies on its path before anything else.
+WITHOUT_LIBRARIES = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "transformers", "pandas", "lm_eval", "datasets"}:
+            raise ImportError(f"{name} is not here")
+
+sys.meta_path.insert(0, Missing())
+"""
+PLUGIN = """
+from adaptive_bench.methods.random_skip import RandomSkip
+from adaptive_bench.registry import register
+
+@register("methods", "own")
+class Own(RandomSkip):
+    pass
+"""
+COMMANDS = {
+    "status": ("status", "--out", "{out}", "--all"),
+    "show": ("show", "{run}"),
+    "show a record": ("show", "{record}"),
+    "samples": ("samples", "{run}", "--task", "perplexity:letters"),
+    "diff": ("diff", "{run}", "{run}"),
+    "export as CSV": ("export", "{run}", "--write", "{out}/rows.csv"),
+    "export as JSON": ("export", "--out", "{out}", "--to", "json", "--write", "{out}/rows.json"),
+    "export as Parquet": ("export", "{run}", "--to", "parquet", "--write", "{out}/rows.parquet"),
+    "leaderboard": ("leaderboard", "{run}"),
+    "leaderboard build": ("leaderboard", "build", "{run}", "--out", "{out}/site"),
+    "leaderboard findings": (
+        "leaderboard",
+        "findings",
+        "{run}",
+        "--axis",
+        "tokens",
+        "--level",
+        "0",
+        "--out",
+        "{out}/f.md",
+    ),
+    "list runs": ("list", "runs", "--out", "{out}"),
+    "list configs": ("list", "configs"),
+}
+MOST_S = 2.0  # of processor time: none takes one second on an idle machine
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """Where a finished run lies whose model, data and plugin are gone, and the hook that keeps libraries away."""
+    return tmp_path_factory.mktemp("readers")
+
+
+@pytest.fixture
+def alone(config_of, model_folder, left, monkeypatch):
+    """`alone(command)`: what is left of a process that reads a run without its model, data, plugin and libraries."""
+    if not (left / "hook").is_dir():
+        _run(config_of, model_folder, left, monkeypatch)
+    (folder,) = (left / "out" / "runs").iterdir()
+    (record, *_) = (left / "out" / "records").iterdir()
+    places = {"out": left / "out", "run": folder, "record": record}
+
+    def start(name: str) -> tuple[subprocess.CompletedProcess, float]:
+        arguments = [part.format(**places) for part in COMMANDS[name]]
+        environment = os.environ | {"PYTHONPATH": str(left / "hook")}
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-m", "adaptive_bench", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=left,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return start
+
+
+def _run(config_of, model_folder: Path, left: Path, monkeypatch) -> None:
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    (left / "plugin.py").write_text(PLUGIN)
+    registry.load_plugin(left / "plugin.py")
+    (left / "data" / "letters").mkdir(parents=True)
+    for split, count in (("train", 60), ("validation", 3)):
+        rows = (json.dumps({"text": f"{split} document number {n} " * 3}) for n in range(count))
+        (left / "data" / "letters" / f"{split}.jsonl").write_text("\n".join(rows))
+    model = shutil.copytree(model_folder, left / "model")
+    tasks = ("nano_qa_ll", "perplexity:letters")
+    changes = {"model": str(model), "data_dir": left / "data", "out": left / "out", "train": {"steps": 0}}
+    assert not run(config_of("dense,own", tasks=tasks, **changes), jobs=1).failures
+    for gone in ("model", "data"):
+        shutil.rmtree(left / gone)
+    (left / "plugin.py").unlink()
+    (left / "hook").mkdir()
+    (left / "hook" / "sitecustomize.py").write_text(WITHOUT_LIBRARIES)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_results_are_read_without_what_made_them(alone, name):
+    done, seconds = alone(name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seconds < MOST_S
+
+
+def test_samples_tell_what_was_written_and_asked(alone):
+    done, _ = alone("samples")
+    assert "own, saves" in done.stdout and "dense, saves 0.0 % of tokens" in done.stdout
