@@ -22,10 +22,10 @@ def watch(path: Path) -> None:
 def place(error: BaseException) -> str | None:
     """Innermost line of a plugin's code that an error went through (`mine.py, line 12, in decide`), if any."""
     for one in _chain(error):
-        if isinstance(one, SyntaxError) and one.filename is not None and _is_watched(one.filename):
+        if isinstance(one, SyntaxError) and one.filename is not None and is_watched(one.filename):
             return f"{one.filename}, line {one.lineno}"
         for frame in reversed(traceback.extract_tb(one.__traceback__)):
-            if _is_watched(frame.filename):
+            if is_watched(frame.filename):
                 return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
     return None
 
@@ -34,7 +34,7 @@ def is_exit_of_plugin(error: SystemExit) -> bool:
     """Whether a plugin itself ended the process, and not a signal while it ran."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     own = [name for name in frames if "_sitebuiltins" not in name]  # where `exit` and `quit` are written
-    return bool(own) and _is_watched(own[-1])
+    return bool(own) and is_watched(own[-1])
 
 
 def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBenchError:
@@ -76,5 +76,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _is_watched(filename: str) -> bool:
+def is_watched(filename: str) -> bool:
+    """Whether it is a plugin's file."""
     return any(filename == known or filename.startswith(known + os.sep) for known in _watched)

@@ -5,43 +5,36 @@ while a task of theirs is asked. What they change there would change the numbers
 compares the state before and after, puts back what was changed, and ends in an error that names the plugin; whoever is
 about to keep a result calls `check` first.
 
-A function counts as changed when a name that was there stands for something else, when its code was exchanged, or when
-a new name hides an inherited method or a builtin. New names are nobody's loss, and neither are values that are no
-functions: libraries keep caches in them.
+A function counts as changed when a name that was there, in a module, a class or a table of functions, stands for
+something else, when its code was exchanged, or when a new name hides an inherited method or a builtin. New names are
+nobody's loss, and neither are values that are no functions: libraries keep caches in them. Of a library that was not
+loaded before nobody knows what was there; it counts as changed where it holds a plugin's function.
 """
 
 from __future__ import annotations
 
 import builtins
-import gc
-import locale
 import os
-import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from adaptive_bench import faults
 from adaptive_bench.errors import PluginFault, message_of, one_line
+from adaptive_bench.process_settings import settings
 
 # What computes, scores and writes. A whole package with a final dot; libraries that are not loaded are not looked at.
 _GUARDED = """
     accelerate.accelerator accelerate.optimizer accelerate.utils.random adaptive_bench. builtins datetime hashlib
-    json. lm_eval.api. lm_eval.evaluator lm_eval.filters. lm_eval.models. lm_eval.tasks math numpy numpy.random os
-    pathlib pickle random safetensors. shutil statistics subprocess threading time torch torch._C torch._C._nn
-    torch._tensor torch.autograd. torch.backends. torch.cuda torch.cuda.amp. torch.linalg torch.nn. torch.optim.
-    torch.random torch.serialization torch.special torch.utils.checkpoint transformers.activations
-    transformers.cache_utils transformers.generation. transformers.integrations.sdpa_attention
-    transformers.masking_utils transformers.modeling_attn_mask_utils transformers.modeling_layers
-    transformers.modeling_outputs transformers.modeling_rope_utils transformers.modeling_utils
-    transformers.models.gemma2. transformers.models.llama. transformers.models.mistral. transformers.models.qwen2.
-    transformers.models.qwen3. transformers.pytorch_utils transformers.tokenization_utils_base
-""".split()  # noqa: SIM905 - a list of 60 lines
+    json. lm_eval. math numpy. os pathlib pickle random re. safetensors. scipy. shutil statistics subprocess threading
+    time tokenizers. torch torch._C torch._C._nn torch._tensor torch.autograd. torch.backends. torch.cuda torch.cuda.amp
+    torch.linalg torch.nn. torch.optim. torch.random torch.serialization torch.special torch.utils.checkpoint
+    transformers.
+""".split()  # noqa: SIM905 - a list of 30 lines
 _PACKAGES = tuple(name for name in _GUARDED if name.endswith("."))
 _MODULES = {name.removesuffix(".") for name in _GUARDED}
 # Plugin files have modules of their own (`registry.load_plugin`), which are nobody else's business.
@@ -51,7 +44,6 @@ _DESCRIPTORS = (staticmethod, classmethod, property)
 _BOOKKEEPING = {"__doc__", "__signature__", "__class_getitem__", "Storage"}
 _WRAPPERS = ("torch/optim/optimizer.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
 _OF_LIBRARIES = {"TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set when they are loaded
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGALRM", "SIGCHLD", "SIGPIPE")
 _MOST_NAMED = 5
 _MISSING = object()
 
@@ -69,22 +61,17 @@ class Change:
     put_back: Callable[[], object]
 
 
-@dataclass(frozen=True)
-class _Setting:
-    what: str
-    read: Callable[[], Any]
-    write: Callable[[Any], object]
-
-
 class State:
     """The functions and settings of this process as they stand when it is made."""
 
     def __init__(self) -> None:
-        self._settings = [(setting, setting.read()) for setting in _settings()]
+        self._settings = [(setting, setting.read()) for setting in settings()]
         self._environment = dict(os.environ)
         self._modules = {name: module for name, module in list(sys.modules.items()) if _is_guarded(name, module)}
         self._owners: dict[int, tuple[str, Any, dict[str, Any]]] = {}
         self._code: dict[int, tuple[str, FunctionType, object]] = {}
+        self._tables: list[tuple[str, dict[Any, Any], dict[Any, Any]]] = []
+        self._looked_into: set[int] = set()  # tables that many modules import are looked at once
         for name, module in self._modules.items():
             self._add(name, module)
 
@@ -96,8 +83,12 @@ class State:
         for name, value in before.items():
             if isinstance(value, FunctionType):
                 self._code[id(value)] = (f"{label}.{name}", value, value.__code__)
-            elif isinstance(value, type) and _is_guarded(value.__module__, sys.modules.get(value.__module__)):
-                self._add(f"{value.__module__}.{value.__qualname__}", value)
+            elif isinstance(value, type):
+                if _is_guarded(value.__module__, sys.modules.get(value.__module__)):
+                    self._add(f"{value.__module__}.{value.__qualname__}", value)
+            elif not name.startswith("__") and not isinstance(value, ModuleType) and id(value) not in self._looked_into:
+                self._looked_into.add(id(value))
+                self._tables += _tables(f"{label}.{name}", value)
 
     def changes(self) -> list[Change]:
         """What is different by now: functions, or if all of these are there, settings, which are read with them."""
@@ -110,11 +101,36 @@ class State:
                 found.append(Change(f"the code of {what}", partial(setattr, function, "__code__", code)))
         for label, owner, before in self._owners.values():
             found += _owner_changes(label, owner, before)
+        for label, table, functions in self._tables:
+            found += [
+                Change(f"{label}[{key!r}]", partial(table.__setitem__, key, function))
+                for key, function in functions.items()
+                if dict.get(table, key) is not function
+            ]
+        found += self._patched_since()
         if found:
             return found
         settings = [(one, before) for one, before in self._settings if one.read() != before]
         found = [Change(setting.what, partial(setting.write, before)) for setting, before in settings]
         return found + _environment_changes(self._environment)
+
+    def _patched_since(self) -> list[Change]:
+        """Functions of plugins in libraries that were loaded after this was made; what they replaced is lost."""
+        found: list[Change] = []
+        seen: set[int] = set()
+        for name, module in list(sys.modules.items()):
+            if name in self._modules or not _is_guarded(name, module):
+                continue
+            for label, owner in ((name, module), *_classes(module)):
+                if id(owner) in self._owners or id(owner) in seen:
+                    continue
+                seen.add(id(owner))
+                found += [
+                    Change(f"{label}.{key}", partial(_forget, name))
+                    for key, value in list(vars(owner).items())
+                    if faults.is_watched(_code_file(value))
+                ]
+        return found
 
 
 def _owner_changes(label: str, owner: Any, before: Mapping[str, Any]) -> list[Change]:
@@ -156,6 +172,39 @@ def _hidden_names(owner: Any) -> set[str]:
     return {name for parent in owner.__mro__[1:] for name in vars(parent)}
 
 
+def _tables(label: str, value: Any) -> list[tuple[str, dict[Any, Any], dict[Any, Any]]]:
+    """Tables of functions: a dictionary, or those that an object of a library keeps, each with what it holds."""
+    inner = {label: value} if isinstance(value, dict) else {}
+    if not inner and _is_guarded(type(value).__module__, sys.modules.get(type(value).__module__)):
+        kept = getattr(value, "__dict__", {})
+        inner = {f"{label}.{name}": each for name, each in kept.items() if isinstance(each, dict)}
+    found = []
+    for name, table in inner.items():
+        # Dictionaries of libraries load what they hold when they are asked themselves.
+        functions = {key: each for key, each in dict.items(table) if isinstance(each, FunctionType | type)}
+        if functions:
+            found.append((name, table, functions))
+    return found
+
+
+def _classes(module: ModuleType) -> Iterator[tuple[str, type]]:
+    """Those that a module defines."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield f"{module.__name__}.{name}", value
+
+
+def _code_file(value: Any) -> str:
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    return getattr(getattr(value, "__code__", None), "co_filename", "")
+
+
+def _forget(name: str) -> None:
+    """Have a library loaded anew by whoever imports it next."""
+    sys.modules.pop(name, None)
+
+
 def _is_guarded(name: str, module: Any) -> bool:
     if not isinstance(module, ModuleType) or name.startswith(_PLUGIN_MODULE):
         return False
@@ -175,142 +224,6 @@ def _set_variable(name: str, value: str | None) -> None:
         del os.environ[name]
     else:
         os.environ[name] = value
-
-
-def _settings() -> list[_Setting]:
-    """Every setting that can be read and put back; those of torch where it is loaded."""
-    found = [
-        _Setting("the working directory", _working_directory, os.chdir),
-        _Setting(
-            "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)
-        ),
-        _Setting("the garbage collector", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-        _Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-        _Setting("warnings that are errors", _error_filters, _set_error_filters),
-        _Setting("the file mode mask (umask)", _umask, os.umask),
-    ]
-    for name in _SIGNALS:
-        if (number := getattr(signal, name, None)) is not None:
-            found.append(_Setting(f"what happens at {name}", partial(signal.getsignal, number), _signal_setter(number)))
-    torch = sys.modules.get("torch")
-    return found if torch is None or not hasattr(torch, "compile") else found + _torch_settings(torch)
-
-
-def _torch_settings(torch: Any) -> list[_Setting]:
-    cuda, cudnn, flags = torch.backends.cuda, torch.backends.cudnn, torch.backends.cuda.matmul
-    found = [
-        _Setting("torch.set_grad_enabled", torch.is_grad_enabled, torch.set_grad_enabled),
-        _Setting("torch.inference_mode", torch.is_inference_mode_enabled, lambda on: torch._C._set_inference_mode(on)),
-        _Setting("torch.set_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
-        _Setting("torch.set_default_device", torch.get_default_device, torch.set_default_device),
-        _Setting("torch.set_num_threads", torch.get_num_threads, torch.set_num_threads),
-        _Setting(
-            "torch.use_deterministic_algorithms",
-            lambda: (
-                torch.are_deterministic_algorithms_enabled(),
-                torch.is_deterministic_algorithms_warn_only_enabled(),
-            ),
-            lambda mode: torch.use_deterministic_algorithms(mode[0], warn_only=mode[1]),
-        ),
-        _Setting(
-            "torch.set_float32_matmul_precision",
-            torch.get_float32_matmul_precision,
-            torch.set_float32_matmul_precision,
-        ),
-        _Setting("torch.set_flush_denormal", _flushes_denormals, torch.set_flush_denormal),
-        _Setting(
-            "torch.autograd.set_detect_anomaly",
-            lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-            lambda mode: torch.autograd.set_detect_anomaly(*mode),
-        ),
-        _Setting(
-            "a torch function mode that was entered",
-            torch._C._len_torch_function_stack,
-            lambda depth: _pop(torch._C._len_torch_function_stack, torch._C._pop_torch_function_stack, depth),
-        ),
-        _Setting(
-            "a torch dispatch mode that was entered",
-            torch._C._len_torch_dispatch_stack,
-            lambda depth: _pop(torch._C._len_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack, depth),
-        ),
-        _Setting("torch.backends.mkldnn", lambda: torch._C._get_mkldnn_enabled(), torch._C._set_mkldnn_enabled),
-    ]
-    for device in ("cpu", "cuda"):
-        found.append(
-            _Setting(f"torch.autocast on {device}", partial(_autocast, device), partial(_set_autocast, device))
-        )
-    for owner, label, names in (
-        (cudnn, "cudnn", ("enabled", "benchmark", "deterministic")),
-        (flags, "cuda.matmul", ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")),
-    ):
-        for name in names:
-            read, write = partial(getattr, owner, name), partial(setattr, owner, name)
-            found.append(_Setting(f"torch.backends.{label}.{name}", read, write))
-    for name in ("flash", "mem_efficient", "math", "cudnn"):
-        read, write = getattr(cuda, f"{name}_sdp_enabled"), getattr(cuda, f"enable_{name}_sdp")
-        found.append(_Setting(f"torch.backends.cuda.enable_{name}_sdp", read, write))
-    for name, hooks in vars(sys.modules["torch.nn.modules.module"]).items():
-        if name.startswith("_global_") and isinstance(hooks, dict):
-            found.append(_Setting(f"hooks on all modules ({name})", partial(dict, hooks), partial(_refill, hooks)))
-    return found
-
-
-def _autocast(device: str) -> tuple[bool, Any]:
-    torch = sys.modules["torch"]
-    return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-
-
-def _set_autocast(device: str, mode: tuple[bool, Any]) -> None:
-    torch = sys.modules["torch"]
-    torch.set_autocast_enabled(device, mode[0])
-    torch.set_autocast_dtype(device, mode[1])
-
-
-def _refill(hooks: dict[Any, Any], before: Mapping[Any, Any]) -> None:
-    hooks.clear()
-    hooks.update(before)
-
-
-def _pop(depth: Callable[[], int], pop: Callable[[], object], wanted: int) -> None:
-    while depth() > wanted:
-        pop()
-
-
-def _flushes_denormals() -> bool:
-    torch = sys.modules["torch"]
-    return bool((torch.tensor([1e-40], dtype=torch.float32, device="cpu") * 0.5 == 0).item())
-
-
-def _working_directory() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        return ""
-
-
-def _umask() -> int:
-    """Read where it can be read without being set."""
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0
-
-
-def _error_filters() -> list[Any]:
-    return [one for one in warnings.filters if one[0] == "error"]
-
-
-def _set_error_filters(before: list[Any]) -> None:
-    warnings.filters[:] = [one for one in warnings.filters if one[0] != "error" or one in before]  # type: ignore[index]
-
-
-def _signal_setter(number: int) -> Callable[[Any], object]:
-    def write(handler: Any) -> None:
-        with suppress(ValueError):  # not the main thread, which alone could have changed it
-            signal.signal(number, handler)
-
-    return write
 
 
 _watches: list[tuple[str, State]] = []

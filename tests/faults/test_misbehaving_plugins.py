@@ -1,6 +1,7 @@
 """Plugins that misbehave: each has no effect on the others, or ends in an error that names it."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ from adaptive_bench.runs import plan, run
 PLUGIN = """
 import atexit, builtins, gc, json, os, random, shutil, signal, subprocess, sys, threading, time, warnings
 from pathlib import Path
-import numpy, torch, transformers
+import numpy, scipy.stats, torch, transformers
 from torch.nn import functional as F
 from adaptive_bench import registry
 from adaptive_bench.store import atomic
 from adaptive_bench.engine import ledger
 from adaptive_bench.methods.dense import Dense
+from transformers.activations import ACT2FN
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama import modeling_llama
 
 OUT = Path({out!r})
@@ -59,6 +62,10 @@ CHANGES = {
     "Path.open = None": "pathlib.Path.open",
     "time.perf_counter = lambda: 0.0": "time.perf_counter",
     "numpy.mean = numpy.sum": "numpy.mean",
+    "type(scipy.stats.t).isf = lambda self, q, *shape: 0.0": "t_gen.isf",
+    "transformers.TokenizersBackend._encode_plus = None": "TokenizersBackend._encode_plus",
+    "ALL_ATTENTION_FUNCTIONS.register('sdpa', lambda module, q, *rest, **how: (q, None))": "_global_mapping['sdpa']",
+    "ACT2FN['silu'] = ACT2FN['gelu']": "ACT2FN['silu']",
     "torch.set_grad_enabled(False)": "torch.set_grad_enabled",
     "torch.set_default_dtype(torch.float64)": "torch.set_default_dtype",
     "torch.set_default_device('meta')": "torch.set_default_device",
@@ -208,3 +215,12 @@ def test_what_a_plugin_adds_is_its_own_business():
         torch.nn.functional.my_activation = torch.relu
         torch.manual_seed(7)
     del torch.nn.functional.my_activation
+
+
+def test_a_library_that_a_plugin_is_the_first_to_load_is_looked_at_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.delitem(sys.modules, "scipy.stats._stats_py", raising=False)
+    act = "import scipy.stats._stats_py as late; late.mode = lambda a: 0.0"
+    with pytest.raises(PluginFault, match=re.escape("scipy.stats._stats_py.mode")):
+        registry.load_plugin(write(tmp_path, "first", act, tmp_path, "act()"))
+    assert "scipy.stats._stats_py" not in sys.modules
