@@ -60,7 +60,8 @@ class RunConfig(Strict):
         "all",
     )
     project_onto: str = Field(
-        "llama-3.2-1b", description="Model shape whose costs the tables' projected net saving is worked out with."
+        default="llama-3.2-1b",
+        description="Model shape whose costs the tables' projected net saving is worked out with.",
     )
     timing: str | None = _how("Of several timed settings those whose name contains this.", None)
     train_on: Names | None = _how("Tasks to train on; otherwise every selected task with training text.", None)
@@ -82,8 +83,8 @@ class RunConfig(Strict):
     stall_warning: float = _where(
         "Say so when work gets no further for so long; 0: never.", 10.0, metavar="MINUTES", ge=0
     )
-    preset: str | None = Field(None, description="Name of the preset it was made from, for the reader.")
-    for_models: ForModels | None = Field(None, description="Models it is for; another one is refused.")
+    preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
+    for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:

@@ -41,12 +41,12 @@ class Strict(BaseModel):
 class LoraRecipe(Strict):
     """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place."""
 
-    rank: Positive = Field(16, description="Of the product that is added to each map.")
-    alpha: float = Field(32.0, gt=0, description="The product is scaled by `alpha / rank`.")
+    rank: Positive = Field(default=16, description="Of the product that is added to each map.")
+    alpha: float = Field(default=32.0, gt=0, description="The product is scaled by `alpha / rank`.")
     targets: Annotated[tuple[LinearMap, ...], Field(min_length=1)] = Field(
-        get_args(LinearMap), description="Which maps of every layer get one."
+        default=get_args(LinearMap), description="Which maps of every layer get one."
     )
-    dropout: Share = Field(0.0, description="Share of an adapter's inputs that is dropped in training.")
+    dropout: Share = Field(default=0.0, description="Share of an adapter's inputs that is dropped in training.")
 
     @field_validator("targets")
     @classmethod
@@ -58,45 +58,45 @@ class TrainRecipe(Strict):
     """How every method of a run is trained: the same for all of them."""
 
     steps: int = option("How", "Optimizer steps per method; 0: as it is.", 150, flag="--train-steps", ge=0)
-    batch_size: Positive = Field(32, description="Sequences per optimizer step.")
+    batch_size: Positive = Field(default=32, description="Sequences per optimizer step.")
     accumulation: Positive = Field(
-        1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
+        default=1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
     )
     target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = Field(
-        None,
+        default=None,
         description="Saving every method is trained towards; otherwise the largest level but one.\nA share on the axis "
         "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
         "chosen on validation documents.",
     )
-    learning_rate: float = Field(1e-3, gt=0, description="Peak of the schedule.")
+    learning_rate: float = Field(default=1e-3, gt=0, description="Peak of the schedule.")
     method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        {},
+        default={},
         description="By method spec, or by name for all specs of a method, the peak for the parameters it adds, where "
         "not `learning_rate`.",
     )
-    warmup_steps: int = Field(20, ge=0, description="Steps of linear warm-up.")
+    warmup_steps: int = Field(default=20, ge=0, description="Steps of linear warm-up.")
     decay: Literal["linear_end", "cosine"] = Field(
-        "linear_end",
+        default="linear_end",
         description="How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.",
     )
-    weight_decay: float = Field(0.001, ge=0, description="Of AdamW.")
-    betas: tuple[Share, Share] = Field((0.9, 0.999), description="Of AdamW.")
-    clip_norm: float = Field(1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="Of the training.")
+    weight_decay: float = Field(default=0.001, ge=0, description="Of AdamW.")
+    betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
+    clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
+    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Of the training.")
     max_length: Positive = Field(
-        256, description="Longest sequence in tokens; longer ones are cut, and the user is told."
+        default=256, description="Longest sequence in tokens; longer ones are cut, and the user is told."
     )
     lora: LoraRecipe | None = Field(
-        None,
+        default=None,
         description="Adapters that are trained in place of the backbone's weights.\nWhat a method adds is trained as "
         "ever. A method that freezes the backbone gets none.",
     )
     gradient_checkpointing: bool = Field(
-        False, description="Compute what attention and MLPs hold again in the backward pass, to save memory."
+        default=False, description="Compute what attention and MLPs hold again in the backward pass, to save memory."
     )
-    checkpoint_every: Positive = Field(50, description="Steps between two checkpoints a run can resume from.")
+    checkpoint_every: Positive = Field(default=50, description="Steps between two checkpoints a run can resume from.")
     parallel: Literal["ddp", "fsdp"] = Field(
-        "ddp",
+        default="ddp",
         description="How several processes share a training: each with the whole model, or with a shard of it.\nIt "
         "changes no result and is in no key (docs/cluster.md).",
     )
@@ -128,24 +128,24 @@ class TrainRecipe(Strict):
 class EvalRecipe(Strict):
     """How every method of a run is evaluated."""
 
-    batch_size: Positive = Field(64, description="Sequences evaluated together; halved when memory runs out.")
+    batch_size: Positive = Field(default=64, description="Sequences evaluated together; halved when memory runs out.")
     limit: Positive | None = option("How", "Test documents per task.", None, flag="--limit")
     num_fewshot: int | None = option("How", "Worked examples before each question.", None, flag="--num-fewshot", ge=0)
     calibration_examples: Positive = Field(
-        256, description="Training examples (never test items) that thresholds are calibrated on, of each task."
+        default=256, description="Training examples (never test items) that thresholds are calibrated on, of each task."
     )
     calibration: Literal["task", "pooled"] = Field(
-        "task",
+        default="task",
         description="Calibrate for each task on text of its own (on that of all others if it has none), or once for "
         "all of them.",
     )
     calibration_text: Literal["gold", "written"] = Field(
-        "gold",
+        default="gold",
         description="The training answers, or what the trained model itself writes to the same prompts with nothing "
         "skipped.",
     )
     grid: Shares = Field(
-        (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
+        default=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
         description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
     )
 
@@ -158,14 +158,14 @@ class EvalRecipe(Strict):
 class ForModels(Strict):
     """The models a recipe is for: those named, and those of a size."""
 
-    names: tuple[str, ...] = Field((), description="Registered names or hub ids.")
+    names: tuple[str, ...] = Field(default=(), description="Registered names or hub ids.")
     families: tuple[str, ...] = Field(
-        (), description="With `parameters`: kinds of model (`model_type`); none named means any."
+        default=(), description="With `parameters`: kinds of model (`model_type`); none named means any."
     )
     parameters: tuple[Positive, Positive] | None = Field(
-        None, description="From how many parameters, and below how many."
+        default=None, description="From how many parameters, and below how many."
     )
-    by_default: bool = Field(False, description="A run of such a model takes this preset where it names none.")
+    by_default: bool = Field(default=False, description="A run of such a model takes this preset where it names none.")
 
     def fit(self, name: str, family: str, parameters: int) -> bool:
         """Whether a model is one of them."""

@@ -116,7 +116,7 @@ class ConfigCommand(Command):
             "--set",
             metavar="KEY=VALUE",
             help="Any key, `train.batch_size=8` for example (`list keys`); may be repeated.",
-            rich_help_panel=PANELS[1] if with_panels else None,
+            rich_help_panel="How" if with_panels else None,
         )
         parameters.append(keyword(_SET, Annotated[list[str] | None, every]))
         return dict(zip((*self._fields, _SET), options_of(parameters), strict=True))

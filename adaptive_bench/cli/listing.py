@@ -65,8 +65,12 @@ def list_names(
     if what is Listed.runs and methods is None:
         rows = runs_in(out, Wanted(model, task, method, state, since))
     elif model is not None or methods is not None:
-        _check_overhead(what, model)
-        rows = overhead_rows(str(model), methods)
+        if what is not Listed.methods or model is None:
+            raise UsageError(
+                f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
+                f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
+            )
+        rows = overhead_rows(model, methods)
     elif what is Listed.keys:
         rows = _config_keys()
     else:
@@ -86,14 +90,6 @@ def list_names(
         from adaptive_bench.cli.capability_table import capability_table
 
         typer.echo("\n" + capability_table(registry.names("methods")))
-
-
-def _check_overhead(what: Listed, model: str | None) -> None:
-    if what is not Listed.methods or model is None:
-        raise UsageError(
-            f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
-            f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
-        )
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:

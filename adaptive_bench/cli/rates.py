@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
-from adaptive_bench.cli.values import shares_value
+from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.errors import Interrupted
 
 
@@ -45,7 +45,7 @@ def rates(
 
     overrides: Overrides = ctx.obj
     run_config = overrides.with_value(["methods"], methods, "--methods").load(config or RatesCommand.preset)
-    tried = shares_value(grid, "--grid") if grid else None
+    tried = tuple(sorted(numbers_value(grid, "--grid", float, "rates such as 0.002,0.01"))) if grid else None
     try:
         with open_reporter() as reporter:
             choice = choose_rates(run_config, tried, reporter, jobs)

@@ -117,7 +117,13 @@ def run(
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
-    run_config = overrides.load(config or preset_naming(model) or _preset_by_size(str(model)))
+    preset = config or preset_naming(model)
+    if preset is None:  # the size of a model is known to heavy libraries
+        load_libraries()
+        from adaptive_bench.runs.checks.recipes import preset_by_size
+
+        preset = preset_by_size(str(model))
+    run_config = overrides.load(preset)
     for name in (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before seconds go by
     for text in run_config.methods:
@@ -143,10 +149,3 @@ def run(
             "wait_s": None if wait is None else 60 * wait,
         }
         execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
-
-
-def _preset_by_size(model: str) -> str:
-    load_libraries()
-    from adaptive_bench.runs.checks.recipes import preset_by_size
-
-    return preset_by_size(model)

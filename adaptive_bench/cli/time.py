@@ -11,7 +11,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.named_run import run_names
-from adaptive_bench.cli.values import counts_value, shares_value
+from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.runs import find_run
@@ -73,10 +73,10 @@ def time(
     request = TimingRequest(
         specs=tuple(parse_specs(chosen)),
         model=model or (config.model if config is not None else "nano"),
-        batches=counts_value(batch, "--batch"),
+        batches=numbers_value(batch, "--batch", int, "whole numbers such as 1,8,32"),
         prompt=prompt,
         new=new,
-        savings=shares_value(savings, "--savings"),
+        savings=tuple(sorted(numbers_value(savings, "--savings", float, "shares such as 0,0.25,0.5 (0.25 is 25 %)"))),
         rounds=rounds,
         precision=precision,
         device=device,

@@ -1,29 +1,22 @@
-"""Option values with a small grammar of their own."""
+"""Option values that are lists of numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from adaptive_bench.errors import UsageError
 
+Number = TypeVar("Number", int, float)
 
-def counts_value(text: str, option: str) -> tuple[int, ...]:
+
+def numbers_value(text: str, option: str, kind: Callable[[str], Number], rule: str) -> tuple[Number, ...]:
     """`1,8,32` becomes numbers, each once.
 
     Raises:
-        UsageError: A part is not a whole number.
+        UsageError: A part is no such number; says `option takes rule`.
     """
     try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",") if part.strip()))
+        return tuple(dict.fromkeys(kind(part) for part in text.split(",") if part.strip()))
     except ValueError:
-        raise UsageError(f"{option} takes whole numbers such as 1,8,32, got {text!r}.") from None
-
-
-def shares_value(text: str, option: str) -> tuple[float, ...]:
-    """`0,0.25,0.5` becomes shares, each once, rising.
-
-    Raises:
-        UsageError: A part is not a number.
-    """
-    try:
-        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
-    except ValueError:
-        raise UsageError(f"{option} takes shares such as 0,0.25,0.5 (0.25 is 25 %), got {text!r}.") from None
+        raise UsageError(f"{option} takes {rule}, got {text!r}.") from None

@@ -79,7 +79,7 @@ def certified_dial(
     for name, share in (("tolerance", tolerance), ("error_rate", error_rate)):
         if not 0.0 < share < 1.0:
             raise UsageError(f"{name} is a share between 0 and 1, got {share!r}.")
-    compare = dissimilarity or _differs
+    compare = dissimilarity or (lambda text, full: float(list(text) != list(full)))
     before = model.dial
 
     def generated_tokens(dial: float) -> list[list[int]]:
@@ -109,7 +109,3 @@ def hoeffding_bentkus(mean: float, count: int, bound: float) -> float:
     divergence = (1 - low) * math.log((1 - low) / (1 - bound)) + (low * math.log(low / bound) if low else 0.0)
     bentkus = math.e * float(binom.cdf(math.ceil(round(count * mean, 9)), count, bound))
     return min(1.0, math.exp(-count * divergence), bentkus)
-
-
-def _differs(text: Sequence[int], full: Sequence[int]) -> float:
-    return float(list(text) != list(full))

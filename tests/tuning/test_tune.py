@@ -55,6 +55,15 @@ def test_a_trial_that_fails_says_why(config, monkeypatch):
         tuned(config, result)
 
 
+def test_a_study_without_a_chat_template_does_not_go_on_with_one(config, monkeypatch):
+    from adaptive_bench.runs.workers.chains import Failure
+
+    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
+    tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
+    with pytest.raises(UsageError, match="recipe"):
+        tune(config.model_copy(update={"chat_template": True}), Objective.parse("area"), 1, PARAMS, name="mine")
+
+
 def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, monkeypatch):
     asked = []
 
