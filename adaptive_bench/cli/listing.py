@@ -61,7 +61,7 @@ def list_names(
     """
     if not debug:
         quiet()
-    if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
+    if plugin or what in (Listed.methods, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)
     if what is not Listed.runs and (only := {"--task": task, "--method": method, "--status": state, "--since": since}):
