@@ -91,7 +91,7 @@ def _draw(grid: Grid) -> Any:
             levels, scores, (below, above), **look, markersize=4, linewidth=1.2, capsize=2, label=_plain(method)
         )
     axes.set_xlabel(f"{AXES[grid.axis]} (%)")
-    axes.set_ylabel(_plain(grid.title.partition(" by ")[0]))
+    axes.set_ylabel(_plain(grid.compared))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

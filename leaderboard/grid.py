@@ -95,13 +95,19 @@ class Grid:
         return self.task, self.metric, self.axis, self.phase, self.setting, self.conditions
 
     @property
-    def title(self) -> str:
-        """What is compared on what, for example `nano_math: exact_match,strict-match (%) by saved net FLOPs`."""
+    def compared(self) -> str:
+        """What is compared, for example `nano_math: exact_match,strict-match (%)`."""
         known = metric_of(self.metric)
-        unit = " (%)" if known.unit == "share" else " ↓" if known.better == "lower" else ""
+        return f"{self.name}: {self.metric}" + (
+            " (%)" if known.unit == "share" else " ↓" if known.better == "lower" else ""
+        )
+
+    @property
+    def title(self) -> str:
+        """And on what: `... by saved net FLOPs`."""
         phase = "" if self.phase == "all" else f" of {self.phase}"
         where = "" if self.setting is None else f" ({self.setting})"
-        return f"{self.name}: {self.metric}{unit} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+        return f"{self.compared} by {AXES.get(self.axis, self.axis)}{phase}{where}"
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
 def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
     """What fits into a page: of many runs no configurations and training curves, then no records, then nothing."""
     smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
-    for keys in ((), ("config", "records"), ("facts", "warnings")):
+    for keys in ((), ("config", "records"), ("facts", "environments", "warnings")):
         smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
         if len(json.dumps(smaller)) <= budget_bytes:
             return list(smaller)
@@ -109,17 +109,16 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
     name = plain(folder.name, 100)
-    entry = versions_of(folder) if (folder / "entry.json").is_file() else []  # a run's stand with its records
     return {
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *_plugins(folder)]),
         "config": block(read_text(folder / "config.yaml")),
-        "facts": [
-            *_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
-            *_facts(_object(folder / "entry.json"), ("submitted",)),
-            *_facts({"verified": verified.said_of(folder)}, ("verified",)),
-            *([key, text] for one in entry for key, text in one.items()),
-        ],
+        "facts": {
+            **_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+            **_facts(_object(folder / "entry.json"), ("submitted",)),
+            **_facts({"verified": verified.said_of(folder)}, ("verified",)),
+        },
+        "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records_of(folder)],
@@ -138,13 +137,13 @@ def _record(folder: Path) -> dict[str, Any]:
     return {
         "record": folder.name,
         "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
-        "facts": [
-            *_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
-            *_facts(data, ("tokens", "order_sha256")),
-            *_facts(_object(folder / "timing.json"), ("train_s",)),
-            *_facts(environment, VERSIONS),
-            *_facts(_object(folder / "status.json"), ("state", "reason")),
-        ],
+        "facts": {
+            **_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
+            **_facts(data, ("tokens", "order_sha256")),
+            **_facts(_object(folder / "timing.json"), ("train_s",)),
+            **_facts(environment, VERSIONS),
+            **_facts(_object(folder / "status.json"), ("state", "reason")),
+        },
         "losses": _losses(folder / "train.jsonl"),
     }
 
@@ -180,8 +179,8 @@ def _losses(path: Path) -> list[list[float]]:
     return finite[:: max(1, len(finite) // _POINTS)]
 
 
-def _facts(values: Mapping[str, Any], keys: Sequence[str]) -> list[list[str]]:
-    return [[key.replace("_", " "), plain(values[key], 200)] for key in keys if values.get(key) not in (None, "")]
+def _facts(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
+    return {key.replace("_", " "): plain(values[key], 200) for key in keys if values.get(key) not in (None, "")}
 
 
 def _texts(values: object) -> list[str]:

@@ -64,6 +64,7 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "phase": grid.phase,
         "setting": grid.setting,
         "title": grid.title,
+        "compared": grid.compared,
         "axis_title": AXES[grid.axis],
         "lower_is_better": metric_of(grid.metric).better == "lower",
         "notes": grid.notes,
@@ -148,8 +149,8 @@ def p_value(p: float | None) -> str:
 
 
 def methods_of(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]] | None = None) -> list[dict[str, Any]]:
-    """Every method once, with what its rows say about its training, and what is known of it by its spec: `facts` in the
-    order of `FACTS`.
+    """Every method once, with what its rows say about its training, and what is known of it by its spec: `facts` by the
+    names in `FACTS`.
     """
     known = known or {}
     found: dict[str, list[Row]] = {}
@@ -165,13 +166,13 @@ def _method(rows: Sequence[Row], known: Mapping[str, str]) -> dict[str, Any]:
         "control": method_name(rows[0].method) in FAMILY_OF_CONTROLS,
         "causality": known.get("causality", ""),
         "stale": known.get("code") == OTHER_CODE,
-        "facts": [
-            rows[0].semantics,
-            *(known.get(key, NONE) for key in METHOD_FACTS),
-            _each((row.parameters_added for row in rows), "{:,}".format),
-            _each((row.train_tokens for row in rows), "{:,}".format),
-            _each((row.train_flops for row in rows), "{:.3g}".format),
-        ],
+        "facts": {
+            "semantics": rows[0].semantics,
+            **{title: known.get(key, NONE) for key, title in METHOD_FACTS.items()},
+            "parameters added": _each((row.parameters_added for row in rows), "{:,}".format),
+            "training tokens": _each((row.train_tokens for row in rows), "{:,}".format),
+            "training FLOPs": _each((row.train_flops for row in rows), "{:.3g}".format),
+        },
     }
 
 

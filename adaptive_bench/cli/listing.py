@@ -56,7 +56,7 @@ def list_names(
 
     Of runs, the newest first; options choose by a part of the name.
     """
-    if plugin or what in (Listed.methods, Listed.tasks, Listed.families):
+    if plugin or what in (Listed.methods, Listed.families):
         load_libraries()
     registry.load_plugins(plugin)
     of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}

@@ -7,16 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
-
-import datasets
-from huggingface_hub.errors import HfHubHTTPError
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.store.digest import folder_digest
+
+# `datasets` takes a second to import: tasks are described and listed without it.
+if TYPE_CHECKING:
+    import datasets
 
 Row = Mapping[str, Any]
 
@@ -100,6 +101,9 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
     Raises:
         EnvironmentProblem: The data cannot be read.
     """
+    import datasets
+    from huggingface_hub.errors import HfHubHTTPError
+
     try:
         yield from datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
@@ -122,6 +126,8 @@ def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = 
     Raises:
         EnvironmentProblem: A field has values of different kinds.
     """
+    import datasets
+
     found = datasets.DatasetDict()
     for name, rows in splits.items():
         try:
@@ -173,6 +179,8 @@ def _named(source: Source) -> tuple[str, str | None]:
 
 def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
     """Rows of a copy of the hub's repository, which may hold any format of the hub's."""
+    import datasets
+
     # The cache of datasets knows a file by its name, size and time; ours is one folder for each content.
     content = folder_digest(place.folder)
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / content
@@ -187,6 +195,9 @@ def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
 
 
 def _hub_rows(source: Source, split: str) -> datasets.Dataset:
+    import datasets
+    from huggingface_hub.errors import HfHubHTTPError
+
     try:
         return datasets.load_dataset(source.hub_id, source.configuration, split=split)
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:

@@ -38,6 +38,7 @@ from adaptive_bench.runs.workers.work import follow
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.digest import digests
+from adaptive_bench.store.files import read_file
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.store.runs import run_command
 from adaptive_bench.store.schema import SCHEMA
@@ -217,13 +218,12 @@ def _keep_finished_table(folder: Path, failures: Sequence[Failure]) -> None:
     """Refuse to write a table that lacks what the one on disk has.
 
     Raises:
-        EnvironmentProblem: The one on disk is of a run that was done, and not all of its records are there any more.
+        EnvironmentProblem: The one on disk is of a run that was done, or nobody can tell any more, and not all of its
+            records are there.
     """
-    try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return
-    if failures and isinstance(about, dict) and about.get("state") == "done":
+    about = read_file(folder / "run.json")
+    is_damaged = about is None and (folder / "run.json").is_file()
+    if failures and (is_damaged or (about or {}).get("state") == "done"):
         raise EnvironmentProblem(
             f"A finished table is not replaced by a poorer one, but of the table in {str(folder)!r} {len(failures)} "
             f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is. Put the "
@@ -233,20 +233,14 @@ def _keep_finished_table(folder: Path, failures: Sequence[Failure]) -> None:
 
 def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
     """Whether a run ended otherwise than before; if not, it finished when it did, and nothing needs to be written."""
-    try:
-        before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return True
-    times = {"finished": "", "took_s": 0.0, "content_sha256": ""}
-    return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
+    before = read_file(folder / "run.json")
+    times = {"finished": "", "took_s": 0.0}
+    return before is None or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 
 def _notes_before(folder: Path) -> list[str]:
     """What was noted before a run whose work is all on disk by now: nothing was looked at again."""
-    try:
-        return list(json.loads((folder / "run.json").read_text(encoding="utf-8"))["notes"])
-    except (OSError, ValueError, KeyError, TypeError):  # none, or of an older version: nothing was noted
-        return []
+    return list((read_file(folder / "run.json") or {}).get("notes", []))  # of an older version nothing was noted
 
 
 def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:

@@ -127,15 +127,23 @@ class Record:
 
     def write(self, name: str, values: Mapping[str, Any]) -> None:
         """A JSON file of the record, with the version of its form and a digest of what it says."""
-        atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **values})
+        # What a record is named after is its `config.json`; every other file says to which record it belongs.
+        belongs = {} if name == "config.json" else {"record": self.folder.name}
+        atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **belongs, **values})
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done.
 
         Raises:
-            EnvironmentProblem: A newer version wrote it, or it may not be read.
+            EnvironmentProblem: A newer version wrote it, it may not be read, or it is of another record.
         """
-        return read_file(self.folder / name)
+        values = read_file(self.folder / name)
+        if values is not None and (of := values.pop("record", self.folder.name)) != self.folder.name:
+            raise EnvironmentProblem(
+                f"A file belongs to one record, but {str(self.folder / name)!r} was written for {of!r}. "
+                f"Remove it, of a measured point its documents as well, and give the same command again."
+            )
+        return values
 
     def check_key(self) -> None:
         """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
@@ -172,18 +180,9 @@ class SweepRecord(Record):
         return None if dial is None else dial["max_saved_tokens"]
 
     def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`.
-
-        Raises:
-            EnvironmentProblem: It is a point of another sweep.
-        """
+        """A measured point, or `None`; see `read`."""
         name = f"{saving:g}.json"
         values = self.read(name)
-        if values is not None and (of := values.get("record", self.folder.name)) != self.folder.name:
-            raise EnvironmentProblem(
-                f"A measured point belongs to one record, but {str(self.folder / name)!r} was measured for {of!r}. "
-                f"Remove it and its {saving:g}{DOCUMENTS}, and give the same command again."
-            )
         return None if values is None else Evaluation.from_json(values, str(self.folder / name))
 
     def savings(self) -> list[float]:
@@ -221,7 +220,7 @@ class SweepRecord(Record):
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
-        about = {"record": self.folder.name, "samples_sha256": digest, "wall_s": wall_s}
+        about = {"samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())
 
 

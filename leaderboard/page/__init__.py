@@ -102,16 +102,16 @@ def embedded(data: Mapping[str, Any]) -> Markup:
 
 def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
     seeds = [row.seeds for row in board.rows if row.score is not None]
-    finished = sorted(fact[1] for run in runs for fact in run["facts"] if fact[0] == "finished")
+    finished = sorted(run["facts"]["finished"] for run in runs if "finished" in run["facts"])
     parts = [f"{len(methods_of(board.rows))} methods", f"{len({row.task for row in board.rows})} tasks"]
     if seeds:
         span = str(max(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
         parts.append(f"{span} seed{'' if span == '1' else 's'}")
-    models = sorted({fact[1] for run in runs for fact in run["facts"] if fact[0] == "model"})
+    models = sorted({run["facts"]["model"] for run in runs if "model" in run["facts"]})
     parts += [f"model {name}" for name in models]
     if finished:
         parts.append(f"last run {finished[-1][:10]}")
-    said = [fact[1] for run in runs for fact in run["facts"] if fact[0] == "verified"]
+    said = [run["facts"]["verified"] for run in runs if "verified" in run["facts"]]
     again = [text for text in said if text != UNVERIFIED]
     if len(said) > 1:
         parts.append(f"{len(again)} of {len(said)} entries measured again")

@@ -106,7 +106,7 @@ function pictures(tables) {
   const line = (name) => [icon(shape("g", { class: `series ${LOOKS.get(name).colour}` }, shape("path", { class: "line", d: "M0 7L26 7" }), marker(LOOKS.get(name).kind, 13, 7))), name];
   const keys = [...Object.keys(DASHES).filter(there).map(rule), ...(there("random_skip") ? [region] : []), ...NAMES.filter((name) => !(name in DASHES) && there(name)).map(line)];
   return [element("ul", { class: "keys", "aria-label": "Key of the charts" }, ...keys.map((key) => element("li", {}, ...key))),
-    element("div", { class: "charts" }, ...found.map(([table, drawn]) => element("figure", {}, element("figcaption", {}, table.title.split(" by ")[0]), drawn)))];
+    element("div", { class: "charts" }, ...found.map(([table, drawn]) => element("figure", {}, element("figcaption", {}, table.compared), drawn)))];
 }
 
 function picture(table) {
@@ -150,7 +150,7 @@ function grid(table, rows, matching) {
   const levels = reach ? [header("reach", "keeps 90 % up to", "down")] : table.levels.map((level) => header(level, `${level} %`, first));
   const about = state.columns === "levels" ? [] : data.facts.map((title, at) => header(`fact${at}`, title, "up"));
   const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
-  const facts = (label) => (state.columns === "levels" ? [] : METHODS.get(label).facts.map((text) => element("td", {}, text)));
+  const facts = (label) => (state.columns === "levels" ? [] : data.facts.map((title) => element("td", {}, METHODS.get(label).facts[title])));
   const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row.cells.map((cell, at) => score(cell, table.best[at])));
   const body = rows.map((row) => element("tr", { class: state.pins.includes(row.method) ? "pinned" : "" }, name(table, row.method), ...facts(row.method), ...cells(row)));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },

@@ -9,12 +9,12 @@ function drawer() {
   const method = data.methods.find((one) => one.label === state.open);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    facts(data.facts.map((title, at) => [title, method.facts[at]])), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
+    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
   if (!dialog.open) dialog.showModal();
 }
 
-function facts(pairs) {
-  return element("dl", { class: "facts" }, ...pairs.filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
+function facts(known) {
+  return element("dl", { class: "facts" }, ...Object.entries(known).filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
 }
 
 /** What the paired tests say of a cell, in columns. */
@@ -69,7 +69,7 @@ function provenance(label) {
   if (!data.runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
   return data.runs.flatMap((run) => {
     const records = run.records.filter((one) => one.methods.includes(spec));
-    return [element("h3", {}, `Run ${run.name}`), facts(run.facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
+    return [element("h3", {}, `Run ${run.name}`), facts(run.facts), ...run.environments.map(facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
       element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
       ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),
       ...records.map((one) => element("details", {}, element("summary", {}, `record ${one.record}`), facts(one.facts), lossChart(one.losses)))];

@@ -76,7 +76,7 @@ const saving = (cell, name) => cell[`saved ${name}`] ?? NONE;
 
 /** A fact of a method as a number where it is one, for sorting. */
 function fact(label, at) {
-  const text = METHODS.get(label).facts[at];
+  const text = METHODS.get(label).facts[data.facts[at]];
   const number = Number(text.replaceAll(",", ""));
   return text === NONE ? null : Number.isFinite(number) ? number : text;
 }

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from datasets import DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.data import Row, Source, draw, harness_splits, read_rows
 from adaptive_bench.errors import EnvironmentProblem
@@ -29,6 +27,9 @@ from ..template import (
     validation,
     with_options,
 )
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 FIELDS = ("question", "choices", "answerKey")
 QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS), form=lambda row: _document(row))

@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from datasets import DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.data import Row, Source, harness_splits, read_rows
 from adaptive_bench.task import Example, ExampleRequest
 
 from ..template import TRACES_FIELD, examples, generative, read_traces, target, validation
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 SOURCE = Source(
     "openai/gsm8k",

@@ -15,16 +15,15 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from .corpus import pretraining_texts, tokenizer_texts
 from .harness_docs import TEST_DOCS
-from .model import build_backbone
 from .muon import Muon
 from .scoring import score
 from .splits import Split
 from .stories import Story
-from .tokenizer import train_tokenizer
+from .tokenizer import CONTEXT, train_tokenizer
 
 _TOKENIZER_TEXTS = 8_000
 _SEQUENCES_PER_STEP = 16
@@ -91,6 +90,26 @@ def _learning_rate_share(step: int, steps: int) -> float:
     """Rises, stays, and falls in a straight line over the last part."""
     rising, falling = (step + 1) / _WARM_UP_STEPS, (steps - step) / (_FALLING_SHARE * steps)
     return min(rising, 1.0, max(falling, _FINAL_SHARE))
+
+
+def build_backbone(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
+    """An untrained backbone of about 1 million parameters with tied embeddings and grouped-query attention."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=96,
+        intermediate_size=256,
+        num_hidden_layers=8,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        initializer_range=0.05,  # the usual 0.02 suits wide models; so narrow a one starts to attend much later with it
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
 
 
 def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -> dict[str, object]:

@@ -11,15 +11,16 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from datasets import DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.data import draw, harness_splits, held_out
 from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
 
 from ..template import LOGLIKELIHOOD_LEVELS
 from .texts import chosen_on, folders, local_path, tested, text_files, trained_on
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 _BYTES_PER_TOKEN = 5  # more than any tokenizer of today reads of English in one token
 

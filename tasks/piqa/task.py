@@ -7,13 +7,14 @@ own task `piqa`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from datasets import DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.data import Row, Source, harness_splits, read_rows
 
 from ..template import document, generative, validation, with_options
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 SOURCE = Source("baber/piqa", fields=("goal", "sol1", "sol2", "label"), form=lambda row: _document(row))
 LETTERS = "AB"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.frame import board_of, read_board
 from adaptive_bench.leaderboard.grid import number
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.rows import checked
@@ -127,6 +127,25 @@ def test_methods_measured_with_other_code_are_marked(tmp_path, make_row):
     page = render(board_of(rows, [folder]), "net")
     known = {method["label"]: method for method in _data(page)["methods"]}
     assert [name for name, method in known.items() if method["stale"]] == ["mod", "gone"]
-    place = _data(page)["facts"].index("code")
-    assert [known[name]["facts"][place] for name in code] == ["this version", "another version", "–", "another version"]
+    assert "code" in _data(page)["facts"]
+    assert [known[name]["facts"]["code"] for name in code] == [
+        "this version",
+        "another version",
+        "–",
+        "another version",
+    ]
     assert page.count('<abbr class="stale"') == 2
+
+
+def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path, make_row):
+    for name, score in (("nano-mod-seed1-aaaa", 0.5), ("nano-mod-seed1-bbbb", 0.6)):
+        (tmp_path / name).mkdir()
+        rows = [make_row(semantics="paper", score=score, low=None, high=None), make_row(method="dense")]
+        (tmp_path / name / "table.json").write_text(json.dumps(rows))
+    board = read_board(sorted(tmp_path.glob("*/table.json")))
+    assert {row.method for row in board.rows} == {"gateskip", "dense"}
+    labels = {row.label: (row.spec, row.run) for row in board.rows}
+    assert labels["dense"] == ("dense", None)
+    assert labels["gateskip@paper (seed1-bbbb)"] == ("gateskip@paper", "seed1-bbbb")
+    named = {method["label"]: method["spec"] for method in _data(render(board, "net"))["methods"]}
+    assert named == {label: spec for label, (spec, _) in labels.items()}

@@ -56,6 +56,7 @@ COMMANDS = {
     ),
     "list runs": ("list", "runs", "--out", "{out}"),
     "list configs": ("list", "configs"),
+    "list models": ("list", "models"),
 }
 MOST_S = 2.0  # of processor time: none takes one second on an idle machine
 
