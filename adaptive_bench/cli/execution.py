@@ -78,7 +78,7 @@ def execute(
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
         ) from None
-    if not outcome.led:
+    if not outcome.is_main_process:
         return
     try:
         _print_outcome(outcome, config, wide=wide, open_page=open_page)

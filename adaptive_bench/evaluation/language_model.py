@@ -92,7 +92,7 @@ class AdaptiveLM(TemplateLM):
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
-        self._processes = processes.active()
+        self._processes = processes.current_group()
         self._documents: list[int] | None = None  # of the requests that lm-eval is having encoded
         self.time_s = 0.0
         self.prompt_tokens = 0
@@ -185,8 +185,8 @@ class AdaptiveLM(TemplateLM):
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        crew = self._processes
-        scorer = Scorer(self.model, self.batch_size, self._timed, crew.rank, crew.count)
+        group = self._processes
+        scorer = Scorer(self.model, self.batch_size, self._timed, group.rank, group.count)
         with self.reporter.task(self.label, total=len(requests)) as meter:
 
             def score_part() -> list[tuple[int, float, bool]]:
@@ -194,10 +194,10 @@ class AdaptiveLM(TemplateLM):
                 for batch in scorer.score(scored):
                     check_scores((score for _, score, _ in batch), self.label)
                     found += batch
-                    meter.advance(len(batch) * crew.count)
+                    meter.advance(len(batch) * group.count)
                 return found
 
-            for index, score, greedy in crew.pool(score_part):
+            for index, score, greedy in group.pool(score_part):
                 answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
@@ -275,11 +275,11 @@ class AdaptiveLM(TemplateLM):
         self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
-        crew = self._processes
-        mine = members[crew.rank :: crew.count]
+        group = self._processes
+        mine = members[group.rank :: group.count]
 
         def ended(texts: int) -> None:
-            meter.advance(texts * crew.count)
+            meter.advance(texts * group.count)
 
         def write_part() -> list[tuple[int, list[int]]]:
             choose = Watched(likeliest)
@@ -300,19 +300,19 @@ class AdaptiveLM(TemplateLM):
             self._count(mine, written)
             return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
 
-        by_place = dict(crew.pool(write_part))
+        by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
     def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
         """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
         decisions depend on who is in the batch.
         """
-        crew = self._processes
+        group = self._processes
 
         def write_part() -> list[tuple[int, list[int]]]:
             numbered = enumerate(fixed_batches(members, self.batch_size))
             return [
-                one for number, batch in islice(numbered, crew.rank, None, crew.count) for one in write(number, batch)
+                one for number, batch in islice(numbered, group.rank, None, group.count) for one in write(number, batch)
             ]
 
         def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
@@ -332,10 +332,10 @@ class AdaptiveLM(TemplateLM):
             written = self._timed(call)
             choose.check(self.label)
             self._count(batch, written)
-            meter.advance(len(batch) * crew.count)
+            meter.advance(len(batch) * group.count)
             return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
 
-        by_place = dict(crew.pool(write_part))
+        by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
     def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:

@@ -55,7 +55,7 @@ class RunOutcome:
         folder: Where the table is.
         warnings: What a reader of the table should know.
         failures: Work that could not be done; empty if the run is complete.
-        led: Whether this is the process that leads; only that one has a table.
+        is_main_process: Whether this is the main process; only that one has a table.
         elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
     """
 
@@ -64,7 +64,7 @@ class RunOutcome:
     warnings: list[str]
     failures: list[Failure]
     elsewhere: str = ""
-    led: bool = True
+    is_main_process: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -102,16 +102,16 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     config = without_groups(config)
-    if not processes.here().leads:
-        with stopping.listening():  # the leader decides when to stop
+    if not processes.world().is_main_process:
+        with stopping.listening():  # the main process decides when to stop
             follow()
-        return RunOutcome([], run_folder(config), [], [], led=False)
+        return RunOutcome([], run_folder(config), [], [], is_main_process=False)
     reporter = reporter or SilentReporter()
     try:
         with redirect_stdout(Printed(reporter)):
             return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite), wait_s)
     finally:
-        processes.here().dismiss()
+        processes.world().shutdown()
 
 
 def _run(
@@ -126,7 +126,7 @@ def _run(
     wait_s: float | None,
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
-    jobs = jobs if processes.here().alone else 1
+    jobs = jobs if processes.world().is_single else 1
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)

@@ -26,11 +26,11 @@ from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
+from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
-from adaptive_bench.training.spread import SpreadTraining, whole
 from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def train(
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
         reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
-    if processes.active().leads:
+    if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         atomic.write_sealed(folder / "data.json", _describe(encoded, order))
@@ -135,11 +135,11 @@ class _Training:
         self.tokenizer, self.pad_id = tokenizer, padding_id(tokenizer)
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
-        self.processes = processes.active()
+        self.processes = processes.current_group()
         self.adapters = _adapters(model, recipe)
         model.gradient_checkpointing = recipe.gradient_checkpointing
-        fully_sharded = recipe.parallel == "fsdp" and not self.processes.alone
-        self.training = SpreadTraining(model, self.processes, fully_sharded=fully_sharded)
+        fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
+        self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
         self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
@@ -160,7 +160,7 @@ class _Training:
         with (
             self._log(lines) as log,
             self.reporter.task(f"train {self.model.spec}", total) as meter,
-            curves.begun(done) if self.processes.leads else nullcontext(()) as trackers,
+            curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
             meter.advance(done)
             for step in range(done, total):
@@ -180,7 +180,7 @@ class _Training:
 
     def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
         """The log, which the leader writes."""
-        return atomic.growing(self.log_path, lines) if self.processes.leads else nullcontext()
+        return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
 
     def _asked_to_stop(self) -> bool:
         """Whether to keep where this stands; what the leader was asked counts for all."""
@@ -210,7 +210,7 @@ class _Training:
             loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
             if loss is not None:
                 return loss
-            if not self.processes.alone:  # the others are waiting for this one's rows as they are
+            if not self.processes.is_single:  # the others are waiting for this one's rows as they are
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} in {self.processes.count} processes needs memory for its micro-batches"
                     f", but {self.device} ran out at step {step + 1}. Raise train.accumulation, or set "
@@ -262,8 +262,9 @@ class _Training:
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         self.counted_from_the_start = progress.macs is not None
-        self.count.macs = (progress.macs or 0) if self.processes.leads else 0
-        lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True) if self.processes.leads else []
+        self.count.macs = (progress.macs or 0) if self.processes.is_main_process else 0
+        text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
+        lines = text.splitlines(keepends=True)
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step, "".join(lines[: progress.step])
 
@@ -273,7 +274,7 @@ class _Training:
             # The log reaches the disk first: a checkpoint never knows of more steps than the log.
             os.fsync(log.fileno())
         progress = checkpoint.Progress(steps_done, self.accumulation, self._macs())
-        writes = self.processes.leads
+        writes = self.processes.is_main_process
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
@@ -281,7 +282,7 @@ class _Training:
         macs = self._macs()
         self.training.gather_weights()
         self.model.spread = None
-        if not self.processes.leads:
+        if not self.processes.is_main_process:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)

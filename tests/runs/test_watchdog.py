@@ -125,7 +125,7 @@ def test_limits_belong_to_no_key(config_of):
 
 
 def test_processes_that_work_together_have_no_limit(config_of, monkeypatch, lines):
-    monkeypatch.setattr(launch.processes, "here", lambda: launch.processes.Processes(0, 2))
+    monkeypatch.setattr(launch.processes, "world", lambda: launch.processes.Processes(0, 2))
     with pytest.raises(UsageError, match="scheduler's own time limit"):
         launch.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
 

@@ -191,7 +191,7 @@ def has_own_process(method: str) -> bool:
     return (
         registry.is_foreign("methods", method)
         and registry.has_source("methods", method)
-        and processes.here().alone  # several that share a cell load the same
+        and processes.world().is_single  # several that share a cell load the same
     )
 
 

@@ -50,7 +50,7 @@ def carry_out(
         estimator: Knows how long each part will take; by default from the records alone.
     """
     limits = Limits.of(plan.config)
-    if limits.timeout_s is not None and not processes.here().alone:
+    if limits.timeout_s is not None and not processes.world().is_single:
         raise UsageError(
             "--cell-timeout ends the process of a piece of work, but torchrun's processes do all of them together. "
             "Leave it out and let the scheduler's own time limit end the command."

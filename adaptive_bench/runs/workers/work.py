@@ -56,7 +56,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
             if cell.target is not None:
                 _aim(model, cell, config, tokenizer, said)
-            with processes.here().together("train", cell, config, model.method.target):
+            with processes.world().broadcast_job("train", cell, config, model.method.target):
                 _fit(model, cell, config, tokenizer, said)
 
 
@@ -170,7 +170,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         trained.store(saving)
         start_s = time.perf_counter()
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
-        with processes.here().together("evaluate", sweep, model.dial, thresholds):
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         guard.check()
@@ -222,7 +222,7 @@ def follow() -> None:
         trained.model.dial = dial
         _ask(sweep, trained, SilentReporter())
 
-    processes.here().follow({"train": fit, "evaluate": ask})
+    processes.world().worker_loop({"train": fit, "evaluate": ask})
 
 
 @contextmanager

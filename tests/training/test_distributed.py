@@ -11,7 +11,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.processes import Processes
 from adaptive_bench.training import train
-from adaptive_bench.training.spread import SpreadTraining
+from adaptive_bench.training.distributed import DistributedTraining
 
 SPECS = [
     "dense",
@@ -43,9 +43,9 @@ examples = [Example(*pair) for pair in setting["examples"]]
 for number, (spec, changes) in enumerate(setting["trainings"]):
     recipe = TrainRecipe(**setting["recipe"] | changes)
     folder = Path(setting["folder"]) / str(number)
-    with processes.here().sharing():
+    with processes.world().sharing():
         train(parts.make_model(spec), examples, parts.make_tokenizer(), recipe, seed=1, folder=folder)
-processes.here().barrier()
+torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 """
 
@@ -87,12 +87,12 @@ def test_two_processes_have_the_losses_of_one(model_of, examples, tokenizer, rec
 
 def test_a_method_that_does_not_say_how_it_spans_a_batch_is_refused(model):
     model.method.__class__ = type("Mine", (Dense,), {})  # what its base says does not count
-    with pytest.raises(UsageError, match=r"dense does not \(`spreads` of Mine\)"):
-        SpreadTraining(model, Processes(0, 2), fully_sharded=False)
+    with pytest.raises(UsageError, match=r"dense does not \(`supports_data_parallel` of Mine\)"):
+        DistributedTraining(model, Processes(0, 2), fully_sharded=False)
 
 
 def test_every_process_needs_a_row(model):
-    training = SpreadTraining(model, Processes(), fully_sharded=False)
+    training = DistributedTraining(model, Processes(), fully_sharded=False)
     training.processes = Processes(1, 3)
     assert training.part(range(8)) == range(2, 5)
     with pytest.raises(UsageError, match=r"train\.accumulation"):

@@ -65,7 +65,7 @@ class _Gathered(torch.autograd.Function):
         return gradients[0][context.start : context.start + context.count], None, None
 
 
-class SpreadTraining:
+class DistributedTraining:
     """The model of a training as its processes share it; alone, the model itself.
 
     Args:
@@ -78,14 +78,14 @@ class SpreadTraining:
     def __init__(self, model: AdaptiveModel, processes: Processes, *, fully_sharded: bool) -> None:
         self.model, self.processes, self.fully_sharded = model, processes, fully_sharded
         self._call: Any = model
-        if processes.alone:
+        if processes.is_single:
             return
         method = type(model.method)
-        if not method.__dict__.get("spreads", False):
+        if not method.__dict__.get("supports_data_parallel", False):
             raise UsageError(
                 f"A method that is trained over several processes says how its losses and rankings span the batch, "
-                f"which {model.spec} does not (`spreads` of {method.__name__}): they would be taken over the rows of "
-                f"each process alone. Train it in one process, without torchrun."
+                f"which {model.spec} does not (`supports_data_parallel` of {method.__name__}): they would be taken "
+                f"over the rows of each process alone. Train it in one process, without torchrun."
             )
         model.spread = Rows(processes)
         if fully_sharded:
@@ -119,7 +119,7 @@ class SpreadTraining:
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient; gradients are averaged over processes in the last micro-batch of a step."""
-        if self.fully_sharded and not self.processes.alone:
+        if self.fully_sharded and not self.processes.is_single:
             self._call.set_requires_gradient_sync(last)
         (loss * self.processes.count).backward()
 
@@ -136,7 +136,7 @@ class SpreadTraining:
                 if isinstance(parameter, DTensor):
                     if id(parameter) not in known:
                         full = parameter.full_tensor()  # all processes take part
-                        kept = full if self.processes.leads else full.new_empty(0)
+                        kept = full if self.processes.is_main_process else full.new_empty(0)
                         known[id(parameter)] = nn.Parameter(kept, requires_grad=parameter.requires_grad)
                     setattr(module, name, known[id(parameter)])
 
