@@ -19,8 +19,8 @@ from adaptive_bench.results import run_name
 from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
+    from adaptive_bench.jobs.failure import Failure
     from adaptive_bench.runs import RunOutcome
-    from adaptive_bench.runs.workers.chains import Failure
 
 
 def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:

@@ -30,7 +30,7 @@ from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
-from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -187,14 +187,14 @@ class AdaptiveLM(TemplateLM):
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
         group = self._processes
         scorer = Scorer(self.model, self.batch_size, self._timed, group.rank, group.count)
-        with self.reporter.task(self.label, total=len(requests)) as meter:
+        with self.reporter.task(self.label, total=len(requests)) as task:
 
             def score_part() -> list[tuple[int, float, bool]]:
                 found = []
                 for batch in scorer.score(scored):
                     check_scores((score for _, score, _ in batch), self.label)
                     found += batch
-                    meter.advance(len(batch) * group.count)
+                    task.advance(len(batch) * group.count)
                 return found
 
             for index, score, greedy in group.pool(score_part):
@@ -260,26 +260,26 @@ class AdaptiveLM(TemplateLM):
             member = _Prompt(index, prompt, self._document(request))
             groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
-        with self.reporter.task(self.label, total=len(requests)) as meter:
+        with self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
                 members.sort(key=lambda member: -len(member.token_ids))
                 if settings.do_sample or not refills:
-                    written = self._write_fixed(settings, members, meter)
+                    written = self._write_fixed(settings, members, task)
                 else:
-                    written = self._write_refilled(settings, members, meter)
+                    written = self._write_refilled(settings, members, task)
                 for member, tokens in zip(members, written, strict=True):
                     texts[member.place] = cut_at(settings.until, self.text_of(tokens))
         return texts
 
     def _write_refilled(
-        self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
+        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
         group = self._processes
         mine = members[group.rank :: group.count]
 
         def ended(texts: int) -> None:
-            meter.advance(texts * group.count)
+            task.advance(texts * group.count)
 
         def write_part() -> list[tuple[int, list[int]]]:
             choose = Watched(likeliest)
@@ -303,7 +303,9 @@ class AdaptiveLM(TemplateLM):
         by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
-    def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
+    def _write_fixed(
+        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
+    ) -> list[list[int]]:
         """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
         decisions depend on who is in the batch.
         """
@@ -332,7 +334,7 @@ class AdaptiveLM(TemplateLM):
             written = self._timed(call)
             choose.check(self.label)
             self._count(batch, written)
-            meter.advance(len(batch) * group.count)
+            task.advance(len(batch) * group.count)
             return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
 
         by_place = dict(group.pool(write_part))

@@ -18,10 +18,12 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.digest import digests
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
+from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
+from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
-from adaptive_bench.runs.cost.estimate import Estimator
-from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.outcome.answers import answers_of
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
@@ -31,18 +33,16 @@ from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
-from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
-from adaptive_bench.runs.workers.launch import left
-from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
-from adaptive_bench.runs.workers.printed import Printed
-from adaptive_bench.runs.workers.waiting import wait_for_others
-from adaptive_bench.runs.workers.work import follow
+from adaptive_bench.runs.work.carry_out import launch_request, left
+from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.work.waiting import wait_for_others
+from adaptive_bench.runs.work.worker import work_as_worker
 from adaptive_bench.schema import SCHEMA
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
-Launcher = Callable[[Order], Launched]
+Launcher = Callable[[LaunchRequest], LaunchResult]
 SEALED_FILES = ("table.json", "answers.json", "methods.json")  # run.json has their digests
 
 
@@ -89,7 +89,7 @@ def run(
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         share: The part to do; whoever finishes the last part writes the table.
-        launcher: Where the work is done, see `adaptive_bench.runs.launchers`.
+        launcher: Where the work is done, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
@@ -104,11 +104,11 @@ def run(
     config = without_groups(config)
     if not processes.world().is_main_process:
         with stopping.listening():  # the main process decides when to stop
-            follow()
+            work_as_worker()
         return RunOutcome([], run_folder(config), [], [], is_main_process=False)
     reporter = reporter or SilentReporter()
     try:
-        with redirect_stdout(Printed(reporter)):
+        with redirect_stdout(StdoutForwarder(reporter)):
             return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite), wait_s)
     finally:
         processes.world().shutdown()
@@ -134,7 +134,7 @@ def _run(
     folder = run_folder(config)
     methods = [MethodSpec.parse(text).name for text in config.methods]
     plugins = named_plugins(methods, config.tasks)
-    if not table_only and any(map(has_own_process, methods)):
+    if not table_only and any(map(needs_own_process, methods)):
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins):
         if overwrite is Overwrite.always:
@@ -152,15 +152,15 @@ def _run(
     try:
         with stopping.listening():
             if not table_only:
-                estimator = known.estimator or Estimator(config.out)
-                launched = launch(Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite))
+                how = (jobs, known.estimator, share, overwrite, resources)
+                launched = launch(launch_request(whole, folder, reporter, *how))
             elif wait_s is not None:
                 wait_for_others(whole, reporter, wait_s)
     except (KeyboardInterrupt, stopping.Stopped) as error:
         kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
         raise kind(
-            f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and "
-            f"so does: {run_command(folder, registry.plugin_files())}"
+            f"Stopped. What was finished is kept in {str(config.out)!r}. Re-run the command to continue, "
+            f"or: {run_command(folder, registry.plugin_files())}"
         ) from None
     if table_only:
         failures = left(whole)

@@ -21,7 +21,7 @@ from adaptive_bench import atomic, guard, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
@@ -159,10 +159,9 @@ class _Training:
         start_s = time.perf_counter()
         with (
             self._log(lines) as log,
-            self.reporter.task(f"train {self.model.spec}", total) as meter,
+            self.reporter.task(f"train {self.model.spec}", total, done) as task,
             curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
-            meter.advance(done)
             for step in range(done, total):
                 entry = self._step(step)
                 if log is not None:
@@ -175,11 +174,12 @@ class _Training:
                 due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
                 if due and step + 1 < total:
                     self._save(step + 1, log)
-                meter.advance(1, loss=entry["loss"])
+                self.reporter.emit(TrainingStep(str(self.folder)))
+                task.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
 
     def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
-        """The log, which the leader writes."""
+        """The log, which the main process writes."""
         return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
 
     def _asked_to_stop(self) -> bool:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.share import Share
-from adaptive_bench.runs.workers.chains import Failure
 
 ROW = {
     "method": "gateskip",

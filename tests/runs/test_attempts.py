@@ -19,7 +19,7 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.records import attempts, holder
 from adaptive_bench.runs.records.attempts import alone, is_held, newest
 from adaptive_bench.runs.records.folders import Record
-from adaptive_bench.runs.records.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
+from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
 
 
 def claim(record: Path, me: Holder | None = None) -> attempts.Attempt:

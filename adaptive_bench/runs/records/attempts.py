@@ -30,7 +30,7 @@ from uuid import uuid4
 from adaptive_bench import atomic
 from adaptive_bench.errors import Superseded
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.records.holder import Holder
+from adaptive_bench.store.holder import Holder
 
 FOLDER = ".attempts"
 BEAT_S = 10.0  # between two signs of life of an attempt
@@ -138,7 +138,7 @@ def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
                 return mine
             continue
         if not told:
-            reporter.line(f"{what}: {before.holder or 'another process'} is at it, waiting for its result")
+            reporter.line(f"{what}: {before.holder or 'another process'} is running it, waiting for its result")
             told = True
         time.sleep(_LOOK_S)
 

@@ -20,16 +20,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import atomic, stopping
+from adaptive_bench import atomic
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
-from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs.records import attempts
 from adaptive_bench.runs.records.files import look, read_file
-from adaptive_bench.runs.records.holder import Holder
 from adaptive_bench.runs.records.keys import key_of
 from adaptive_bench.schema import SCHEMA
+from adaptive_bench.store.holder import Holder
 
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 State = Literal["planned", "running", "done", "failed", "partial"]
@@ -227,36 +226,6 @@ class SweepRecord(Record):
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
         about = {"record": self.folder.name, "samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())
-
-
-class RecordedReporter:
-    """Says what the work is about before everything it passes on, and keeps the lines in the record's log."""
-
-    def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
-        self.reporter, self.record, self.about = reporter, record, about
-
-    def task(self, name: str, total: float) -> Meter:
-        """See `Reporter`."""
-        return _Stoppable(self.reporter.task(f"{self.about}: {name}", total))
-
-    def line(self, text: str) -> None:
-        """See `Reporter`."""
-        self.record.log(text)
-        self.reporter.line(f"{self.about}: {text}")
-
-
-class _Stoppable(Meter):
-    """A meter at which work ends that was asked to stop: what is counted is kept."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def advance(self, units: float = 1, **info: Info) -> None:
-        self.meter.advance(units, **info)
-        stopping.check()
-
-    def end(self) -> None:
-        self.meter.end()
 
 
 def environment(device: str, threads: int) -> dict[str, Any]:
