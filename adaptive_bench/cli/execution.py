@@ -76,7 +76,7 @@ def execute(
             outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
-            f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
+            f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
         ) from None
     if not outcome.is_main_process:
         return

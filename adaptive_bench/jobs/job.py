@@ -73,7 +73,7 @@ class Job(Protocol):
         """Do what is left of it; gives back what failed."""
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        """Note in the record it was at, from outside, that it failed; gives back the log, if there is one."""
+        """Note in the record it was working on, from outside, that it failed; gives back the log, if there is one."""
 
 
 JobT = TypeVar("JobT", bound=Job)

@@ -153,7 +153,7 @@ class _Worker:
 
 
 class _Schedule(Generic[JobT]):
-    """Gives jobs to workers. What one was at when the system ended it is given once more: it goes on from there."""
+    """Gives jobs to workers. A job whose process the system ended is given once more: it continues from there."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class _Schedule(Generic[JobT]):
             worker.replace()
             if not watch.timed_out and id(job) not in self.given_again:
                 self.given_again.add(id(job))
-                self.reporter.line(f"{job}: its process was ended by the system; it goes on in another one.")
+                self.reporter.line(f"{job}: its process was ended by the system; another one continues it.")
                 self.ready.appendleft((group, job))
                 return []
             self.reporter.emit(JobFinished(str(job.folder)))  # its process could not say so

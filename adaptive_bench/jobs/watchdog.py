@@ -85,7 +85,7 @@ class Watch:
         elif self._silence_s is not None and now_s - self._moved_s >= self._silence_s:
             self._silence_s *= 2
             silent = duration(now_s - self._moved_s)
-            self.reporter.line(f"{self.job}: no progress for {silent}. It goes on; --cell-timeout would end it.")
+            self.reporter.line(f"{self.job}: no progress for {silent}. It keeps running; --cell-timeout would end it.")
 
     def _end(self, process: BaseProcess, now_s: float, passed_s: float) -> None:
         if self._asked_s is None:
@@ -96,9 +96,7 @@ class Watch:
             process.kill()
 
     def failures(self) -> list[Failure]:
-        """What becomes of work whose process was ended, with the record it was at marked as failed, and of what it had
-        not come to. The process is gone.
-        """
+        """What a job whose process was ended has not done; the record it was working on is marked as failed."""
         assert self.limits.timeout_s is not None
         error = CellTimeout(
             f"{self.job} took more than {duration(self.limits.timeout_s)}, the --cell-timeout of one job, and was "

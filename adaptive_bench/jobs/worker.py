@@ -65,7 +65,7 @@ def _stop_with_parent(alive: Connection) -> None:
     alive.poll(None)
     stopping.request()
     _wait_until_idle()
-    os.kill(os.getpid(), signal.SIGTERM)  # whatever is at it takes its time: it ends without
+    os.kill(os.getpid(), signal.SIGTERM)  # its code takes its time: it ends without
     _wait_until_idle()
     if os.getpgid(0) == os.getpid():  # with a plugin in it: all that it has started ends too
         os.killpg(0, signal.SIGKILL)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from adaptive_bench import atomic
 from adaptive_bench.errors import Superseded
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.records import attempts, holder
+from adaptive_bench.runs.records import attempts
 from adaptive_bench.runs.records.attempts import alone, is_held, newest
 from adaptive_bench.runs.records.folders import Record
+from adaptive_bench.store import holder
 from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
 
 

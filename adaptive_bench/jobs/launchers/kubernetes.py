@@ -2,8 +2,8 @@
 writes the table.
 
 The output folder must be on a volume that all pods share, under the same path as here. Kubernetes knows no order of
-Jobs, nor of the indices of one: a cell that starts from another one's training waits for it, or trains it if nobody is
-at it, and the Job that writes the table waits for the records of the others.
+Jobs, nor of the indices of one: a cell that starts from another one's training waits for it, or trains it if nobody
+is, and the Job that writes the table waits for the records of the others.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def launch(request: LaunchRequest) -> LaunchResult:
     table = _write(request, "table.yaml", table_manifest(request, resources))
     return LaunchResult(
         submitted=f"Wrote a job of {len(names)} cells and one that writes the table after them. Start both with "
-        f"`kubectl create -f {job} -f {table}`; each call makes a new job of what was left now. The same command "
-        f"writes a job of what is left, and `{request.command('--table-only')}` the table of what is there."
+        f"`kubectl create -f {job} -f {table}`; each call makes a new job of what was left now. Running "
+        f"the command again writes a job of what is left, and `{request.command('--table-only')}` the table of what "
+        f"is there."
     )
 
 

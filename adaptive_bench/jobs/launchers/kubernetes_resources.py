@@ -67,7 +67,7 @@ class PodResources(Strict):
         cpus, memory: As Kubernetes takes them.
         gpus: NVIDIA GPUs.
         shared_memory: Size of `/dev/shm`, which counts as memory; `None` leaves the 64 MiB of the container runtime.
-        processes: That do one cell together, one for each GPU (`torchrun`).
+        processes: That do one job together, one for each GPU (`torchrun`).
         at_once: Pods that run at the same time, at most.
         retries: How often one index is tried again after it failed.
         warn_s: How long a pod has to keep where it stands when it is asked to end.
@@ -116,7 +116,7 @@ class PodResources(Strict):
         return self
 
     def limits(self, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
-        """PodResources of a container: what it asks for is what it gets."""
+        """Resources of a container: what it asks for is what it gets."""
         return {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})
 
     def pod(self, name: str, script: str, limits: Mapping[str, Any]) -> dict[str, Any]:
