@@ -58,7 +58,7 @@ class Runs:
             warnings=["the dial of mod moves nothing"],
             failures=self.failures,
             exit_code=1 if self.failures else 0,
-            led=True,
+            is_main_process=True,
             elsewhere="",
         )
 

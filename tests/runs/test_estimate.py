@@ -1,6 +1,7 @@
 """How long a plan will take: means of records, else what was timed, else a guess. No forecast stands in a run's way."""
 
 import json
+import platform
 from statistics import fmean
 
 import pytest
@@ -67,5 +68,8 @@ def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, er
         (config.out / "records" / name).mkdir(parents=True)
         for file in ("env.json", "config.json", "timing.json"):
             (config.out / "records" / name / file).write_text(text)
+    empty = {"backbone": "b", "method": "dense", "recipe": {"batch_size": 0}, "machine": platform.node()}
+    for file, values in (("env.json", empty), ("config.json", empty), ("timing.json", {"steps": 1, "train_s": 1})):
+        (config.out / "records" / "a" / file).write_text(json.dumps(values))
     assert run(config, lines, jobs=1).exit_code == 0
     assert [line for line in lines.lines if "is not known: timing a few steps failed" in line]

@@ -110,10 +110,12 @@ class Estimator:
 
     @cached_property
     def _means(self) -> dict[tuple[str, ...], float]:
-        """Means over the records: seconds of a sequence and of a document, and documents of a task."""
+        """Means over the records: seconds of a sequence and of a document, and documents of a task. What cannot be read
+        is left out: no estimate is worth an error.
+        """
         seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for folder in (self._out / "records").glob("*"):
-            with suppress(LookupError, TypeError, ValueError, AttributeError, OSError):  # no estimate is worth an error
+            with suppress(ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError):  # see above
                 if _read(folder / "env.json")["machine"] == platform.node():
                     _look(folder, seen)
         return {key: fmean(values) for key, values in seen.items()}
@@ -162,6 +164,8 @@ def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None
             seen["document", backbone, task].append(one_s)
             seen["documents", task].append(point["docs"])
     config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+    if not timing["steps"]:
+        return
     one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
     seen["sequence", config["backbone"], config["method"]].append(one_s)
     seen["sequence", config["backbone"]].append(one_s)

@@ -5,7 +5,7 @@ method on training text of the run, and an evaluation of some of its documents.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ import torch
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import RunningTask, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
@@ -45,11 +44,7 @@ class MeasuredSpeed:
 
 
 def measure_speed(
-    config: RunConfig,
-    trained: Sequence[MethodSpec],
-    tokenizer: PreTrainedTokenizerBase,
-    jobs: int,
-    progress: RunningTask,
+    config: RunConfig, trained: Sequence[MethodSpec], tokenizer: PreTrainedTokenizerBase, jobs: int, task: RunningTask
 ) -> MeasuredSpeed:
     """Time a training step of each method and some documents of each task. What cannot be timed is left out: it fails
     again in its own work, and is told there.
@@ -57,28 +52,28 @@ def measure_speed(
     Args:
         trained: What is trained.
         jobs: Processes that will work at once, each with its share of the cores.
-        progress: Advanced by one for each method and task.
+        task: Advanced by one for each method and task.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // jobs))
-    sequences: dict[MethodSpec, float] = {}
-    documents: dict[str, float] = {}
+    sequence_s: dict[MethodSpec, float] = {}
+    document_s: dict[str, float] = {}
     try:
         backbone: Any = find_backbone(config.model).load_model()
         backbone = backbone.to(find_device(config.device))
         examples = _examples(config, tokenizer, int(backbone.config.max_position_embeddings))
         for spec in trained if examples and config.train.steps else ():
             with suppress(Exception, SystemExit):
-                sequences[spec] = _training_s(AdaptiveModel.build(backbone, spec), examples, padding_id(tokenizer))
-            progress.advance(1, of=f"step of {spec}")
+                sequence_s[spec] = _sequence_s(AdaptiveModel.build(backbone, spec), examples, padding_id(tokenizer))
+            task.advance(1, of=f"step of {spec}")
         plain = AdaptiveModel.build(backbone, MethodSpec("dense")).eval()
         for name in config.tasks:
             with suppress(Exception, SystemExit):
-                documents[name] = _document_s(plain, tokenizer, name, config)
-            progress.advance(1, of=f"documents of {name}")
+                document_s[name] = _document_s(plain, tokenizer, name, config)
+            task.advance(1, of=f"documents of {name}")
     finally:
         torch.set_num_threads(threads)
-    return MeasuredSpeed(sequences, documents)
+    return MeasuredSpeed(sequence_s, document_s)
 
 
 def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int) -> list[EncodedExample]:
@@ -92,49 +87,38 @@ def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: in
     return found
 
 
-def _training_s(model: AdaptiveModel, examples: Sequence[EncodedExample], pad_id: int) -> float:
+def _sequence_s(model: AdaptiveModel, examples: Sequence[EncodedExample], pad_id: int) -> float:
     device = next(model.parameters()).device
     batch = training_batch(examples, pad_id, device)
-    parameters = [parameter for group in model.parameter_groups(1e-9) for parameter in group["params"]]
     model.begin_step(1, 2)
     model.train()
-
-    def step() -> None:
+    taken_s = 0.0
+    for _ in range(2):  # the first one warms up
+        start_s = time.perf_counter()
         loss = model(**batch, return_logits=False).loss
         if loss.requires_grad:
             loss.backward()
-
-    taken = _timed(step, device)
-    for parameter in parameters:
-        parameter.grad = None
-    return taken / len(examples)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken_s = time.perf_counter() - start_s
+    model.zero_grad(set_to_none=True)
+    return taken_s / len(examples)
 
 
 def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: str, config: RunConfig) -> float:
-    recipe = config.evaluation
+    recipe, taken_s = config.evaluation, 0.0
     count = min(_DOCUMENTS, recipe.limit or _DOCUMENTS)
-    load_task(find_task(task), config.data_dir, recipe.num_fewshot)  # once for all documents and dial values
-    start_s = time.perf_counter()
-    evaluate(
-        model,
-        tokenizer,
-        task,
-        data_dir=config.data_dir,
-        limit=count,
-        num_fewshot=recipe.num_fewshot,
-        batch_size=recipe.batch_size,
-        chat_template=config.chat_template,
-    )
-    return (time.perf_counter() - start_s) / count
-
-
-def _timed(call: Callable[[], None], device: torch.device) -> float:
-    """Seconds of the second of two calls: the first one warms up."""
-    taken = 0.0
-    for _ in range(2):
+    for _ in range(2):  # the first one loads the documents, once for all dial values
         start_s = time.perf_counter()
-        call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        taken = time.perf_counter() - start_s
-    return taken
+        evaluate(
+            model,
+            tokenizer,
+            task,
+            data_dir=config.data_dir,
+            limit=count,
+            num_fewshot=recipe.num_fewshot,
+            batch_size=recipe.batch_size,
+            chat_template=config.chat_template,
+        )
+        taken_s = time.perf_counter() - start_s
+    return taken_s / count
