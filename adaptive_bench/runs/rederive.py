@@ -18,7 +18,7 @@ from adaptive_bench.runs.outcome.packing import unpack
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.work.carry_out import left
+from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 
 _ROUNDING = 1e-9  # another machine sums in another order

@@ -33,8 +33,9 @@ from adaptive_bench.runs.planning import manifest
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
-from adaptive_bench.runs.work.carry_out import launch_request, left
+from adaptive_bench.runs.work.left import left
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.work.request import launch_request
 from adaptive_bench.runs.work.waiting import wait_for_others
 from adaptive_bench.runs.work.worker import work_as_worker
 from adaptive_bench.schema import SCHEMA

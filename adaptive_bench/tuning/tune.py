@@ -19,7 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.records.keys import key_of
-from adaptive_bench.runs.work.carry_out import useful_processes
+from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tuning.helpers import helped
 from adaptive_bench.tuning.journal import Journal

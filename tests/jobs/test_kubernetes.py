@@ -19,7 +19,7 @@ from adaptive_bench.jobs.launchers.kubernetes_names import job_prefix
 from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.work.carry_out import launch_request
+from adaptive_bench.runs.work.request import launch_request
 
 # Beside this file; tests are no package.
 _spec = importlib.util.spec_from_file_location("api_server", Path(__file__).with_name("api_server.py"))

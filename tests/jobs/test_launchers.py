@@ -16,7 +16,9 @@ from adaptive_bench.runs import Share, plan, run
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.work import training
-from adaptive_bench.runs.work.carry_out import groups_left, launch_request, left
+from adaptive_bench.runs.work.groups import groups_left
+from adaptive_bench.runs.work.left import left
+from adaptive_bench.runs.work.request import launch_request
 from adaptive_bench.training import checkpoint
 
 METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"

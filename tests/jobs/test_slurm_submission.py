@@ -12,7 +12,7 @@ import yaml
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.work.carry_out import launch_request
+from adaptive_bench.runs.work.request import launch_request
 
 # Beside this file; tests are no package.
 _spec = importlib.util.spec_from_file_location("slurm_daemons", Path(__file__).with_name("slurm_daemons.py"))
@@ -158,7 +158,7 @@ from adaptive_bench.config import load_config
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.work.carry_out import launch_request
+from adaptive_bench.runs.work.request import launch_request
 config = load_config({str(tmp_path / "config.yaml")!r})
 request = launch_request(
     plan(config), Path({str(folder)!r}), SilentReporter(), resources=Path({str(tmp_path / "hold.yaml")!r})

@@ -14,7 +14,7 @@ from adaptive_bench.jobs.watchdog import Limits, Watch, watched
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.work import carry_out
+from adaptive_bench.runs.work import carry_out, resources
 
 
 @dataclass
@@ -122,11 +122,11 @@ def test_limits_belong_to_no_key(config_of):
     assert run_name(plain) == run_name(limited)
     assert [cell.folder for cell in plan(plain).cells] == [cell.folder for cell in plan(limited).cells]
     assert [sweep.folder for sweep in plan(plain).sweeps] == [sweep.folder for sweep in plan(limited).sweeps]
-    assert carry_out.limits_of(limited) == Limits(300.0, None) and carry_out.limits_of(plain) == Limits(None, 600.0)
+    assert resources.limits_of(limited) == Limits(300.0, None) and resources.limits_of(plain) == Limits(None, 600.0)
 
 
 def test_processes_that_work_together_have_no_limit(config_of, monkeypatch, lines):
-    monkeypatch.setattr(carry_out.processes, "world", lambda: carry_out.processes.Processes(0, 2))
+    monkeypatch.setattr(resources.processes, "world", lambda: resources.processes.Processes(0, 2))
     with pytest.raises(UsageError, match="scheduler's own time limit"):
         carry_out.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
 

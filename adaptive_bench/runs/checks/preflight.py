@@ -31,7 +31,7 @@ from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed, measure_speed
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
-from adaptive_bench.runs.work.carry_out import useful_processes
+from adaptive_bench.runs.work.resources import useful_processes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -17,8 +17,7 @@ from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.records.attempts import alone
 from adaptive_bench.runs.work.calibrated import Calibrated
-from adaptive_bench.runs.work.recording import RecordedReporter, recorded
-from adaptive_bench.source import check_code
+from adaptive_bench.runs.work.recording import recorded
 from adaptive_bench.spec import MethodSpec
 
 
@@ -37,9 +36,7 @@ def evaluate_sweeps(
         trained.turn_to(sweep)
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
-                check_code(sweep.spec.name, "evaluation", sweep.content["code"])
-                with recorded(sweep.record, sweep.content, trained.device):
-                    said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
+                with recorded(sweep, sweep.config.device, reporter) as said:
                     _measure(sweep, trained, said)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from adaptive_bench import guard, stopping
+from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
 from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
+from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.records.folders import Record, environment
+from adaptive_bench.source import check_code
+from adaptive_bench.training.tracking import Tracking
 
 
 class RecordedReporter(Reporter):
@@ -38,12 +42,22 @@ class RecordedReporter(Reporter):
 
 
 @contextmanager
-def recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
-    """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
-    record.begin(content)
-    record.write("env.json", environment(str(device), torch.get_num_threads()))
+def recorded(work: Cell | Sweep, device: str, reporter: Reporter) -> Iterator[Reporter]:
+    """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over. In the block
+    it tells the reporter how it goes.
+
+    Args:
+        device: As for `run`.
+
+    Raises:
+        EnvironmentProblem: The code that it runs has changed since it was planned.
+    """
+    record, seed = work.record, work.seed if isinstance(work, Cell) else work.cell.seed
+    check_code(work.spec.name, "training" if isinstance(work, Cell) else "evaluation", work.content["code"])
+    record.begin(work.content)
+    record.write("env.json", environment(str(find_device(device)), torch.get_num_threads()))
     try:
-        yield
+        yield RecordedReporter(reporter, record, f"seed {seed}")
         guard.check()
     except Superseded:
         raise
@@ -57,3 +71,11 @@ def recorded(record: Record, content: Mapping[str, Any], device: torch.device) -
             record.move("partial")
         raise
     record.move("done")
+
+
+def curves_of(cell: Cell, config: RunConfig) -> Tracking:
+    """Where the curves of a training are shown."""
+    about: dict[str, str | int | float] = {"method": str(cell.spec), "seed": cell.seed}
+    about |= {"model": config.model, "record": cell.folder.name}
+    title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
+    return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)

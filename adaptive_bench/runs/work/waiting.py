@@ -11,7 +11,7 @@ from adaptive_bench import stopping
 from adaptive_bench.progress import Reporter, duration
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.records import attempts
-from adaptive_bench.runs.work.carry_out import left
+from adaptive_bench.runs.work.left import left
 
 _LOOK_S = 10.0  # between two looks at the records
 _STEP_S = 0.5  # between two looks whether this process was asked to stop
