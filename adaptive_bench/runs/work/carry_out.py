@@ -1,4 +1,4 @@
-"""Carries out the work of a plan: in this process, or in several if the backbone is small and there are cores to use."""
+"""Carries out the work of a plan, in several processes where the backbone is small and there are cores to use."""
 
 from __future__ import annotations
 
