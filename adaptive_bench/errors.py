@@ -80,7 +80,7 @@ class Interrupted(AdaptiveBenchError):
 
 
 class ToBeContinued(Interrupted):
-    """A scheduler asked the run to stop; the same command goes on."""
+    """A scheduler asked the run to stop; re-running the command continues it."""
 
     exit_code = 75  # EX_TEMPFAIL
     kind = "Asked to stop"

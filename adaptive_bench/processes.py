@@ -1,9 +1,9 @@
-"""Several processes that do one cell together, as `torchrun` starts them: one leads, the others follow.
+"""Several processes that work on one job together, as `torchrun` starts them: the main process and its workers.
 
-The leader runs the program: it plans, waits, writes. Before a piece of work that all share it gives an order, which the
-followers carry out beside it. Nothing but the leader touches a record.
+The main process runs the program: it plans, waits, writes. It broadcasts each job that all take part in, and the
+workers do it beside it. Nothing but the main process writes a record.
 
-An error that every process meets alike (a method that raises) ends the order and no more. One that a single process
+An error that every process meets alike (a method that raises) ends the job and no more. One that a single process
 meets leaves the others waiting for it: that process ends, and `torchrun` ends the others. The records then say where to
 go on.
 """
@@ -26,46 +26,46 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.faults import explained
 
 T = TypeVar("T")
-_WAIT = timedelta(days=7)  # a follower has nothing to do while the leader waits for another run
-_TOGETHER = timedelta(seconds=60)  # in which all must come to the end of an order, once one has
+_WAIT = timedelta(days=7)  # a worker has nothing to do while the main process waits for another run
+_TOGETHER = timedelta(seconds=60)  # in which all must come to the end of a job, once one has
 
 
 class Processes:
     """The processes that share the work with this one.
 
     Attributes:
-        rank: Of this process; 0 leads.
+        rank: Of this process; 0 is the main process.
         count: Of them all; 1 if this process is alone.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, store: Any = None) -> None:
         self.rank, self.count, self._store = rank, count, store
-        self._orders = 0
+        self._jobs = 0
         self._apart = False
 
     @property
-    def leads(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this process writes."""
         return self.rank == 0
 
     @property
-    def alone(self) -> bool:
+    def is_single(self) -> bool:
         """Whether there is nobody else."""
         return self.count == 1
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
         """In the block, which all processes are in, training and evaluation are shared by them."""
-        global _active
-        before, _active = _active, self
+        global _group
+        before, _group = _group, self
         try:
             yield
         finally:
-            _active = before
+            _group = before
 
     def gather(self, value: Any) -> list[Any]:
         """What each process has, in their order."""
-        if self.alone:
+        if self.is_single:
             return [value]
         found: list[Any] = [None] * self.count
         distributed.all_gather_object(found, value)
@@ -73,7 +73,7 @@ class Processes:
 
     def pool(self, part: Callable[[], list[T]]) -> list[T]:
         """What all processes make of their parts, in their order; an error of any is raised by all."""
-        if self.alone:
+        if self.is_single:
             return part()
         found: tuple[list[T], AdaptiveBenchError | None]
         try:
@@ -86,28 +86,23 @@ class Processes:
                 raise failure
         return [one for values, _ in every for one in values]
 
-    def barrier(self) -> None:
-        """Wait for all."""
-        if not self.alone:
-            distributed.barrier()
-
     @contextmanager
-    def together(self, name: str, *about: Any) -> Iterator[None]:
-        """The leader gives an order; the block is its own part of it."""
-        if self.alone or not self.leads:
+    def broadcast_job(self, name: str, *about: Any) -> Iterator[None]:
+        """The main process hands a job to the workers; the block is its own part of it."""
+        if self.is_single or not self.is_main_process:
             yield
             return
         if self._apart:
-            raise SystemExit("The processes of the run lost each other. The same command goes on with what is left.")
+            raise SystemExit("The processes of the run lost each other. Re-run the command; it continues.")
         distributed.broadcast_object_list([(name, about)], src=0)
         with self._reported(), self.sharing():
             yield
 
-    def follow(self, tasks: Mapping[str, Callable[..., None]]) -> None:
-        """Carry out the leader's orders until it says that there are no more.
+    def worker_loop(self, tasks: Mapping[str, Callable[..., None]]) -> None:
+        """Do the jobs that the main process broadcasts, until it shuts the workers down.
 
         Args:
-            tasks: What to do, by the name of the order.
+            tasks: What to do, by the name of the job.
         """
         while True:
             box: list[Any] = [None]
@@ -118,35 +113,35 @@ class Processes:
             try:
                 with self._reported(), self.sharing():
                     tasks[name](*about)
-            except Exception:  # noqa: BLE001 - the leader has met it too, and says so
+            except Exception:  # noqa: BLE001 - the main process has met it too, and says so
                 continue
 
-    def dismiss(self) -> None:
-        """The leader has no more orders."""
-        if self.leads and not self.alone and not self._apart:
+    def shutdown(self) -> None:
+        """End the `worker_loop` of the other processes."""
+        if self.is_main_process and not self.is_single and not self._apart:
             distributed.broadcast_object_list([None], src=0)
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
         """Tell the others how this process's part ended, and end if they are not where it is."""
-        self._orders += 1
+        self._jobs += 1
         try:
             yield
         except Exception as error:
-            self._store.set(f"{self._orders}.{self.rank}", "failed")
+            self._store.set(f"{self._jobs}.{self.rank}", "failed")
             if self._others() != {"failed"}:
                 self._apart = True
-                if not self.leads:
+                if not self.is_main_process:
                     raise SystemExit(f"process {self.rank} of {self.count} failed alone: {error!r}") from error
             raise
         except BaseException:
-            self._store.set(f"{self._orders}.{self.rank}", "left")
+            self._store.set(f"{self._jobs}.{self.rank}", "left")
             self._apart = True
             raise
-        self._store.set(f"{self._orders}.{self.rank}", "done")
+        self._store.set(f"{self._jobs}.{self.rank}", "done")
 
     def _others(self) -> set[str]:
-        keys = [f"{self._orders}.{rank}" for rank in range(self.count) if rank != self.rank]
+        keys = [f"{self._jobs}.{rank}" for rank in range(self.count) if rank != self.rank]
         try:
             self._store.wait(keys, _TOGETHER)
         except RuntimeError:  # torch says no more than that: not all came
@@ -154,16 +149,16 @@ class Processes:
         return {self._store.get(key).decode() for key in keys}
 
 
-_active = Processes()
+_group = Processes()
 
 
-def active() -> Processes:
+def current_group() -> Processes:
     """The processes that share what is done now: this one alone, but for `Processes.sharing`."""
-    return _active
+    return _group
 
 
 @cache
-def here() -> Processes:
+def world() -> Processes:
     """The processes this one was started with; they meet in the first call.
 
     Raises:
@@ -190,4 +185,4 @@ def here() -> Processes:
         raise EnvironmentProblem(
             f"The {count} processes of a run must reach each other, but they do not: {error}. Start them with torchrun."
         ) from error
-    return Processes(rank, count, PrefixStore("orders", store))
+    return Processes(rank, count, PrefixStore("jobs", store))

@@ -1,11 +1,11 @@
-"""How long work tells the user where it stands: one live display on a terminal, plain lines elsewhere.
+"""Progress as typed events, and the reporters that show them: one live display on a terminal, plain lines elsewhere.
 
-    with reporter.task("train gateskip, seed 1", total=150) as meter:
+    with reporter.task("train gateskip, seed 1", total=150) as task:
         for step in range(150):
-            meter.advance(1, loss=loss)
+            task.advance(1, loss=loss)
     reporter.line("batch halved to 16: out of memory")
 
-Tasks may be nested; the outer one then shows the time left of the whole.
+Everything a reporter is told is one event. A process forwards events as they are; nobody parses a label.
 """
 
 from __future__ import annotations
@@ -14,30 +14,129 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
+from uuid import uuid4
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
 Info = float | int | str
 
 
-class Meter(ABC):
-    """One piece of work with a known number of units. Starts when made, ends when its `with` block ends."""
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. Can be pickled."""
+
+
+@dataclass(frozen=True)
+class Line(Event):
+    """A sentence for the user, said once."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TaskStarted(Event):
+    """A task with a known number of units begins.
+
+    Attributes:
+        task: Identifies it in the events that follow.
+        total: Units; a `float` means seconds, of which the share that is done is shown.
+        done: Units that were done before, by an earlier process.
+    """
+
+    task: str
+    label: str
+    total: float
+    done: float = 0
+
+
+@dataclass(frozen=True)
+class TaskAdvanced(Event):
+    """Units were done.
+
+    Attributes:
+        info: Shown beside them, for example `{"loss": 0.31}`.
+        left_s: Seconds the task still takes, where that is known better than from its speed.
+    """
+
+    task: str
+    units: float = 1
+    info: Mapping[str, Info] = field(default_factory=dict)
+    left_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TaskFinished(Event):
+    """A task is over, or was given up."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class UnitDone(Event):
+    """A unit of the work that a record is of.
+
+    Attributes:
+        record: Folder of the record.
+    """
+
+    record: str
+
+
+class TrainingStep(UnitDone):
+    """An optimizer step."""
+
+
+class PointMeasured(UnitDone):
+    """An evaluation at one dial value."""
+
+
+@dataclass(frozen=True)
+class JobStarted(Event):
+    """A job begins."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class JobFinished(Event):
+    """A job is over, done or failed."""
+
+    job: str
+
+
+class Reporter(ABC):
+    """What training, evaluation and the runner tell how it goes."""
 
     @abstractmethod
-    def advance(self, units: float = 1, **info: Info) -> None:
-        """Count finished units; `info` is shown beside them, for example `loss=0.31`."""
+    def emit(self, event: Event) -> None:
+        """Take an event: show it, keep it or pass it on."""
 
-    def expect(self, left_s: float) -> None:  # noqa: B027 - whoever shows no time need not know
-        """Say how many seconds it will take yet, where that is known better than from its pace."""
+    def line(self, text: str) -> None:
+        """Say something once."""
+        self.emit(Line(text))
 
-    @abstractmethod
-    def end(self) -> None:
-        """The work is over (or was given up)."""
+    def task(self, label: str, total: float, done: float = 0) -> RunningTask:
+        """Start a task; see `TaskStarted`."""
+        return RunningTask(self, label, total, done)
+
+
+class RunningTask:
+    """A task of a reporter. Starts when made, ends when its `with` block ends."""
+
+    def __init__(self, reporter: Reporter, label: str, total: float, done: float = 0) -> None:
+        self._reporter, self._task = reporter, uuid4().hex
+        reporter.emit(TaskStarted(self._task, label, total, done))
+
+    def advance(self, units: float = 1, *, left_s: float | None = None, **info: Info) -> None:
+        """Count finished units; see `TaskAdvanced`."""
+        self._reporter.emit(TaskAdvanced(self._task, units, info, left_s))
 
     def __enter__(self) -> Self:
         return self
@@ -45,145 +144,116 @@ class Meter(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self._reporter.emit(TaskFinished(self._task))
 
 
-class Reporter(Protocol):
-    """What training, evaluation and the runner talk to."""
+class SilentReporter(Reporter):
+    """Says nothing: for library use and tests."""
 
-    def task(self, name: str, total: float) -> Meter:
-        """Start a piece of work of `total` units. A `float` means seconds, of which the share that is done is shown."""
-
-    def line(self, text: str) -> None:
-        """Say something once."""
+    def emit(self, event: Event) -> None:
+        """Nothing is shown."""
 
 
-class Pace:
-    """Says how long a task will take yet, at its pace since the first units were done: what came before them, the start
-    of processes for example, comes once.
+class EtaEstimator:
+    """Estimates the seconds that a task still takes from its speed since the first units were done: what came before
+    them, the start of processes for example, comes once.
     """
 
     def __init__(self) -> None:
-        self.first: tuple[float, float] | None = None
-        self.last = (0.0, 0.0)
-        self.expected: tuple[float, float] | None = None
+        self._first: tuple[float, float] | None = None
+        self._last = (0.0, 0.0)
+        self._told: tuple[float, float] | None = None
 
-    def expect(self, now_s: float, left_s: float) -> None:
-        """It is known to take so many seconds from now on."""
-        self.expected = now_s, left_s
-
-    def note(self, now_s: float, done: float) -> None:
-        """So much is done by now."""
-        self.first = self.first or (now_s, done)
-        self.last = (now_s, done)
+    def note(self, now_s: float, done: float, left_s: float | None = None) -> None:
+        """So much is done by now; `left_s` if it is known how long the rest takes."""
+        self._first = self._first or (now_s, done)
+        self._last = (now_s, done)
+        if left_s is not None:
+            self._told = (now_s, left_s)
 
     def left_s(self, now_s: float, total: float) -> float | None:
-        """Seconds that are left; `None` as long as nothing can be said."""
-        if self.expected is not None:
-            return max(0.0, self.expected[1] - (now_s - self.expected[0]))
-        if self.first is None or self.last[1] <= self.first[1]:
+        """Seconds that are left, counting down between two notes; `None` as long as nothing can be said."""
+        if self._told is not None:
+            return max(0.0, self._told[1] - (now_s - self._told[0]))
+        if self._first is None or self._last[1] <= self._first[1]:
             return None
-        second_s = (self.last[0] - self.first[0]) / (self.last[1] - self.first[1])
-        return max(0.0, second_s * (total - self.last[1]) - (now_s - self.last[0]))
+        unit_s = (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+        return max(0.0, unit_s * (total - self._last[1]) - (now_s - self._last[0]))
 
 
-class _SilentMeter(Meter):
-    def advance(self, units: float = 1, **info: Info) -> None: ...
+class _Shown:
+    """What a display knows of a task."""
 
-    def end(self) -> None: ...
-
-
-class SilentReporter:
-    """Says nothing: for library use and tests."""
-
-    def task(self, name: str, total: float) -> Meter:
-        return _SilentMeter()
-
-    def line(self, text: str) -> None: ...
-
-
-class _PlainMeter(Meter):
-    def __init__(self, name: str, total: float, stream: TextIO, every_s: float) -> None:
-        self.name, self.total, self.stream, self.every_s = name, total, stream, every_s
-        self.done: float = 0
-        self.pace = Pace()
+    def __init__(self, started: TaskStarted) -> None:
+        self.label, self.total, self.done = started.label, started.total, started.done
+        self.eta, self.info = EtaEstimator(), ""
         self.start_s = self.printed_s = time.monotonic()
 
-    def advance(self, units: float = 1, **info: Info) -> None:
-        self.done += units
+    def advance(self, event: TaskAdvanced) -> float:
+        """Take an advance; the time it was noted at."""
         now_s = time.monotonic()
-        self.pace.note(now_s, self.done)
-        if self.done and now_s - self.printed_s >= self.every_s and self.done < self.total:
-            self.printed_s = now_s
-            left_s = self.pace.left_s(now_s, self.total)
-            left = [] if left_s is None else [f"{duration(left_s)} left"]
-            parts = [_done(self.done, self.total), *_texts(info), *left]
-            say(f"{self.name}: {', '.join(parts)}", self.stream)
+        self.done += event.units
+        self.eta.note(now_s, self.done, event.left_s)
+        if event.info:
+            self.info = ", ".join(_texts(event.info))
+        return now_s
 
-    def expect(self, left_s: float) -> None:
-        self.pace.expect(time.monotonic(), left_s)
-
-    def end(self) -> None:
-        elapsed = duration(time.monotonic() - self.start_s)
-        say(f"{self.name}: {_done(self.done, self.total)} in {elapsed}", self.stream)
+    def __str__(self) -> str:
+        """`3/8`, or of seconds `37 %`."""
+        is_seconds = isinstance(self.total, float)
+        return f"{self.done / self.total if self.total else 1:.0%}" if is_seconds else f"{self.done:.0f}/{self.total}"
 
 
-class PlainReporter:
+class PlainReporter(Reporter):
     """Prints lines, at most one every `every_s` seconds for each task and one at its end."""
 
     def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:
         self.stream, self.every_s = stream or sys.stderr, every_s
+        self._tasks: dict[str, _Shown] = {}
 
-    def task(self, name: str, total: float) -> Meter:
-        return _PlainMeter(name, total, self.stream, self.every_s)
+    def emit(self, event: Event) -> None:
+        """Print what is due."""
+        match event:
+            case Line(text):
+                say(text, self.stream)
+            case TaskStarted():
+                self._tasks[event.task] = _Shown(event)
+            case TaskAdvanced():
+                self._advance(self._tasks[event.task], event)
+            case TaskFinished():
+                task = self._tasks.pop(event.task)
+                say(f"{task.label}: {task} in {duration(time.monotonic() - task.start_s)}", self.stream)
 
-    def line(self, text: str) -> None:
-        say(text, self.stream)
+    def _advance(self, task: _Shown, event: TaskAdvanced) -> None:
+        now_s = task.advance(event)
+        if task.done and now_s - task.printed_s >= self.every_s and task.done < task.total:
+            task.printed_s = now_s
+            left_s = task.eta.left_s(now_s, task.total)
+            left = [] if left_s is None else [f"{duration(left_s)} left"]
+            say(f"{task.label}: {', '.join([str(task), *filter(None, [task.info]), *left])}", self.stream)
 
 
-class _DoneColumn(ProgressColumn):
+class _Column(ProgressColumn):
+    """Shows what a `_Shown` says."""
+
     def render(self, task: Task) -> Text:
-        return Text(_done(task.completed, 0 if task.total is None else task.total), style="progress.download")
+        shown: _Shown = task.fields["shown"]
+        left_s = shown.eta.left_s(time.monotonic(), shown.total)
+        return Text(f"{shown} {'-:--' if left_s is None else duration(left_s)} {shown.info}", "progress.remaining")
 
 
-class _LeftColumn(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        left_s = task.fields["pace"].left_s(time.monotonic(), task.total or 0.0)
-        return Text("-:--" if left_s is None else duration(left_s), style="progress.remaining")
-
-
-class _RichMeter(Meter):
-    def __init__(self, progress: Progress, name: str, total: float) -> None:
-        self.progress, self.done, self.pace = progress, 0.0, Pace()
-        self.id = progress.add_task(name, total=total, info="", pace=self.pace)
-
-    def advance(self, units: float = 1, **info: Info) -> None:
-        self.done += units
-        self.pace.note(time.monotonic(), self.done)
-        if info:
-            self.progress.update(self.id, info=", ".join(_texts(info)))
-        self.progress.advance(self.id, units)
-
-    def expect(self, left_s: float) -> None:
-        self.pace.expect(time.monotonic(), left_s)
-
-    def end(self) -> None:
-        self.progress.remove_task(self.id)
-
-
-class RichReporter(AbstractContextManager["RichReporter"]):
+class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
     """One live display that shows the running tasks with their time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            _DoneColumn(),
-            _LeftColumn(),
-            TextColumn("{task.fields[info]}", markup=False),
+            _Column(),
             console=console or Console(stderr=True),
             transient=True,
         )
+        self._bars: dict[str, tuple[_Shown, TaskID]] = {}
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -194,11 +264,21 @@ class RichReporter(AbstractContextManager["RichReporter"]):
     ) -> None:
         self.progress.stop()
 
-    def task(self, name: str, total: float) -> Meter:
-        return _RichMeter(self.progress, name, total)
-
-    def line(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False)
+    def emit(self, event: Event) -> None:
+        """Move the display."""
+        match event:
+            case Line(text):
+                self.progress.console.print(text, markup=False, highlight=False)
+            case TaskStarted():
+                shown = _Shown(event)
+                bar = self.progress.add_task(event.label, total=event.total, completed=int(event.done), shown=shown)
+                self._bars[event.task] = shown, bar
+            case TaskAdvanced():
+                shown, bar = self._bars[event.task]
+                shown.advance(event)
+                self.progress.update(bar, completed=shown.done)
+            case TaskFinished():
+                self.progress.remove_task(self._bars.pop(event.task)[1])
 
 
 def open_reporter() -> AbstractContextManager[Reporter]:
@@ -231,10 +311,5 @@ def say(text: str, stream: TextIO) -> None:
         let_go(stream)
 
 
-def _done(done: float, total: float) -> str:
-    """`3/8`, or of seconds `37 %`."""
-    return f"{done / total if total else 1:.0%}" if isinstance(total, float) else f"{done:.0f}/{total}"
-
-
-def _texts(info: dict[str, Info]) -> list[str]:
+def _texts(info: Mapping[str, Info]) -> list[str]:
     return [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in info.items()]

@@ -17,7 +17,7 @@ from types import FrameType
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _asked = threading.Event()
 _by_hand = threading.Event()
-_WORD = b"\nStopping where it can go on from; Ctrl-C again stops at once.\n"
+_WORD = b"\nStopping where it can continue from; Ctrl-C again stops at once.\n"
 
 
 class Stopped(BaseException):

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from adaptive_bench.config import load_config
-from adaptive_bench.progress import Info, Meter, Pace
+from adaptive_bench.progress import EtaEstimator, Event, Line, Reporter, TaskAdvanced, TaskFinished, TaskStarted
 
 _FIRST_S, _EVERY_S = 60.0, 10.0
 _ALLOWED = 0.3
 _OVERALL = "run"
 
 
-class Recorder:
-    """A reporter that keeps `[seconds, processor seconds, what, task, total or units]` of everything that happens.
+class Recorder(Reporter):
+    """Keeps `[seconds, processor seconds, what, task, total or units]` of everything that happens.
 
     Args:
         file: One line of JSON each, written at once: a run that is stopped can be looked at as well.
@@ -37,32 +37,26 @@ class Recorder:
     def __init__(self, file: TextIO) -> None:
         self.file = file
         self.start_s = time.perf_counter()
+        self.labels: dict[str, str] = {}
 
-    def task(self, name: str, total: float) -> Meter:
-        self.note("task", name, total)
-        return _Recorded(self, name)
-
-    def line(self, text: str) -> None:
-        self.note("line", text, 0.0)
+    def emit(self, event: Event) -> None:
+        match event:
+            case Line(text):
+                self.note("line", text, 0.0)
+            case TaskStarted(task, label, total):
+                self.labels[task] = label
+                self.note("task", label, total)
+            case TaskAdvanced(task, units, _, left_s):
+                self.note("advance", self.labels[task], units)
+                if left_s is not None:
+                    self.note("expect", self.labels[task], left_s)
+            case TaskFinished(task):
+                self.note("end", self.labels.pop(task), 0.0)
 
     def note(self, what: str, name: str, units: float) -> None:
         event = (time.perf_counter() - self.start_s, processor_s(), what, name, units)
         self.file.write(json.dumps(event) + "\n")
         self.file.flush()
-
-
-class _Recorded(Meter):
-    def __init__(self, recorder: Recorder, name: str) -> None:
-        self.recorder, self.name = recorder, name
-
-    def advance(self, units: float = 1, **info: Info) -> None:
-        self.recorder.note("advance", self.name, units)
-
-    def expect(self, left_s: float) -> None:
-        self.recorder.note("expect", self.name, left_s)
-
-    def end(self) -> None:
-        self.recorder.note("end", self.name, 0.0)
 
 
 def processor_s() -> float:
@@ -91,15 +85,15 @@ def judged(events: list[list[Any]], clock: int) -> list[tuple[float, float, floa
     """
     mine = [event for event in events if event[3] == _OVERALL]
     total, begun, ended = mine[0][4], mine[0][clock], mine[-1][clock]
-    done, pace, found, due = 0.0, Pace(), [], begun + _FIRST_S
+    done, eta, found, due = 0.0, EtaEstimator(), [], begun + _FIRST_S
     for event in mine:
         now = event[clock]
         if event[2] == "advance":
             done += event[4]
-            pace.note(now, done)
+            eta.note(now, done)
         if event[2] == "expect":
-            pace.expect(now, event[4])
-        if now >= due and now < ended and (said := pace.left_s(now, total)) is not None:
+            eta.note(now, done, event[4])
+        if now >= due and now < ended and (said := eta.left_s(now, total)) is not None:
             due = now + _EVERY_S
             found.append((now - begun, said, ended - now))
     return found

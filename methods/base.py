@@ -16,7 +16,7 @@ from .dense import Dense
 class Base(Dense):
     """Executes everything; nothing is trained."""
 
-    spreads = True
+    supports_data_parallel = True
     trains: ClassVar[bool] = False
 
     @classmethod

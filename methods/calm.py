@@ -68,7 +68,7 @@ class CALMConfig(MethodConfig):
 class CALM(Method):
     """Confident early exit; the dial is the threshold lambda."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = CALMConfig
     unit = "layer"
     solves_dial = True

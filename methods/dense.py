@@ -14,7 +14,7 @@ from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, Metho
 class Dense(Method):
     """Executes everything; its dial has one value."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = MethodConfig
 
     @property

@@ -30,7 +30,7 @@ class GatedConfig(MethodConfig):
 class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = GatedConfig
     paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 

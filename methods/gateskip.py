@@ -115,7 +115,7 @@ class GateSkipConfig(MethodConfig):
 class GateSkip(Method):
     """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
     paper_class: ClassVar[CausalityClass] = "C2"  # one quantile over the tokens of a call
     config: GateSkipConfig

@@ -60,7 +60,7 @@ class LayerSkipConfig(MethodConfig):
 class LayerSkip(Method):
     """Exits every token at one layer, the dial."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
     unit = "layer"
     wants_layer_states = True

@@ -109,7 +109,7 @@ class Router(nn.Linear):
 class MixtureOfDepths(Method):
     """Routes whole blocks; the dial is their capacity."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = MixtureOfDepthsConfig
     unit = "layer"
     paper_class = "C1"  # top-k over the prompt

@@ -50,7 +50,7 @@ class RandomSkipConfig(MethodConfig):
 class RandomSkip(Method):
     """Skips with probability q, the dial."""
 
-    spreads = True
+    supports_data_parallel = True
     draws = True
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig

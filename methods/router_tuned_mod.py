@@ -67,7 +67,7 @@ class RouterTunedConfig(MethodConfig):
 class RouterTunedMoD(Method):
     """Routes the attention of deep layers on a frozen backbone; the dial is the threshold on the router's sigmoid."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = RouterTunedConfig
     solves_dial = True
     paper_class = "C1"  # one decision per prompt

@@ -62,7 +62,7 @@ class SkipLayerConfig(MethodConfig):
 class SkipLayer(Method):
     """Routes whole layers; the dial is an offset on the execute logit."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = SkipLayerConfig
     unit = "layer"
     solves_dial = True

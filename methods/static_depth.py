@@ -37,7 +37,7 @@ class StaticDepthConfig(MethodConfig):
 class StaticDepth(Method):
     """Leaves out a number of layers, the dial."""
 
-    spreads = True
+    supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     unit = "layer"
     config: StaticDepthConfig

@@ -175,18 +175,17 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
 @pytest.fixture
 def lines() -> Any:
     """A reporter that remembers what was said and which tasks were begun."""
-    from adaptive_bench.progress import SilentReporter
+    from adaptive_bench.progress import Line, SilentReporter, TaskStarted
 
     class Lines(SilentReporter):
         def __init__(self) -> None:
             self.lines: list[str] = []
             self.tasks: list[str] = []
 
-        def task(self, name: str, total: float) -> Any:
-            self.tasks.append(name)
-            return super().task(name, total)
-
-        def line(self, text: str) -> None:
-            self.lines.append(text)
+        def emit(self, event: Any) -> None:
+            if isinstance(event, Line):
+                self.lines.append(event.text)
+            if isinstance(event, TaskStarted):
+                self.tasks.append(event.label)
 
     return Lines()

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from adaptive_bench import progress
-from adaptive_bench.progress import Pace, PlainReporter, RichReporter, SilentReporter, duration
+from adaptive_bench.progress import EtaEstimator, PlainReporter, RichReporter, SilentReporter, duration
 
 
 class Clock:
@@ -41,14 +41,14 @@ def test_plain_lines_are_few_and_say_how_long_it_still_takes(clock):
 
 
 def test_what_comes_before_the_first_unit_does_not_count_as_its_pace():
-    pace = Pace()
-    assert pace.left_s(20.0, 10) is None
-    pace.note(30.0, 1)
-    assert pace.left_s(30.0, 10) is None
-    pace.note(34.0, 3)
-    assert pace.left_s(34.0, 10) == 14.0
-    assert pace.left_s(35.0, 10) == 13.0  # it counts down while nothing is said
-    assert pace.left_s(99.0, 10) == 0.0
+    eta = EtaEstimator()
+    assert eta.left_s(20.0, 10) is None
+    eta.note(30.0, 1)
+    assert eta.left_s(30.0, 10) is None
+    eta.note(34.0, 3)
+    assert eta.left_s(34.0, 10) == 14.0
+    assert eta.left_s(35.0, 10) == 13.0  # it counts down while nothing is said
+    assert eta.left_s(99.0, 10) == 0.0
 
 
 def test_given_up_work_is_not_shown_as_done(clock):

@@ -47,7 +47,12 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
         describe=lambda config, estimator: reached.append(config) or [],
         Share=Share,
         run=lambda config, reporter, **_: SimpleNamespace(
-            rows=reached.append(config) or [], folder=tmp_path, warnings=[], failures=[], led=True, elsewhere=""
+            rows=reached.append(config) or [],
+            folder=tmp_path,
+            warnings=[],
+            failures=[],
+            is_main_process=True,
+            elsewhere="",
         ),
     )
     monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)

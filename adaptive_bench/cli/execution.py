@@ -19,8 +19,8 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import run_command, run_name
 
 if TYPE_CHECKING:
+    from adaptive_bench.jobs.failure import Failure
     from adaptive_bench.runs import RunOutcome
-    from adaptive_bench.runs.workers.chains import Failure
 
 
 def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
@@ -76,9 +76,9 @@ def execute(
             outcome = run(config, reporter, **how or {})
     except KeyboardInterrupt:
         raise Interrupted(
-            f"Stopped. What was finished is kept in {str(config.out)!r}; the same command continues from there."
+            f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
         ) from None
-    if not outcome.led:
+    if not outcome.is_main_process:
         return
     try:
         _print_outcome(outcome, config, wide=wide, open_page=open_page)

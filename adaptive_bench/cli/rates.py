@@ -50,7 +50,7 @@ def rates(
         with open_reporter() as reporter:
             choice = choose_rates(run_config, tried, reporter, jobs)
     except KeyboardInterrupt:
-        raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None
+        raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
     body = [[trial.method, f"{trial.rate:g}", *trial.scores.values(), trial.score] for trial in choice.trials]
     header = ["method", "rate", *run_config.tasks, "mean"]
     table = tabulate(body, header, tablefmt="simple", floatfmt=".3f", disable_numparse=[1])

@@ -18,7 +18,7 @@ _WHAT, _HOW, _WHERE = PANELS
 
 
 class Overwriting(StrEnum):
-    """Names of `adaptive_bench.runs.workers.overwrite`, which is too heavy to be imported for `--help`."""
+    """Names of `adaptive_bench.runs.work.overwrite`, which is too heavy to be imported for `--help`."""
 
     only_missing = "only-missing"
     always = "always"

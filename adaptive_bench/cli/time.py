@@ -88,7 +88,7 @@ def time(
         with open_reporter() as reporter:
             records = time_specs(request, reporter)
     except KeyboardInterrupt:
-        raise Interrupted("Stopped. What was timed is kept; the same command continues from there.") from None
+        raise Interrupted("Stopped. What was timed is kept; re-run the command to continue.") from None
     typer.echo(json.dumps(records, indent=2) if as_json else table(records))
 
 

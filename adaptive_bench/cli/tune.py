@@ -104,7 +104,7 @@ def tune(
                 workers=workers,
             )
     except KeyboardInterrupt:
-        raise Interrupted("Stopped. Finished trials are kept; the same command continues from there.") from None
+        raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
     _print(result, ["--config", preset, *ctx.obj.arguments], run_config.out)
 
 

@@ -167,10 +167,10 @@ def _evaluate_once(
 
 def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
     """What several processes counted, each of its part, together; every process then has the whole."""
-    crew = processes.active()
-    if crew.alone:
+    group = processes.current_group()
+    if group.is_single:
         return
-    parts = crew.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))
+    parts = group.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))
     model.reset_ledger()
     for counts, *_ in parts:
         model.ledger.add(counts)

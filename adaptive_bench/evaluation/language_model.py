@@ -30,7 +30,7 @@ from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
-from adaptive_bench.progress import Meter, Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -92,7 +92,7 @@ class AdaptiveLM(TemplateLM):
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
-        self._processes = processes.active()
+        self._processes = processes.current_group()
         self._documents: list[int] | None = None  # of the requests that lm-eval is having encoded
         self.time_s = 0.0
         self.prompt_tokens = 0
@@ -185,19 +185,19 @@ class AdaptiveLM(TemplateLM):
                 f"{self.context_length} tokens; their beginning is cut."
             )
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
-        crew = self._processes
-        scorer = Scorer(self.model, self.batch_size, self._timed, crew.rank, crew.count)
-        with self.reporter.task(self.label, total=len(requests)) as meter:
+        group = self._processes
+        scorer = Scorer(self.model, self.batch_size, self._timed, group.rank, group.count)
+        with self.reporter.task(self.label, total=len(requests)) as task:
 
             def score_part() -> list[tuple[int, float, bool]]:
                 found = []
                 for batch in scorer.score(scored):
                     check_scores((score for _, score, _ in batch), self.label)
                     found += batch
-                    meter.advance(len(batch) * crew.count)
+                    task.advance(len(batch) * group.count)
                 return found
 
-            for index, score, greedy in crew.pool(score_part):
+            for index, score, greedy in group.pool(score_part):
                 answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
@@ -260,26 +260,26 @@ class AdaptiveLM(TemplateLM):
             member = _Prompt(index, prompt, self._document(request))
             groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
-        with self.reporter.task(self.label, total=len(requests)) as meter:
+        with self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
                 members.sort(key=lambda member: -len(member.token_ids))
                 if settings.do_sample or not refills:
-                    written = self._write_fixed(settings, members, meter)
+                    written = self._write_fixed(settings, members, task)
                 else:
-                    written = self._write_refilled(settings, members, meter)
+                    written = self._write_refilled(settings, members, task)
                 for member, tokens in zip(members, written, strict=True):
                     texts[member.place] = cut_at(settings.until, self.text_of(tokens))
         return texts
 
     def _write_refilled(
-        self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter
+        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
     ) -> list[list[int]]:
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
-        crew = self._processes
-        mine = members[crew.rank :: crew.count]
+        group = self._processes
+        mine = members[group.rank :: group.count]
 
         def ended(texts: int) -> None:
-            meter.advance(texts * crew.count)
+            task.advance(texts * group.count)
 
         def write_part() -> list[tuple[int, list[int]]]:
             choose = Watched(likeliest)
@@ -300,19 +300,21 @@ class AdaptiveLM(TemplateLM):
             self._count(mine, written)
             return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
 
-        by_place = dict(crew.pool(write_part))
+        by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
-    def _write_fixed(self, settings: GenerationSettings, members: Sequence[_Prompt], meter: Meter) -> list[list[int]]:
+    def _write_fixed(
+        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
+    ) -> list[list[int]]:
         """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
         decisions depend on who is in the batch.
         """
-        crew = self._processes
+        group = self._processes
 
         def write_part() -> list[tuple[int, list[int]]]:
             numbered = enumerate(fixed_batches(members, self.batch_size))
             return [
-                one for number, batch in islice(numbered, crew.rank, None, crew.count) for one in write(number, batch)
+                one for number, batch in islice(numbered, group.rank, None, group.count) for one in write(number, batch)
             ]
 
         def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
@@ -332,10 +334,10 @@ class AdaptiveLM(TemplateLM):
             written = self._timed(call)
             choose.check(self.label)
             self._count(batch, written)
-            meter.advance(len(batch) * crew.count)
+            task.advance(len(batch) * group.count)
             return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
 
-        by_place = dict(crew.pool(write_part))
+        by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
     def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:

@@ -55,8 +55,8 @@ class Method(nn.Module):
         unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
         value: Current dial value.
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
-        spreads: Whether it can be trained over several processes: its losses average `call.whole(...)`, and a ranking
-            of tokens of different rows is given `call.spread`. Every class says so for itself.
+        supports_data_parallel: Whether it can be trained over several processes: its losses average `call.whole(...)`,
+            and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
         draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
@@ -75,7 +75,7 @@ class Method(nn.Module):
     paper_class: ClassVar[CausalityClass] = "C0"
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
-    spreads: ClassVar[bool] = False
+    supports_data_parallel: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     trains: ClassVar[bool] = True
 

@@ -16,13 +16,13 @@ from typing import Any, Literal
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
-from adaptive_bench.runs.workers.chains import Failure
-from adaptive_bench.runs.workers.launch import carry_out
+from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.schema import SCHEMA

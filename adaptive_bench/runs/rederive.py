@@ -17,7 +17,7 @@ from adaptive_bench.runs.outcome.packing import unpack
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.workers.launch import left
+from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 

@@ -17,10 +17,12 @@ from adaptive_bench import fork_server, guard, processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, ToBeContinued
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
+from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
+from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
-from adaptive_bench.runs.cost.estimate import Estimator
-from adaptive_bench.runs.launchers import Launched, Order
 from adaptive_bench.runs.outcome.answers import answers_of
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
@@ -29,12 +31,11 @@ from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_of
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
-from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
-from adaptive_bench.runs.workers.launch import left
-from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
-from adaptive_bench.runs.workers.printed import Printed
-from adaptive_bench.runs.workers.waiting import wait_for_others
-from adaptive_bench.runs.workers.work import follow
+from adaptive_bench.runs.work.left import left
+from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
+from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.runs.work.waiting import wait_for_others
+from adaptive_bench.runs.work.worker import work_as_worker
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.digest import digests
@@ -45,7 +46,7 @@ from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
-Launcher = Callable[[Order], Launched]
+Launcher = Callable[[LaunchRequest], LaunchResult]
 SEALED_FILES = ("table.json", "answers.json", "methods.json")  # run.json has their digests
 
 
@@ -58,7 +59,7 @@ class RunOutcome:
         folder: Where the table is.
         warnings: What a reader of the table should know.
         failures: Work that could not be done; empty if the run is complete.
-        led: Whether this is the process that leads; only that one has a table.
+        is_main_process: Whether this is the main process; only that one has a table.
         elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
     """
 
@@ -67,7 +68,7 @@ class RunOutcome:
     warnings: list[str]
     failures: list[Failure]
     elsewhere: str = ""
-    led: bool = True
+    is_main_process: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +93,7 @@ def run(
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
         share: The part to do; whoever finishes the last part writes the table.
-        launcher: Where the work is done, see `adaptive_bench.runs.launchers`.
+        launcher: Where the work is done, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
@@ -105,16 +106,16 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     config = without_groups(config)
-    if not processes.here().leads:
-        with stopping.listening():  # the leader decides when to stop
-            follow()
-        return RunOutcome([], run_folder(config), [], [], led=False)
+    if not processes.world().is_main_process:
+        with stopping.listening():  # the main process decides when to stop
+            work_as_worker()
+        return RunOutcome([], run_folder(config), [], [], is_main_process=False)
     reporter = reporter or SilentReporter()
     try:
-        with redirect_stdout(Printed(reporter)):
+        with redirect_stdout(StdoutForwarder(reporter)):
             return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite), wait_s)
     finally:
-        processes.here().dismiss()
+        processes.world().shutdown()
 
 
 def _run(
@@ -129,7 +130,7 @@ def _run(
     wait_s: float | None,
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
-    jobs = jobs if processes.here().alone else 1
+    jobs = jobs if processes.world().is_single else 1
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ def _run(
     folder = run_folder(config)
     methods = [MethodSpec.parse(text).name for text in config.methods]
     plugins = named_plugins(methods, config.tasks)
-    if not table_only and any(map(has_own_process, methods)):
+    if not table_only and any(map(needs_own_process, methods)):
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins):
         if overwrite is Overwrite.always:
@@ -156,15 +157,15 @@ def _run(
     try:
         with stopping.listening():
             if not table_only:
-                estimator = known.estimator or Estimator(config.out)
-                launched = launch(Order(whole, share, folder, reporter, estimator, jobs, resources, overwrite))
+                how = (jobs, known.estimator, share, overwrite, resources)
+                launched = launch(launch_request(whole, folder, reporter, *how))
             elif wait_s is not None:
                 wait_for_others(whole, reporter, wait_s)
     except (KeyboardInterrupt, stopping.Stopped) as error:
         kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
         raise kind(
-            f"Stopped. What was finished is kept in {str(config.out)!r}. The same command goes on from there, and "
-            f"so does: {run_command(folder, registry.plugin_files())}"
+            f"Stopped. What was finished is kept in {str(config.out)!r}. Re-run the command to continue, "
+            f"or: {run_command(folder, registry.plugin_files())}"
         ) from None
     if table_only:
         failures = left(whole)

@@ -103,13 +103,13 @@ def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list
     reporter = reporter or SilentReporter()
     bench = _Bench(request.check())
     records = []
-    with reporter.task("time", len(request.batches) * len(request.specs)) as meter:
+    with reporter.task("time", len(request.batches) * len(request.specs)) as task:
         for batch in request.batches:
             for spec in request.specs:
                 content = bench.content(spec, batch)
                 known = None if request.again else timings.read(timings.path_of(request.out, content))
                 records.append(known or timings.write(request.out, content, bench.measure(spec, batch)))
-                meter.advance(1, method=str(spec), batch=batch)
+                task.advance(1, method=str(spec), batch=batch)
     return records
 
 

@@ -138,7 +138,7 @@ def _take(record: Path, what: str, reporter: Reporter) -> Attempt:
                 return mine
             continue
         if not told:
-            reporter.line(f"{what}: {before.holder or 'another process'} is at it, waiting for its result")
+            reporter.line(f"{what}: {before.holder or 'another process'} is running it, waiting for its result")
             told = True
         time.sleep(_LOOK_S)
 

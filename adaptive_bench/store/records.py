@@ -18,9 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import stopping
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.files import look, read_file
@@ -222,33 +220,3 @@ class SweepRecord(Record):
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
         about = {"samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())
-
-
-class RecordedReporter:
-    """Says what the work is about before everything it passes on, and keeps the lines in the record's log."""
-
-    def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
-        self.reporter, self.record, self.about = reporter, record, about
-
-    def task(self, name: str, total: float) -> Meter:
-        """See `Reporter`."""
-        return _Stoppable(self.reporter.task(f"{self.about}: {name}", total))
-
-    def line(self, text: str) -> None:
-        """See `Reporter`."""
-        self.record.log(text)
-        self.reporter.line(f"{self.about}: {text}")
-
-
-class _Stoppable(Meter):
-    """A meter at which work ends that was asked to stop: what is counted is kept."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def advance(self, units: float = 1, **info: Info) -> None:
-        self.meter.advance(units, **info)
-        stopping.check()
-
-    def end(self) -> None:
-        self.meter.end()

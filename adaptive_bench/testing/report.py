@@ -109,14 +109,14 @@ def check_specs(
     results: list[Result] = []
     behaviours: dict[MethodSpec, str] = {}
     shared: Shared = {}
-    with (reporter or SilentReporter()).task("check", len(specs) * len(families)) as meter:
+    with (reporter or SilentReporter()).task("check", len(specs) * len(families)) as task:
         for spec in specs:
             failed = False
             for family in families:
                 family_results = Suite(spec, family, shared=shared, debug=debug).results()
                 failed |= any(result.status == "failed" for result in family_results)
                 results += family_results
-                meter.advance(1, spec=str(spec))
+                task.advance(1, spec=str(spec))
             if not failed:  # what is broken is not compared
                 behaviours[spec] = trained_behaviour(Subject(spec, families[0]))
     return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)

@@ -11,9 +11,9 @@ from itertools import pairwise
 from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache
 
+from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample, training_batch
 from adaptive_bench.training.memory import ran_out_of_memory
-from adaptive_bench.training.spread import SpreadTraining
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StepLoss:
 
 
 def accumulate(
-    training: SpreadTraining,
+    training: DistributedTraining,
     batch: Sequence[EncodedExample],
     pad_id: int,
     micro_batches: int,

@@ -21,17 +21,17 @@ from adaptive_bench import guard, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
+from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
-from adaptive_bench.training.spread import SpreadTraining, whole
 from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def train(
     packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
         reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
-    if processes.active().leads:
+    if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         atomic.write_sealed(folder / "data.json", _describe(encoded, order))
@@ -136,11 +136,11 @@ class _Training:
         self.tokenizer, self.pad_id = tokenizer, padding_id(tokenizer)
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
-        self.processes = processes.active()
+        self.processes = processes.current_group()
         self.adapters = _adapters(model, recipe)
         model.gradient_checkpointing = recipe.gradient_checkpointing
-        fully_sharded = recipe.parallel == "fsdp" and not self.processes.alone
-        self.training = SpreadTraining(model, self.processes, fully_sharded=fully_sharded)
+        fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
+        self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
         self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
@@ -160,10 +160,9 @@ class _Training:
         start_s = time.perf_counter()
         with (
             self._log(lines) as log,
-            self.reporter.task(f"train {self.model.spec}", total) as meter,
-            curves.begun(done) if self.processes.leads else nullcontext(()) as trackers,
+            self.reporter.task(f"train {self.model.spec}", total, done) as task,
+            curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
-            meter.advance(done)
             for step in range(done, total):
                 entry = self._step(step)
                 if log is not None:
@@ -176,12 +175,13 @@ class _Training:
                 due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
                 if due and step + 1 < total:
                     self._save(step + 1, log)
-                meter.advance(1, loss=entry["loss"])
+                self.reporter.emit(TrainingStep(str(self.folder)))
+                task.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
 
     def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
-        """The log, which the leader writes."""
-        return atomic.growing(self.log_path, lines) if self.processes.leads else nullcontext()
+        """The log, which the main process writes."""
+        return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
 
     def _asked_to_stop(self) -> bool:
         """Whether to keep where this stands; what the leader was asked counts for all."""
@@ -211,7 +211,7 @@ class _Training:
             loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
             if loss is not None:
                 return loss
-            if not self.processes.alone:  # the others are waiting for this one's rows as they are
+            if not self.processes.is_single:  # the others are waiting for this one's rows as they are
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} in {self.processes.count} processes needs memory for its micro-batches"
                     f", but {self.device} ran out at step {step + 1}. Raise train.accumulation, or set "
@@ -263,8 +263,9 @@ class _Training:
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         self.counted_from_the_start = progress.macs is not None
-        self.count.macs = (progress.macs or 0) if self.processes.leads else 0
-        lines = self.log_path.read_text(encoding="utf-8").splitlines(keepends=True) if self.processes.leads else []
+        self.count.macs = (progress.macs or 0) if self.processes.is_main_process else 0
+        text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
+        lines = text.splitlines(keepends=True)
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step, "".join(lines[: progress.step])
 
@@ -274,7 +275,7 @@ class _Training:
             # The log reaches the disk first: a checkpoint never knows of more steps than the log.
             os.fsync(log.fileno())
         progress = checkpoint.Progress(steps_done, self.accumulation, self._macs())
-        writes = self.processes.leads
+        writes = self.processes.is_main_process
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
@@ -282,7 +283,7 @@ class _Training:
         macs = self._macs()
         self.training.gather_weights()
         self.model.spread = None
-        if not self.processes.leads:
+        if not self.processes.is_main_process:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         atomic.write_json(self.folder / "timing.json", timing)

@@ -12,9 +12,9 @@ import torch
 
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import message_of
-from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.workers.pool import at_work, start_worker
-from adaptive_bench.runs.workers.relay import Relay
+from adaptive_bench.jobs.progress_queue import ProgressQueue
+from adaptive_bench.jobs.worker import at_work, start_worker
+from adaptive_bench.progress import Reporter
 
 Work = Callable[..., object]  # takes a reporter
 
@@ -32,13 +32,13 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
     alive, keep_alive = context.Pipe(duplex=False)
     threads = torch.get_num_threads()
     share = max(1, threads // (count + 1))
-    with Relay(reporter, SilentReporter().task("", 0)) as relay:
+    with ProgressQueue(reporter) as queue:
         processes = []
         for _ in range(count):
-            speaker = relay.speaker(context)
-            process = context.Process(target=_help, args=(speaker, alive, share, registry.plugin_files(), work))
+            sender = queue.sender(context)
+            process = context.Process(target=_help, args=(sender, alive, share, registry.plugin_files(), work))
             process.start()
-            speaker.close()
+            sender.close()
             processes.append(process)
         torch.set_num_threads(share)
         try:
@@ -52,8 +52,8 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
                 process.join()
 
 
-def _help(speaker: Connection, alive: Connection, threads: int, plugins: list[Path], work: Work) -> None:
-    reporter = start_worker(speaker, alive, threads, plugins)
+def _help(sender: Connection, alive: Connection, threads: int, plugins: list[Path], work: Work) -> None:
+    reporter = start_worker(sender, alive, threads, plugins)
     try:
         with at_work():
             work(reporter=reporter)

@@ -11,7 +11,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
-from adaptive_bench.runs.workers.launch import carry_out
+from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.points import point_of

@@ -17,7 +17,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.workers.launch import useful_processes
+from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.share import Share
-from adaptive_bench.runs.workers.chains import Failure
 
 ROW = {
     "method": "gateskip",
@@ -58,7 +58,7 @@ class Runs:
             warnings=["the dial of mod moves nothing"],
             failures=self.failures,
             exit_code=1 if self.failures else 0,
-            led=True,
+            is_main_process=True,
             elsewhere="",
         )
 

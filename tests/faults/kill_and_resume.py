@@ -35,6 +35,8 @@ from typing import Any
 
 from snapshot import differences, leftovers, snapshot
 
+from adaptive_bench.progress import Event, Line, Reporter, TaskStarted
+
 _WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.link"}
 _DRAWS = 6  # of a kill that comes in time
 _LIMIT_S = 600.0  # of one run; what takes longer hangs
@@ -78,22 +80,19 @@ class Ending:
     work_s: float
 
 
-class Notes:
+class Notes(Reporter):
     """A reporter that keeps what was begun last in a file, for when the process is gone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.start_s = folder, time.monotonic()
 
-    def task(self, name: str, total: float) -> Any:
-        from adaptive_bench.progress import SilentReporter
-
-        (self.folder / "doing").write_text(name)
-        if name == "run":
-            (self.folder / "work_s").write_text(str(time.monotonic() - self.start_s))
-        return SilentReporter().task(name, total)
-
-    def line(self, text: str) -> None:
-        print(text, flush=True)
+    def emit(self, event: Event) -> None:
+        if isinstance(event, TaskStarted):
+            (self.folder / "doing").write_text(event.label)
+            if event.label == "run":
+                (self.folder / "work_s").write_text(str(time.monotonic() - self.start_s))
+        if isinstance(event, Line):
+            print(event.text, flush=True)
 
 
 class Operations:
@@ -126,7 +125,7 @@ class Operations:
 
 def start_armed(folder: Path, at: int | None, fuse: Path, *arguments: Any) -> None:
     """What a worker does first."""
-    from adaptive_bench.runs.workers import pool
+    from adaptive_bench.jobs import pool
 
     if at is not None:
         sys.addaudithook(Operations(folder, at, fuse))
@@ -187,7 +186,7 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
 
 
 def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
-    from adaptive_bench.runs.workers import pool
+    from adaptive_bench.jobs import pool
 
     # The server is not this process's child, which is what asks for another one.
     multiprocessing.forkserver._forkserver.ensure_running = lambda: None

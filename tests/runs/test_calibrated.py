@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.workers.calibrated import Calibrated
+from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.training.generated_text import generated_text
 
 TASKS = ("nano_math", "nano_qa_ll")

@@ -28,7 +28,7 @@ from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_folder
-from adaptive_bench.runs.workers import work
+from adaptive_bench.runs.work import training
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.results import read_table
 from adaptive_bench.testing.model_folder import write_model_folder
@@ -570,7 +570,7 @@ def _(world: World) -> Change:
 def while_running(name: str, make: Callable[[World], Any], expected: str) -> None:
     @edit(f"while it runs: {name}", "code", expected)
     def _(world: World) -> Change:
-        train, done = work.train, []
+        train, done = training.train, []
 
         def then(*arguments: Any, **options: Any) -> Any:
             found = train(*arguments, **options)
@@ -578,7 +578,7 @@ def while_running(name: str, make: Callable[[World], Any], expected: str) -> Non
                 done.append(make(world))
             return found
 
-        world.patch.setattr(work, "train", then)
+        world.patch.setattr(training, "train", then)
         return {"seeds": (3,), "methods": ("dense", "gateskip")}  # done in this process: those of ours
 
 

@@ -5,47 +5,41 @@ import json
 import pytest
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.progress import Meter
+from adaptive_bench.progress import Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs import run
-from adaptive_bench.runs.workers import work
-from adaptive_bench.runs.workers.overall import SweepsReporter, SweepTime
+from adaptive_bench.runs.work import evaluation
 
 TASKS = ("nano_qa_ll", "nano_text", "nano_math", "nano_qa")
 
 
-class Bars:
+class Bars(Reporter):
     """Remembers lines, and how far each bar came."""
 
     def __init__(self):
-        self.lines, self.bars = [], {}
+        self.lines, self.bars, self.tasks = [], {}, {}
 
-    def line(self, text):
-        self.lines.append(text)
-
-    def task(self, name, total):
-        return Bar(self.bars.setdefault(name, []), total)
-
-
-class Bar(Meter):
-    def __init__(self, moves, total):
-        self.moves, self.total = moves, total
-
-    def advance(self, units=1, **info):
-        self.moves.append(units / self.total if self.total else 0.0)
-
-    def end(self): ...
+    def emit(self, event):
+        match event:
+            case Line(text):
+                self.lines.append(text)
+            case TaskStarted():
+                self.tasks[event.task] = event
+                self.bars.setdefault(event.label, [])
+            case TaskAdvanced():
+                started = self.tasks[event.task]
+                self.bars[started.label].append(event.units / started.total if started.total else 0.0)
 
 
 def failing(monkeypatch, error, *names):
     """Tasks of these names cannot be evaluated."""
-    evaluate = work.evaluate
+    evaluate = evaluation.evaluate
 
     def refuse(model, tokenizer, task, **settings):
         if task in names:
             raise error
         return evaluate(model, tokenizer, task, **settings)
 
-    monkeypatch.setattr(work, "evaluate", refuse)
+    monkeypatch.setattr(evaluation, "evaluate", refuse)
 
 
 @pytest.mark.parametrize("error", [UsageError("a continuation has 0 tokens."), SystemError("boom")])
@@ -75,18 +69,3 @@ def test_stopping_stops_all_of_them(config_of, monkeypatch):
     failing(monkeypatch, KeyboardInterrupt(), TASKS[1])
     with pytest.raises(Exception, match="Stopped"):
         run(config_of("dense", tasks=TASKS), Bars(), jobs=1)
-
-
-def test_a_sweep_that_says_nothing_does_not_take_the_next_ones_time():
-    """Its share is spent when the one after it begins, which then moves the bar by its own."""
-    bars = Bars()
-    shares = [SweepTime(name, 10.0, 5.0, 0.0) for name in "abc"]
-    overall = bars.task("run", 30.0)
-    reporter = SweepsReporter(bars, overall, shares)
-    for place, name in ((0, "a"), (1, None), (2, "c")):
-        reporter.begin(place)
-        if name is not None:
-            reporter.task(f"{name}, dense, level 0", 1).advance(1)
-    assert [round(30 * move) for move in bars.bars["run"]] == [5, 5, 10, 5]
-    reporter.finish()
-    assert sum(bars.bars["run"]) == pytest.approx(1.0)

@@ -18,7 +18,7 @@ from adaptive_bench.progress import PlainReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.workers import work
+from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import atomic
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.schema import SCHEMA
@@ -151,13 +151,13 @@ def test_weights_that_cannot_be_written_are_a_problem_of_the_folder(config_of, m
 
 def test_the_output_folder_is_deleted_during_a_run(config_of, monkeypatch):
     config = config_of("dense")
-    evaluate = work.evaluate
+    evaluate = evaluation.evaluate
 
     def deleted(*positional, **named):
         shutil.rmtree(config.out)
         return evaluate(*positional, **named)
 
-    monkeypatch.setattr(work, "evaluate", deleted)
+    monkeypatch.setattr(evaluation, "evaluate", deleted)
     outcome = run(config)
     assert outcome.exit_code == 1
     assert {failure.kind for failure in outcome.failures} == {EnvironmentProblem.kind}
@@ -196,7 +196,7 @@ def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch
     (sweep,) = plan(whole).sweeps
     expected = (sweep.folder / "calibration.json").read_bytes()
     config = config_of("gateskip", out=whole.out.with_name("other"))
-    evaluate, calls = work.evaluate, []
+    evaluate, calls = evaluation.evaluate, []
 
     def interrupted(*positional, **named):
         calls.append(1)
@@ -204,7 +204,7 @@ def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch
             raise EnvironmentProblem("not now")
         return evaluate(*positional, **named)
 
-    monkeypatch.setattr(work, "evaluate", interrupted)
+    monkeypatch.setattr(evaluation, "evaluate", interrupted)
     assert run(config).exit_code == 1
     assert run(config).exit_code == 0
     assert (plan(config).sweeps[0].folder / "calibration.json").read_bytes() == expected

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.workers import work
+from adaptive_bench.runs.work import evaluation, training
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.results import read_table
 from adaptive_bench.task import Task
@@ -36,7 +36,7 @@ def own_model(model_folder, tmp_path):
 def test_weights_that_change_after_planning_are_not_measured(config_of, own_model, monkeypatch, moment):
     config = config_of("dense,random_skip[trained=true]", model=str(own_model), train={"target": 0.1})
     done = []
-    train, evaluate = work.train, work.evaluate
+    train, evaluate = training.train, evaluation.evaluate
 
     def then_swap(original, when):
         def call(*arguments, **options):
@@ -47,8 +47,8 @@ def test_weights_that_change_after_planning_are_not_measured(config_of, own_mode
 
         return call
 
-    monkeypatch.setattr(work, "train", then_swap(train, "before the second training"))
-    monkeypatch.setattr(work, "evaluate", then_swap(evaluate, "before the second evaluation"))
+    monkeypatch.setattr(training, "train", then_swap(train, "before the second training"))
+    monkeypatch.setattr(evaluation, "evaluate", then_swap(evaluate, "before the second evaluation"))
     outcome = run(config, jobs=1)
     assert done and any("planned with" in failure.reason for failure in outcome.failures)
     again = run(config, jobs=1)  # plans with what is there now
@@ -109,7 +109,7 @@ def test_documents_that_change_are_asked_anew(config_of, own_task):
 def test_one_table_compares_the_same_documents_only(config_of, own_task, monkeypatch):
     """Where keys do not know (the hub gives another revision), the records themselves are compared."""
     monkeypatch.setattr("adaptive_bench.runs.planning.plan.task_inputs", lambda *_: {})
-    monkeypatch.setattr(work, "check_inputs", lambda *_: None)
+    monkeypatch.setattr(evaluation, "check_inputs", lambda *_: None)
     config = config_of("dense", tasks=("mine",), train={"steps": 0})
     run(config)
     write_documents(own_task, gold=1)

@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.workers import work
+from adaptive_bench.runs.work import evaluation, training
 from adaptive_bench.store import attempts
 
 
@@ -18,8 +18,8 @@ def points(config):
 @pytest.fixture
 def untouched(monkeypatch):
     def forbid():
-        monkeypatch.setattr(work, "train", None)
-        monkeypatch.setattr(work, "evaluate", None)
+        monkeypatch.setattr(training, "train", None)
+        monkeypatch.setattr(evaluation, "evaluate", None)
 
     return forbid
 
@@ -51,7 +51,7 @@ def test_always_does_not_take_work_away_from_a_process(config_of):
     config = config_of("dense")
     run(config)
     held = attempts.alone(plan(config).cells[0].folder, "another one", SilentReporter())
-    with held, pytest.raises(EnvironmentProblem, match="is at `train dense"):
+    with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
     assert plan(config).cells[0].finished
 
@@ -59,7 +59,7 @@ def test_always_does_not_take_work_away_from_a_process(config_of):
 def test_never_leaves_what_was_begun(config_of, monkeypatch):
     config = config_of("dense,gateskip")
     with monkeypatch.context() as patched:
-        patched.setattr(work, "evaluate", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
+        patched.setattr(evaluation, "evaluate", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
         assert run(config).exit_code == 1
     outcome = run(config, overwrite="never")
     assert outcome.exit_code == 1 and outcome.rows == []

@@ -14,7 +14,7 @@ from adaptive_bench.runs.outcome import packing
 from adaptive_bench.runs.outcome.packing import pack, unpack
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.runs.rederive import Rederived, rederive
-from adaptive_bench.runs.workers.work import train_cell
+from adaptive_bench.runs.work.training import train_cell
 
 KEY = "0123456789abcdef"
 
@@ -39,7 +39,7 @@ def test_unpacked_records_make_the_table_again_and_only_what_is_new_is_trained(p
     assert unpack(file, there.out) == packing.Unpacked(2, 0) and unpack(file, there.out) == packing.Unpacked(0, 2)
     trained = []
     monkeypatch.setattr(
-        "adaptive_bench.runs.workers.chains.train_cell",
+        "adaptive_bench.runs.work.jobs.train_cell",
         lambda cell, *rest: trained.append(cell.seed) or train_cell(cell, *rest),
     )
 

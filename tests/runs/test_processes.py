@@ -26,7 +26,7 @@ class Mine(Dense):
 
 for line in Path(sys.argv[1]).read_text().splitlines():
     outcome = run(RunConfig.model_validate_json(line))
-    sys.stdout.write(f"failures: {list(map(str, outcome.failures))} led: {outcome.led}\n")  # at one stroke
+    sys.stdout.write(f"failures: {list(map(str, outcome.failures))} main: {outcome.is_main_process}\n")  # at one stroke
     sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """
@@ -71,7 +71,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*start, script, configs], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("failures: [] led: False") == 2  # the follower has nothing to say
+    assert done.stdout.count("failures: [] main: False") == 2  # the worker has nothing to say
     assert "train mine, seed 1: Usage error: A method that is trained over several processes" in done.stdout
 
     alone = config_of(**as_is, out=tmp_path / "one")

@@ -17,7 +17,7 @@ from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.cost.estimate import describe
-from adaptive_bench.runs.workers import work
+from adaptive_bench.runs.work import evaluation, training
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
@@ -62,8 +62,8 @@ def nothing_may_be_computed(monkeypatch):
 
         for name in ("build", "from_pretrained"):
             monkeypatch.setattr(AdaptiveModel, name, refuse)
-        monkeypatch.setattr(work, "train", refuse)
-        monkeypatch.setattr(work, "evaluate", refuse)
+        monkeypatch.setattr(training, "train", refuse)
+        monkeypatch.setattr(evaluation, "evaluate", refuse)
 
     return forbid
 
@@ -139,7 +139,7 @@ def test_a_shape_that_does_not_exist_is_refused_at_once(config_of):
 
 def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
     run(config_of("random_skip"))
-    monkeypatch.setattr(work, "train", None)
+    monkeypatch.setattr(training, "train", None)
     outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
     assert [row["status"] for row in outcome.rows if row["axis"] == "claimed"] == ["ok", "ok"]
     (sweep,) = plan(config_of("random_skip")).sweeps
@@ -175,14 +175,14 @@ def test_failed_work_is_tried_again(config_of, registered, monkeypatch):
 
 
 def test_rows_without_all_their_seeds_are_marked(config_of, monkeypatch):
-    train = work.train
+    train = training.train
 
     def fails_for_seed_2(*positional, seed, **named):
         if seed == 2:
             raise EnvironmentProblem("no seed 2 today")
         train(*positional, seed=seed, **named)
 
-    monkeypatch.setattr(work, "train", fails_for_seed_2)
+    monkeypatch.setattr(training, "train", fails_for_seed_2)
     outcome = run(config_of("dense", seeds=(1, 2)))
     assert {row["status"] for row in outcome.rows} == {"partial"}
     assert {row["seeds"] for row in outcome.rows if row["level"] == 0} == {1}
@@ -190,7 +190,7 @@ def test_rows_without_all_their_seeds_are_marked(config_of, monkeypatch):
 
 
 def test_ctrl_c_keeps_what_is_finished(config_of, monkeypatch):
-    evaluate, calls = work.evaluate, []
+    evaluate, calls = evaluation.evaluate, []
 
     def interrupted(*positional, **named):
         calls.append(1)
@@ -198,14 +198,14 @@ def test_ctrl_c_keeps_what_is_finished(config_of, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(*positional, **named)
 
-    monkeypatch.setattr(work, "evaluate", interrupted)
+    monkeypatch.setattr(evaluation, "evaluate", interrupted)
     config = config_of("random_skip")
     with pytest.raises(Interrupted, match=r"adaptive-bench run --config .*config\.yaml") as stopped:
         run(config)
     assert states(config) == ["done", "partial"]
     path = str(stopped.value).split("--config ")[1]
     assert load_config(path) == config
-    monkeypatch.setattr(work, "train", None)
+    monkeypatch.setattr(training, "train", None)
     outcome = run(config)
     assert outcome.exit_code == 0 and len(calls) == 3
 
@@ -301,7 +301,7 @@ def test_a_training_that_starts_from_another_one_waits_for_it(config_of, lines):
     assert outcome.exit_code == 0
     begun = [task for task in lines.tasks if ": train " in task]
     assert begun[0] == "seed 1: train dense" and len(begun) == 3
-    assert not any("is at it" in line for line in lines.lines)
+    assert not any("is running it" in line for line in lines.lines)
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -8,8 +8,8 @@ import pytest
 from adaptive_bench import stopping
 from adaptive_bench.errors import ToBeContinued
 from adaptive_bench.runs import Share, plan, run
-from adaptive_bench.runs.workers import waiting
-from adaptive_bench.runs.workers.waiting import wait_for_others
+from adaptive_bench.runs.work import waiting
+from adaptive_bench.runs.work.waiting import wait_for_others
 from adaptive_bench.store.attempts import alone
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.workers.work import train_cell
+from adaptive_bench.runs.work.training import train_cell
 from adaptive_bench.store.attempts import alone
 from adaptive_bench.training import checkpoint
 
@@ -34,7 +34,7 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
         second.start()
         second.join(0.5)
         assert second.is_alive() and not cell.finished
-        assert "is at it, waiting" in lines.lines[0]
+        assert "is running it, waiting" in lines.lines[0]
     second.join(20)
     assert cell.finished and cell.record.state == "done"
 

@@ -44,7 +44,7 @@ def test_what_is_done_is_not_done_again_and_another_recipe_is_refused(config, mo
 
 
 def test_a_trial_that_fails_says_why(config, monkeypatch):
-    from adaptive_bench.runs.workers.chains import Failure
+    from adaptive_bench.jobs.failure import Failure
 
     monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
     result = tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
@@ -99,7 +99,7 @@ def test_defaults_that_are_best_need_no_confirmation(config, monkeypatch):
 
 def test_a_full_disk_costs_no_trial(config, monkeypatch):
     from adaptive_bench.errors import EnvironmentProblem
-    from adaptive_bench.runs.workers.chains import Failure
+    from adaptive_bench.jobs.failure import Failure
 
     full = [Failure("train gateskip", "No space left on device.", EnvironmentProblem.kind)]
     with monkeypatch.context() as patched:

@@ -13,14 +13,14 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
+from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_backbone
-from adaptive_bench.runs.workers.apart import ProcessEnded, call_apart
-from adaptive_bench.runs.workers.chains import has_own_process, named_plugins
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -185,10 +185,10 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
 def _examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
     """What can be learned of a method, and what is wrong with it; of a plugin's in a process of its own."""
     plugin = named_plugins([spec.name])
-    if plugin is None or not has_own_process(spec.name):
+    if plugin is None or not needs_own_process(spec.name):
         return _put_on_and_try(spec, facts)
     try:
-        return call_apart(_examine_apart, spec, facts.source.name, plugin=plugin, methods=[spec.name])
+        return call_isolated(_examine_apart, spec, facts.source.name, plugin=plugin, methods=[spec.name])
     except ProcessEnded as fault:
         return None, fault
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.chat import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -25,12 +26,11 @@ from adaptive_bench.runs.checks.model import (
 )
 from adaptive_bench.runs.checks.tasks import check_task, check_training_text
 from adaptive_bench.runs.cost.estimate import Estimator
-from adaptive_bench.runs.cost.pace import Pace, measure_pace
+from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed, measure_speed
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
-from adaptive_bench.runs.workers.chains import has_own_process
-from adaptive_bench.runs.workers.launch import useful_processes
+from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
@@ -93,22 +93,22 @@ def preflight(
     if whole is not None and not findings.errors and not _left(whole):
         return Preflight(whole)
     tokenizer, traits = None, {}
-    with reporter.task("check", total=2 + len(config.tasks)) as meter:
+    with reporter.task("check", total=2 + len(config.tasks)) as task:
         with findings.checking():
             tokenizer = load_tokenizer(facts)
             if config.chat_template:
                 check_chat_template(tokenizer)
-        meter.advance(1, of="tokenizer")
+        task.advance(1, of="tokenizer")
         traits = check_methods(config, facts, findings)
-        meter.advance(1, of="methods")
+        task.advance(1, of="methods")
         for name in config.tasks:
             with findings.checking():
                 check_task(name, config, tokenizer, facts.context, findings)
-            meter.advance(1, of=name)
+            task.advance(1, of=name)
         if tokenizer is not None and not findings.errors:
-            for task in training_tasks(config):
+            for trained_on in training_tasks(config):
                 with findings.checking():
-                    check_training_text(task, config, tokenizer, facts.context, findings)
+                    check_training_text(trained_on, config, tokenizer, facts.context, findings)
     needed = 0
     if whole is not None:
         trained = [bool(cell.steps and not cell.base) for cell in whole.untrained]
@@ -118,18 +118,18 @@ def preflight(
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
-    pace = _pace(config, whole, facts, tokenizer, jobs, reporter) if timed else None
-    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)
+    measured = _measured(config, whole, facts, tokenizer, jobs, reporter) if timed else None
+    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, measured, traits), jobs)
 
 
-def _pace(
+def _measured(
     config: RunConfig,
     whole: Plan,
     facts: ModelFacts,
     tokenizer: PreTrainedTokenizerBase,
     jobs: int,
     reporter: Reporter,
-) -> Pace | None:
+) -> MeasuredSpeed | None:
     """What the records do not know of, measured, unless the model is too large to be loaded for that."""
     if facts.parameters > _MOST_PARAMETERS[find_device(config.device).type]:
         return None
@@ -139,9 +139,13 @@ def _pace(
     ):
         return None
     # What plugins do takes place elsewhere; what their trainings take shows when they run.
-    trained = list(dict.fromkeys(cell.spec for cell in whole.cells if not has_own_process(cell.spec.name)))
-    with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as meter:
-        return measure_pace(config, trained, tokenizer, jobs, meter)
+    trained = list(dict.fromkeys(cell.spec for cell in whole.cells if not needs_own_process(cell.spec.name)))
+    try:
+        with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as task:
+            return measure_speed(config, trained, tokenizer, jobs, task)
+    except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
+        reporter.line(f"How long the run takes is not known: timing a few steps failed ({message_of(error)}).")
+        return None
 
 
 def _left(whole: Plan) -> bool:

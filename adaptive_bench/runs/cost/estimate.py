@@ -1,4 +1,6 @@
-"""How long a plan will take: from records this machine has made before, from a measured pace, or else roughly."""
+"""How long a plan will take: by the means of records that this machine has made before, by what was timed just now, or
+else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from adaptive_bench.progress import duration
-from adaptive_bench.runs.cost.pace import Pace
+from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
-# With neither: what the nano model takes on a CPU core. An order of magnitude, and said to be no more.
+# With neither: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
 _CALIBRATION_PASSES = 0.45
-# Evaluating with a method takes so much longer than with the plain model: the mean of three methods on nano, whose
-# points took from 0.8 to 1.5 times as long.
-_METHOD_OVERHEAD = 1.15
-# A sweep that is matched on another axis than tokens has to look further: points it adds, on average of many runs.
-_EXTRA_POINTS = 1
 
 
 @dataclass(frozen=True)
@@ -54,32 +51,11 @@ class Estimate:
     def __add__(self, other: Estimate) -> Estimate:
         return Estimate(self.seconds + other.seconds, self.rough or other.rough)
 
+    def __mul__(self, times: float) -> Estimate:
+        return Estimate(self.seconds * times, self.rough and times > 0)
+
     def __str__(self) -> str:
         return duration(self.seconds) + (" (rough)" if self.rough else "")
-
-
-class _Known:
-    """Seconds that trainings and evaluations took."""
-
-    def __init__(self) -> None:
-        self.sequence_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self.document_s: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
-        self.documents: dict[str, int] = {}
-
-    def learn(self, folder: Path) -> None:
-        """Look at one record."""
-        config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
-        if timing.get("steps"):
-            sequences = timing["steps"] * config["recipe"]["batch_size"]
-            self.sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
-        for sweep in folder.glob("eval/*/config.json"):
-            method = _read(sweep).get("method", "")
-            for file in sweep.parent.glob("*.json"):
-                point = _read(file)
-                if point.get("docs"):
-                    key = config["backbone"], method, point["task"]
-                    self.document_s[key].append(point["wall_s"] / point["docs"])
-                    self.documents[point["task"]] = max(point["docs"], self.documents.get(point["task"], 0))
 
 
 class Estimator:
@@ -87,87 +63,62 @@ class Estimator:
 
     Args:
         out: The folder.
-        pace: What was measured just now; records win over it.
+        measured: What was timed just now; records win over it.
         traits: By method spec.
     """
 
-    def __init__(self, out: Path, pace: Pace | None = None, traits: Mapping[str, Trait] | None = None) -> None:
-        self._out, self._pace, self._traits = out, pace, traits or {}
-
-    @cached_property
-    def _known(self) -> _Known:
-        """What the records say; looked at when it is first asked for."""
-        known = _Known()
-        for folder in (self._out / "records").glob("*"):
-            with suppress(LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
-                if _read(folder / "env.json").get("machine") == platform.node():
-                    known.learn(folder)
-        return known
-
-    def sequence_s(self, cell: Cell) -> tuple[float, bool]:
-        """Seconds of training on one sequence, and whether that is a guess."""
-        backbone = cell.content["backbone"]
-        if known := self._known.sequence_s[backbone, str(cell.spec)]:
-            return median(known), False
-        if self._pace is not None and cell.spec in self._pace.sequence_s:
-            return self._pace.sequence_s[cell.spec], False
-        if others := [
-            value for (model, _), values in self._known.sequence_s.items() if model == backbone for value in values
-        ]:
-            return median(others), False
-        if self._pace is not None and self._pace.sequence_s:  # of a plugin, which is not timed before
-            return median(self._pace.sequence_s.values()), False
-        return _ROUGH_SEQUENCE_S, True
-
-    @property
-    def alone(self) -> float:
-        """Time that work takes while no other process works, as a share of its time while all do."""
-        return 1.0 if self._pace is None else 1.0 / self._pace.slower
+    def __init__(
+        self, out: Path, measured: MeasuredSpeed | None = None, traits: Mapping[str, Trait] | None = None
+    ) -> None:
+        self._out, self._measured, self._traits = out, measured or MeasuredSpeed(), traits or {}
 
     def training(self, cell: Cell) -> Estimate:
         """Time of the steps that are left."""
-        sequences = steps_left(cell) * cell.content["recipe"]["batch_size"]
-        one_s, rough = self.sequence_s(cell)
-        return Estimate(sequences * one_s, bool(sequences) and rough)
+        return self._sequence(cell) * (steps_left(cell) * cell.content["recipe"]["batch_size"])
 
     def point(self, sweep: Sweep) -> Estimate:
-        """Time of one dial value."""
-        known = self._known.document_s[sweep.cell.content["backbone"], str(sweep.spec), sweep.task]
-        documents = sweep.config.evaluation.limit or self._known.documents.get(sweep.task, _ROUGH_DOCUMENTS)
-        if known:
-            return Estimate(documents * median(known))
-        if self._pace is not None and sweep.task in self._pace.document_s:
-            return Estimate(documents * self._pace.document_s[sweep.task] * _METHOD_OVERHEAD)
-        backbone = sweep.cell.content["backbone"]
-        others = [
-            value
-            for (model, _, task), values in self._known.document_s.items()
-            if (model, task) == (backbone, sweep.task)
-            for value in values
-        ]
-        return Estimate(documents * (median(others) if others else _ROUGH_DOCUMENT_S), not others)
-
-    def calibration(self, sweep: Sweep) -> Estimate:
-        """Time to make one dial value ready."""
-        if not self._traits.get(str(sweep.spec), Trait()).calibrates:
-            return Estimate(0.0)
-        one_s, rough = self.sequence_s(sweep.cell)
-        length = 1.0 if self._pace is None else self._pace.length(sweep.task)
-        return Estimate(_CALIBRATION_PASSES * one_s * length * sweep.config.evaluation.calibration_examples, rough)
+        """Time of one dial value, its calibration included."""
+        backbone, spec, task, recipe = _backbone(sweep.cell), sweep.spec, sweep.task, sweep.config.evaluation
+        timed = self._measured.document_s.get(task)
+        one = self._first(("document", backbone, str(spec), task), timed, ("document", backbone, task))
+        most = self._means.get(("documents", task), _ROUGH_DOCUMENTS)
+        asked = (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
+        passes = _CALIBRATION_PASSES if self._traits.get(str(spec), Trait()).calibrates else 0.0
+        return asked + self._sequence(sweep.cell) * (passes * recipe.calibration_examples)
 
     def points_left(self, sweep: Sweep) -> int:
         """Dial values that are left, as far as can be known beforehand."""
-        end = self._traits.get(str(sweep.spec), Trait()).end
-        return sweep.points_left(end)
+        return sweep.points_left(self._traits.get(str(sweep.spec), Trait()).end)
 
     def sweep(self, sweep: Sweep) -> Estimate:
-        """Time of the points that are left, with what the sweep may add and with their calibration."""
+        """Time of the points that are left."""
         points = self.points_left(sweep)
-        if not points:
-            return Estimate(0.0)
-        one = self.point(sweep) + self.calibration(sweep)
-        moves = self._traits.get(str(sweep.spec), Trait()).end > 0 and sweep.config.match_on != "tokens"
-        return Estimate((points + (_EXTRA_POINTS if moves else 0)) * one.seconds, one.rough)
+        return self.point(sweep) * points if points else Estimate(0.0)
+
+    def _sequence(self, cell: Cell) -> Estimate:
+        """Time of training on one sequence."""
+        timed = self._measured.sequence_s
+        # The code of plugins is not timed beforehand: theirs count like the others.
+        like = timed.get(cell.spec, fmean(timed.values()) if timed else None)
+        found = self._first(("sequence", _backbone(cell), str(cell.spec)), like, ("sequence", _backbone(cell)))
+        return found or Estimate(_ROUGH_SEQUENCE_S, rough=True)
+
+    def _first(self, own: tuple[str, ...], timed: float | None, others: tuple[str, ...]) -> Estimate | None:
+        """What records of the same work say, else what was timed, else what records of other methods say."""
+        seconds = self._means.get(own, self._means.get(others) if timed is None else timed)
+        return None if seconds is None else Estimate(seconds)
+
+    @cached_property
+    def _means(self) -> dict[tuple[str, ...], float]:
+        """Means over the records: seconds of a sequence and of a document, and documents of a task. What cannot be read
+        is left out: no estimate is worth an error.
+        """
+        seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+        for folder in (self._out / "records").glob("*"):
+            with suppress(ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError):  # see above
+                if _read(folder / "env.json")["machine"] == platform.node():
+                    _look(folder, seen)
+        return {key: fmean(values) for key, values in seen.items()}
 
 
 def steps_left(cell: Cell) -> int:
@@ -181,21 +132,19 @@ def steps_left(cell: Cell) -> int:
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the whole."""
     estimator = estimator or Estimator(plan.config.out)
-    left: list[tuple[Cell | Sweep, int, str, Estimate]] = []
     untrained = {cell.folder for cell in plan.untrained}
-    for cell in plan.cells:
-        is_left = cell.folder in untrained
-        left.append(
-            (cell, steps_left(cell), "steps", estimator.training(cell)) if is_left else (cell, 0, "", Estimate(0.0))
-        )
-    left += [(sweep, estimator.points_left(sweep), "dial values", estimator.sweep(sweep)) for sweep in plan.sweeps]
     lines = []
-    for work, count, unit, estimate in left:
+    works: list[Cell | Sweep] = [*plan.cells, *plan.sweeps]
+    for work in works:
+        if isinstance(work, Sweep):
+            count, unit, estimate, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
+        else:
+            count, unit, estimate = steps_left(work), "steps", estimator.training(work)
+            count, none = count if work.folder in untrained else 0, "on disk" if work.steps else "nothing to train"
         again = ", failed before" if work.record.state == "failed" else ""
-        state = f"{count} {unit} left{again}" if count else "nothing to train" if _untrained(work) else "on disk"
+        state = f"{count} {unit} left{again}" if count else none
         lines.append({"work": str(work), "state": state, "time": str(estimate) if count else ""})
-    total = sum((estimate for *_, estimate in left), Estimate(0.0))
-    return [*lines, {"work": "together, one after the other", "state": "", "time": str(total)}]
+    return [*lines, {"work": "together, one after the other", "state": "", "time": str(total(plan, estimator))}]
 
 
 def total(plan: Plan, estimator: Estimator) -> Estimate:
@@ -204,14 +153,28 @@ def total(plan: Plan, estimator: Estimator) -> Estimate:
     return sum(parts, Estimate(0.0))
 
 
-def _untrained(work: Cell | Sweep) -> bool:
-    return isinstance(work, Cell) and not work.content["recipe"]["steps"]
+def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
+    """Add what one record says."""
+    for sweep in folder.glob("eval/*/config.json"):
+        method, backbone = _read(sweep)["method"], _read(folder / "config.json")["backbone"]
+        points = [point for file in sweep.parent.glob("*.json") if (point := _read(file)).get("docs")]
+        for point in points:
+            one_s, task = point["wall_s"] / point["docs"], point["task"]
+            seen["document", backbone, method, task].append(one_s)
+            seen["document", backbone, task].append(one_s)
+            seen["documents", task].append(point["docs"])
+    config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+    if not timing["steps"]:
+        return
+    one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
+    seen["sequence", config["backbone"], config["method"]].append(one_s)
+    seen["sequence", config["backbone"]].append(one_s)
+
+
+def _backbone(cell: Cell) -> str:
+    return str(cell.content["backbone"])
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON file, empty if it is not there or cannot be read: an estimate is not worth an error."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}

@@ -18,8 +18,8 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.workers.calibrated import Calibrated
-from adaptive_bench.runs.workers.work import train_cell
+from adaptive_bench.runs.work.calibrated import Calibrated
+from adaptive_bench.runs.work.training import train_cell
 from adaptive_bench.tables.document_values import document_values, is_pooled
 
 TOLERANCE = 0.02

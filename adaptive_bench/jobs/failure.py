@@ -1,0 +1,69 @@
+"""Work that could not be done, and why."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.jobs.plugins import named_plugins
+from adaptive_bench.training.memory import ran_out_of_memory
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Work that could not be done, and why.
+
+    Attributes:
+        work: What it was.
+        reason: What went wrong and what to do.
+        kind: Whose fault it is: the `kind` of an error (see `adaptive_bench.errors`).
+        log: The file that has the traceback, if the work got that far.
+        trace: The traceback itself.
+    """
+
+    work: str
+    reason: str
+    kind: str = UsageError.kind
+    log: Path | None = None
+    trace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.work}: {self.cause}"
+
+    @property
+    def cause(self) -> str:
+        """The reason with its kind and its log."""
+        return f"{self.kind}: {self.reason}" + (f" Log: {self.log}" if self.log else "")
+
+
+@contextmanager
+def caught(
+    failures: list[Failure], label: str, method: str, log: Callable[[], Path | None] = lambda: None
+) -> Iterator[None]:
+    """Note an error in the block as the failure of some work.
+
+    Args:
+        label: What the work is called.
+        method: Whose code it runs.
+        log: Gives the file that has the traceback, if the error got there.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
+        failures.append(_failure(error, label, method, log()))
+    except SystemExit as error:
+        if not is_exit_of_plugin(error):
+            raise
+        failures.append(_failure(error, label, method, log()))
+
+
+def _failure(error: BaseException, label: str, method: str, log: Path | None) -> Failure:
+    found = explained(error, named_plugins([method]))
+    if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
+        found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
+    return Failure(label, message_of(found), found.kind, log, "".join(traceback.format_exception(error)))

@@ -1,0 +1,10 @@
+"""The launcher `local`: on this machine, in this process or in several."""
+
+from __future__ import annotations
+
+from adaptive_bench.jobs.launchers.request import LaunchRequest, LaunchResult
+
+
+def launch(request: LaunchRequest) -> LaunchResult:
+    """Do it here and now."""
+    return LaunchResult(request.run_here())

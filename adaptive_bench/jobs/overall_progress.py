@@ -1,0 +1,136 @@
+"""The bar of all jobs together: how long they will take yet, at the speed found so far.
+
+Jobs are laid out on the workers in the order in which they are taken up. Estimates made before are corrected as jobs
+go: by what jobs of the same kind took for each second that was expected, and by a job's own speed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from types import TracebackType
+
+from adaptive_bench.jobs.job import JobEstimate
+from adaptive_bench.progress import Event, JobFinished, JobStarted, Reporter, RunningTask, UnitDone
+
+_TRUST_S = 20.0  # of work that an earlier guess is worth against what is seen
+_EVERY_S = 1.0
+
+
+@dataclass
+class ProgressBudget:
+    """The seconds a job is expected to take, and how much of that is done."""
+
+    estimate: JobEstimate
+    begun_s: float = 0.0
+    heard_s: float = 0.0
+    done_s: float = 0.0
+    state: str = "waiting"
+
+    def spend(self, seconds: float, now_s: float) -> None:
+        """So much of it is done; never more than there is."""
+        self.done_s, self.heard_s = min(self.done_s + seconds, self.estimate.seconds), now_s
+
+    def left_s(self, factor: float, now_s: float) -> float:
+        """Seconds it takes from now on, where jobs like it take `factor` times as long as expected."""
+        if self.state == "waiting":
+            return self.estimate.seconds * factor
+        own = _blend(self.heard_s - self.begun_s, self.done_s, factor)
+        return max(0.0, (self.estimate.seconds - self.done_s) * own - (now_s - self.heard_s))
+
+
+class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
+    """Passes events on, and shows a bar of all jobs from those that say where they stand.
+
+    Args:
+        estimates: Of all jobs, in the order in which they are handed out.
+        workers: Jobs that are done at a time.
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        estimates: Iterable[JobEstimate],
+        workers: int,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.reporter, self.workers, self._now_s = reporter, workers, now_s
+        self.budgets = {each.job: ProgressBudget(each) for each in estimates}
+        self._of_record = {name: budget for budget in self.budgets.values() for name in budget.estimate.unit_s}
+        self.total_s = self.left_s(0.0)
+        self._bar: RunningTask = reporter.task("run", self.total_s)
+        self._begun_s: float | None = None
+        self._said_s = self._shown_s = 0.0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def emit(self, event: Event) -> None:
+        """See `Reporter`."""
+        self.reporter.emit(event)
+        now_s, budget = self._now_s(), None
+        match event:
+            case JobStarted(job) if budget := self.budgets.get(job):
+                if budget.state == "waiting":
+                    budget.begun_s = budget.heard_s = now_s
+                budget.state = "running"
+            case UnitDone(record) if budget := self._of_record.get(record):
+                budget.spend(budget.estimate.unit_s[record], now_s)
+            case JobFinished(job) if budget := self.budgets.get(job):
+                budget.spend(0.0, now_s)
+                budget.state = "over"
+        if budget is not None:
+            self._show(now_s, at_once=all(each.state == "over" for each in self.budgets.values()))
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds until the last job ends."""
+        factors = self._factors()
+        left = {
+            name: budget.left_s(factors[budget.estimate.kind], now_s)
+            for name, budget in self.budgets.items()
+            if budget.state != "over"
+        }
+        ends = {name: left[name] for name in left if self.budgets[name].state == "running"}
+        free = [*ends.values(), *[0.0] * (self.workers - len(ends))]
+        heapify(free)
+        waiting = [self.budgets[name].estimate for name in left if name not in ends]
+        # What others build on is taken up first.
+        for one in sorted(waiting, key=lambda each: self._depth(each)):
+            ends[one.job] = max(heappop(free), ends.get(one.after or "", 0.0)) + left[one.job]
+            heappush(free, ends[one.job])
+        return max(ends.values(), default=0.0)
+
+    def _depth(self, estimate: JobEstimate) -> int:
+        base = self.budgets.get(estimate.after or "")
+        return 0 if base is None or base.state == "over" else 1 + self._depth(base.estimate)
+
+    def _factors(self) -> dict[str, float]:
+        """By kind, real seconds for each expected one; a kind of which nothing is seen goes like the one before."""
+        factors: dict[str, float] = {}
+        guess = 1.0
+        for kind in dict.fromkeys(budget.estimate.kind for budget in self.budgets.values()):
+            seen = [one for one in self.budgets.values() if one.estimate.kind == kind and one.state != "waiting"]
+            took_s = sum(one.heard_s - one.begun_s for one in seen)
+            factors[kind] = guess = _blend(took_s, sum(one.done_s for one in seen), guess)
+        return factors
+
+    def _show(self, now_s: float, *, at_once: bool) -> None:
+        if self._begun_s is None:
+            self._begun_s = self._said_s = now_s
+        if not at_once and now_s - self._said_s < _EVERY_S:
+            return
+        self._said_s = now_s
+        passed_s, left_s = now_s - self._begun_s, self.left_s(now_s)
+        done_s = self.total_s * passed_s / (passed_s + left_s) if left_s else self.total_s
+        self._bar.advance(max(0.0, done_s - self._shown_s), left_s=left_s)
+        self._shown_s = max(done_s, self._shown_s)
+
+
+def _blend(took_s: float, done_s: float, guess: float) -> float:
+    """Real seconds for each expected one."""
+    return (took_s + _TRUST_S * guess) / (done_s + _TRUST_S)

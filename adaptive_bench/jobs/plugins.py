@@ -1,0 +1,28 @@
+"""Which plugins some work runs the code of, and whether that needs a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from adaptive_bench import processes, registry
+
+
+def needs_own_process(method: str) -> bool:
+    """Whether what a method does is done in processes of its own: it is a plugin's, and can be loaded there."""
+    return (
+        registry.is_foreign("methods", method)
+        and registry.has_source("methods", method)
+        and processes.world().is_single  # several that share a job load the same
+    )
+
+
+def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | None:
+    """Those of some methods and tasks that come from plugins, as an error names them; `None` without any."""
+    groups: list[tuple[registry.Group, Iterable[str]]] = [("methods", methods), ("tasks", tasks)]
+    found = [
+        f"the {group.removesuffix('s')} {name!r} of {registry.origin(group, name)}"
+        for group, names in groups
+        for name in sorted(set(names) & set(registry.names(group)))
+        if registry.is_foreign(group, name)
+    ]
+    return " or ".join(found) or None

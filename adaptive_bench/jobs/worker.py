@@ -1,0 +1,127 @@
+"""The side of a worker process: how it gets ready, works, and ends with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from adaptive_bench import closure, fork_server, registry, stopping
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Job, run_job
+from adaptive_bench.jobs.progress_queue import RemoteReporter
+from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
+from adaptive_bench.jobs.write_scope import protect
+
+GRACE_S = 10.0  # that a stopped worker has to write down where it stands
+_reporter: RemoteReporter | None = None
+_busy = False
+
+
+def start_worker(sender: Connection, alive: Connection, threads: int, plugins: list[Path]) -> RemoteReporter:
+    """Get this process ready to work for the one that started it.
+
+    Args:
+        sender: Pipe for what it has to say.
+        alive: Pipe whose other end the parent holds: when that is closed, or the parent gone, this process ends.
+        threads: Its share of the cores.
+        plugins: Files to load.
+    """
+    global _reporter
+    # Ctrl-C reaches the whole group; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
+    torch.set_num_threads(threads)
+    for path in plugins:
+        registry.load_plugin(path)
+    _reporter = RemoteReporter(sender)
+    sys.stdout = sys.stderr = StdoutForwarder(_reporter)
+    return _reporter
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Asked to end in this block, a worker has some seconds to write down where it stands."""
+    global _busy
+    _busy = True
+    try:
+        yield
+    finally:
+        _busy = False
+
+
+def _stop_with_parent(alive: Connection) -> None:
+    """The parent holds the other end: when it closes it, or is gone, this process keeps where it stands and ends."""
+    alive.poll(None)
+    stopping.request()
+    _wait_until_idle()
+    os.kill(os.getpid(), signal.SIGTERM)  # its code takes its time: it ends without
+    _wait_until_idle()
+    if os.getpgid(0) == os.getpid():  # with a plugin in it: all that it has started ends too
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _wait_until_idle() -> None:
+    end_s = time.monotonic() + GRACE_S / 2
+    while _busy and time.monotonic() < end_s:
+        time.sleep(0.05)
+
+
+def _leave(*_: object) -> None:
+    """Let the work under way write down where it stands; without any, be gone at once."""
+    if not _busy:
+        os._exit(1)
+    sys.exit(1)
+
+
+def lead_group() -> None:
+    """Make this process one that a plugin's method may be in: what it starts can be ended with it, and where memory
+    runs out the system ends it before others.
+    """
+    os.setpgid(0, 0)
+    with suppress(OSError):  # no Linux, or not allowed
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def kill_group(process: BaseProcess) -> None:
+    """End such a process, and all that was started in it."""
+    if process.pid is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.is_alive():  # it has not come to `lead_group`
+        process.kill()
+
+
+def run_in_worker(
+    job: Job,
+    surroundings: fork_server.Surroundings,
+    plugin: str | None,
+    files: Sequence[Path],
+    every: Sequence[Path],
+) -> list[Failure]:
+    """`run_job` in this process, which `start_worker` has made ready.
+
+    Args:
+        plugin: Whose code runs here and nowhere else; `None` for a process that does several jobs.
+        files: To load first.
+        every: All plugin files of the run.
+    """
+    assert _reporter is not None
+    closure.take_in(every)
+    surroundings.adopt()
+    if plugin is not None:
+        lead_group()
+        protect(job.write_scope, plugin)
+    with at_work():
+        return run_job(job, _reporter, files)

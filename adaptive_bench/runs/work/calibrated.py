@@ -1,0 +1,140 @@
+"""A trained cell as it is evaluated: loaded once, calibrated for the task at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.behavioural_duplicates import behaviour
+from adaptive_bench.model.saving import add_tokenizer
+from adaptive_bench.model.stored_calibration import POOLED
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
+from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
+from adaptive_bench.training import calibration_batches, encode_examples
+from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
+from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.memory import find_batch_size
+
+_TWIN_TEXTS = 8  # held-out examples on which specs are compared
+
+
+class Calibrated:
+    """A trained cell under one method spec, calibrated for one task at a time; loaded when it is first needed."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
+        self._texts: dict[str, list[EncodedExample]] = {}
+        self._calibrated_on: str | None = None
+        self._dials: dict[float, list[dict[str, Any]]] = {}
+        self._batch_size = self.config.evaluation.batch_size
+
+    @cached_property
+    def device(self) -> torch.device:
+        return find_device(self.config.device)
+
+    @cached_property
+    def model(self) -> AdaptiveModel:
+        # What is stored beside the weights depends on earlier sweeps; a record must not.
+        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec, calibration=None).to(self.device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return planned_backbone(self.config.model, self.cell.content["backbone"]).load_tokenizer()
+
+    def set_sweep(self, sweep: Sweep) -> None:
+        """From now on calibrate for this sweep."""
+        self._sweep = sweep
+
+    @property
+    def _text(self) -> list[EncodedExample]:
+        """Held-out training text of the sweep; the same object for sweeps that share it."""
+        key = str(self._sweep.content["calibration_sha256"])
+        if key not in self._texts:
+            max_length = min(self.config.train.max_length, self.model.backbone.context_length)
+            gold = as_planned(draw_calibration(self.config, self.cell.seed, self._sweep.task), key)
+            chat = self.config.chat_template
+            text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
+            if text and self.config.evaluation.calibration_text == "written":
+                text = generated_text(self.model, text, self.tokenizer, self._batch_size)
+            self._texts[key] = text
+        return self._texts[key]
+
+    def calibration(self, savings: Iterable[float], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What thresholds rest on: size of the text, and for each saving the requested and the realised share.
+
+        Args:
+            savings: Those of one sweep; others may be calibrated for another one.
+            before: What an earlier process wrote of the same sweep; it keeps what this one had no need of.
+        """
+        recipe = self.config.evaluation
+        about = {"text": recipe.calibration_text, "per": recipe.calibration}
+        size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
+        dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
+        earlier = [] if before is None else [entry for entry in before["dials"] if "saving" in entry]
+        entries = [
+            *({"saving": saving, **dial} for saving, found in dials.items() for dial in found),
+            *(entry for entry in earlier if entry["saving"] not in dials),
+        ]
+        return about | size | {"dials": sorted(entries, key=lambda entry: entry["saving"])}
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is held-out training text; runs that train nothing may have none."""
+        return bool(self._text)
+
+    @property
+    def behaviour(self) -> str:
+        """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
+        batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
+        savings = self._sweep.first_savings(self.model.method)
+        return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
+
+    def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
+        """Make the dial values of some savings ready for the sweep's task, each once."""
+        if not self.model.needs_calibration:
+            return
+        if self._calibrated_on != (text := str(self._sweep.content["calibration_sha256"])):
+            self.model.forget_calibration()
+            self._calibrated_on, self._dials = text, {}
+        missing = [saving for saving in savings if saving not in self._dials]
+        if not missing:
+            return
+        if not self.has_text:
+            raise UsageError(
+                f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
+                f"Name a task that has with --train-on, for example --train-on nano_math."
+            )
+        with reporter.task(f"calibrate {self.spec}", total=len(missing)) as task:
+            for saving in missing:
+                self._dials[saving], self._batch_size = find_batch_size(
+                    partial(self._calibrate, saving),
+                    self._batch_size,
+                    lambda size: reporter.line(
+                        f"calibrate {self.spec}: out of memory; now {size} sequence(s) at a time"
+                    ),
+                )
+                task.advance(1)
+
+    def store(self, saving: float) -> None:
+        """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
+        what is calibrated, the dial value chosen for a saving, and the tokenizer.
+        """
+        add_tokenizer(self.cell.checkpoint, self.tokenizer)  # of a training by an earlier version
+        if self.model.needs_calibration:
+            recipe = self.config.evaluation
+            name = self._sweep.task if recipe.calibration == "task" else POOLED
+            text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
+            self.model.store_calibration(self.cell.checkpoint, name, {saving: self.model.dial}, text)
+
+    def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
+        """The report of one saving."""
+        batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
+        return list(self.model.calibrate(batches, [saving])["dials"])

@@ -1,0 +1,39 @@
+"""Carries out the work of a plan, in several processes where the backbone is small and there are cores to use."""
+
+from __future__ import annotations
+
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.run_groups import run_groups
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.cost.estimate import Estimator
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.work.groups import groups_left
+from adaptive_bench.runs.work.left import settle
+from adaptive_bench.runs.work.overwrite import Overwrite, allowed
+from adaptive_bench.runs.work.resources import limits_of, useful_processes
+
+
+def carry_out(
+    plan: Plan,
+    reporter: Reporter,
+    workers: int | None = None,
+    estimator: Estimator | None = None,
+    share: Share = WHOLE,
+    overwrite: Overwrite = Overwrite.only_missing,
+) -> list[Failure]:
+    """Do everything of a plan, or of a share of it, that is not on disk yet and that `overwrite` allows; gives back
+    what was not done.
+
+    Args:
+        workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
+            cores.
+        estimator: Knows how long each part will take; by default from the records alone.
+    """
+    limits = limits_of(plan.config)
+    settle(plan)
+    groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), share), overwrite)
+    if not groups:
+        return left_out
+    workers = min(workers or useful_processes(plan.config), sum(len(group.jobs) for group in groups))
+    return left_out + run_groups(groups, reporter, workers, limits)

@@ -1,0 +1,109 @@
+"""Sweeps a method's dial on tasks; what is on disk of it is picked up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from torch import Tensor
+
+from adaptive_bench import guard, processes
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
+from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.task_inputs import check_inputs
+from adaptive_bench.runs.work.calibrated import Calibrated
+from adaptive_bench.runs.work.recording import recorded
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.evaluations import Evaluation, Sample
+
+
+def evaluate_sweeps(
+    sweeps: Sequence[Sweep],
+    reporter: Reporter,
+    attempting: Callable[[Sweep], AbstractContextManager[None]],
+) -> None:
+    """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
+
+    Args:
+        attempting: Entered for each sweep; where it takes an error for itself, the next sweep goes on.
+    """
+    trained = Calibrated(sweeps[0])
+    for sweep in sweeps:
+        trained.set_sweep(sweep)
+        with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
+            if sweep.finished() is None:
+                with recorded(sweep, sweep.config.device, reporter) as said:
+                    _measure(sweep, trained, said)
+
+
+def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
+    model, record = trained.model, sweep.record
+    dial = model.method.dial
+    about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
+    record.write("dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    asked = sweep.first_savings(model.method)
+    trained.calibrate(asked, reporter)
+    if trained.has_text:
+        record.write("behaviour.json", {"sha256": trained.behaviour})
+
+    def measure(saving: float) -> Evaluation:
+        if (known := record.point(saving)) is not None:
+            return known
+        trained.calibrate([saving], reporter)
+        asked.append(saving)
+        calibration = trained.calibration(asked, record.read("calibration.json"))
+        record.write("calibration.json", calibration)
+        model.dial = model.method.dial_for(saving)
+        trained.store(saving)
+        start_s = time.perf_counter()
+        thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds):
+            evaluation, samples = _ask(sweep, trained, reporter)
+        check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
+        guard.check()
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
+        reporter.emit(PointMeasured(str(sweep.folder)))
+        return evaluation
+
+    sweep.walk(measure, model.method)
+
+
+def _ask(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> tuple[Evaluation, list[Sample]]:
+    """The model's answers as its dial stands."""
+    recipe = sweep.config.evaluation
+    return evaluate(
+        trained.model,
+        trained.tokenizer,
+        sweep.task,
+        data_dir=sweep.config.data_dir,
+        split=sweep.split,
+        limit=recipe.limit,
+        num_fewshot=recipe.num_fewshot,
+        batch_size=recipe.batch_size,
+        chat_template=sweep.config.chat_template,
+        progress=reporter,
+    )
+
+
+class EvaluationWorker:
+    """Takes part in evaluations that the main process has begun."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
+
+    def __call__(self, sweep: Sweep, dial: float, thresholds: dict[str, Tensor] | None) -> None:
+        """Evaluate at one dial value, as calibrated by the main process."""
+        key = sweep.cell.folder, sweep.spec
+        if key not in self._known:
+            self._known.clear()  # one model at a time
+            self._known[key] = Calibrated(sweep)
+        trained = self._known[key]
+        if thresholds:
+            assert trained.model.method.thresholds is not None
+            trained.model.method.thresholds.load(thresholds)
+        trained.model.dial = dial
+        _ask(sweep, trained, SilentReporter())

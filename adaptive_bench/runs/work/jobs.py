@@ -1,0 +1,213 @@
+"""The two kinds of jobs that a plan comes down to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
+from adaptive_bench.jobs.failure import Failure, caught
+from adaptive_bench.jobs.job import JobEstimate, JobGroup
+from adaptive_bench.jobs.write_scope import WriteScope
+from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.work.evaluation import evaluate_sweeps
+from adaptive_bench.runs.work.training import train_cell
+from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.records import Record
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A cell to train.
+
+    Attributes:
+        seconds, step_s: What it is expected to take: in all, and for one step.
+    """
+
+    cell: Cell
+    config: RunConfig
+    seconds: float
+    step_s: float
+
+    def __str__(self) -> str:
+        return str(self.cell)
+
+    @property
+    def folder(self) -> Path:
+        """See `Job`."""
+        return self.cell.folder
+
+    @property
+    def estimate(self) -> JobEstimate:
+        """See `Job`."""
+        after = None if self.cell.base is None else str(self.cell.base.folder)
+        return JobEstimate(str(self.folder), self.seconds, "train", {str(self.folder): self.step_s}, after)
+
+    @property
+    def method(self) -> str:
+        """See `Job`."""
+        return self.cell.spec.name
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """See `Job`."""
+        return frozenset(_trained(self.cell))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """See `Job`."""
+        return tuple(self.config.tasks)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """See `Job`."""
+        return (str(self),)
+
+    @property
+    def is_ready(self) -> bool:
+        """See `Job`."""
+        return self.cell.base is None or self.cell.base.finished
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it is on disk."""
+        return self.cell.record.state != "planned"
+
+    @property
+    def write_scope(self) -> WriteScope:
+        """See `Job`: the whole record is its own."""
+        return WriteScope(self.folder.parent, (self.folder,), self.folder, self.folder / "eval")
+
+    def do(self, reporter: Reporter) -> list[Failure]:
+        """See `Job`."""
+        failures: list[Failure] = []
+        with caught(failures, str(self), self.method, partial(_log, self.cell.record)):
+            train_cell(self.cell, self.config, reporter)
+        return failures
+
+    def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
+        """See `Job`."""
+        return _mark_failed(self.cell.record, self.cell.content, None, str(self), error, reporter)
+
+
+@dataclass(frozen=True)
+class EvaluationJob:
+    """The unfinished sweeps of one method spec on one cell.
+
+    Attributes:
+        seconds: What all of them are expected to take.
+        point_s: The same of one point of each.
+    """
+
+    sweeps: tuple[Sweep, ...]
+    seconds: float
+    point_s: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].cell.seed}"
+
+    @property
+    def cell(self) -> Cell:
+        """The training that it evaluates."""
+        return self.sweeps[0].cell
+
+    @property
+    def folder(self) -> Path:
+        """See `Job`: of the first sweep."""
+        return self.sweeps[0].folder
+
+    @property
+    def estimate(self) -> JobEstimate:
+        """See `Job`."""
+        unit_s = {str(sweep.folder): one_s for sweep, one_s in zip(self.sweeps, self.point_s, strict=True)}
+        return JobEstimate(str(self.folder), self.seconds, "evaluate", unit_s, str(self.cell.folder))
+
+    @property
+    def method(self) -> str:
+        """See `Job`."""
+        return self.sweeps[0].spec.name
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """See `Job`."""
+        return frozenset({self.method, *_trained(self.cell)})
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """See `Job`."""
+        return tuple(sweep.task for sweep in self.sweeps)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """See `Job`."""
+        return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
+
+    @property
+    def is_ready(self) -> bool:
+        """See `Job`."""
+        return self.cell.finished
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it is on disk."""
+        return any(sweep.record.state != "planned" for sweep in self.sweeps)
+
+    @property
+    def write_scope(self) -> WriteScope:
+        """See `Job`: files may be added beside the training, and what calibration found is kept with its model."""
+        own = (*(sweep.folder for sweep in self.sweeps), self.cell.checkpoint / CALIBRATIONS)
+        return WriteScope(self.cell.folder.parent, own, self.cell.folder, self.cell.folder / "eval")
+
+    def do(self, reporter: Reporter) -> list[Failure]:
+        """See `Job`: one sweep that fails does not stop the others."""
+        failures: list[Failure] = []
+
+        def attempting(sweep: Sweep) -> AbstractContextManager[None]:
+            return caught(failures, str(sweep), self.method, partial(_log, sweep.record))
+
+        evaluate_sweeps(self.sweeps, reporter, attempting)
+        return failures
+
+    def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
+        """See `Job`."""
+        sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
+        return _mark_failed(sweep.record, sweep.content, sweep.cell.folder, str(self), error, reporter)
+
+
+RunJob = TrainingJob | EvaluationJob
+RunJobGroup = JobGroup[RunJob]  # what hangs on one cell
+
+
+def _trained(cell: Cell) -> list[str]:
+    return [cell.spec.name, *([] if cell.base is None else _trained(cell.base))]
+
+
+def _log(record: Record) -> Path | None:
+    """The log of a record, if it says why it failed."""
+    log = record.folder / "log.txt"
+    return log if record.state == "failed" and log.is_file() else None
+
+
+def _mark_failed(
+    record: Record,
+    content: Mapping[str, Any],
+    root: Path | None,
+    label: str,
+    error: AdaptiveBenchError,
+    reporter: Reporter,
+) -> Path | None:
+    try:
+        with alone(record.folder, label, reporter, root=root):
+            record.begin(content)
+            record.fail(error)
+    except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others
+        reporter.line(f"{label}: {problem}")
+    log = record.folder / "log.txt"
+    return log if log.is_file() else None

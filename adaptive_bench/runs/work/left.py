@@ -1,0 +1,37 @@
+"""What a plan still lacks."""
+
+from __future__ import annotations
+
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.store.records import Record
+
+
+def left(plan: Plan) -> list[Failure]:
+    """What a plan still lacks, and why as far as the records know."""
+    untrained = plan.untrained
+    failures = [_why(str(cell), cell.record) for cell in untrained]
+    missing = {cell.folder for cell in untrained}
+    for sweep in plan.sweeps:
+        if sweep.cell.folder not in missing and not sweep.is_complete:
+            failures.append(_why(str(sweep), sweep.record))
+    return failures
+
+
+def _why(work: str, record: Record) -> Failure:
+    state = record.state
+    if state == "failed":
+        return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
+    about = {"planned": "it was not begun", "running": f"{record.holder} is running it"}
+    reason = about.get(state, "its process has ended before it was done")
+    return Failure(work, f"{reason}. Re-run the command to do it.", "Not finished")
+
+
+def settle(plan: Plan) -> None:
+    """Say of finished work that it is done where a killed process could not."""
+    for cell in plan.cells:
+        if cell.finished:
+            cell.record.mark_done()
+    for sweep in plan.sweeps:
+        if sweep.is_complete:
+            sweep.record.mark_done()

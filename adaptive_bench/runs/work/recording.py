@@ -1,0 +1,80 @@
+"""What work leaves in its record beside its results: its state, what it was made with, and what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from adaptive_bench import guard, stopping
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import Superseded
+from adaptive_bench.faults import is_exit_of_plugin
+from adaptive_bench.model.timing.hardware import environment
+from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
+from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.source import check_code
+from adaptive_bench.store.records import Record
+from adaptive_bench.training.tracking import Tracking
+
+
+class RecordedReporter(Reporter):
+    """Says what the work is about before everything it passes on, and keeps the lines in the record's log. Work ends
+    here that was asked to stop: what is counted is kept.
+    """
+
+    def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
+        self._reporter, self._record, self._about = reporter, record, about
+
+    def emit(self, event: Event) -> None:
+        """See `Reporter`."""
+        match event:
+            case Line(text):
+                self._record.log(text)
+                event = Line(f"{self._about}: {text}")
+            case TaskStarted():
+                event = replace(event, label=f"{self._about}: {event.label}")
+        self._reporter.emit(event)
+        if isinstance(event, TaskAdvanced):
+            stopping.check()
+
+
+@contextmanager
+def recorded(work: Cell | Sweep, device: str, reporter: Reporter) -> Iterator[Reporter]:
+    """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over. In the block
+    it tells the reporter how it goes.
+
+    Args:
+        device: As for `run`.
+
+    Raises:
+        EnvironmentProblem: The code that it runs has changed since it was planned.
+    """
+    record, seed = work.record, work.seed if isinstance(work, Cell) else work.cell.seed
+    check_code(work.spec.name, "training" if isinstance(work, Cell) else "evaluation", work.content["code"])
+    record.begin(work.content)
+    record.write("env.json", environment(find_device(device)))
+    try:
+        yield RecordedReporter(reporter, record, f"seed {seed}")
+        guard.check()
+    except Superseded:
+        raise
+    except Exception as error:
+        record.fail(error)
+        raise
+    except BaseException as error:
+        if isinstance(error, SystemExit) and is_exit_of_plugin(error):
+            record.fail(error)
+        else:
+            record.move("partial")
+        raise
+    record.move("done")
+
+
+def curves_of(cell: Cell, config: RunConfig) -> Tracking:
+    """Where the curves of a training are shown."""
+    about: dict[str, str | int | float] = {"method": str(cell.spec), "seed": cell.seed}
+    about |= {"model": config.model, "record": cell.folder.name}
+    title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
+    return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)

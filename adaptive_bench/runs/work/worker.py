@@ -1,0 +1,12 @@
+"""Taking part in the work of the main process of several."""
+
+from __future__ import annotations
+
+from adaptive_bench import processes
+from adaptive_bench.runs.work.evaluation import EvaluationWorker
+from adaptive_bench.runs.work.training import train_as_worker
+
+
+def work_as_worker() -> None:
+    """Take part in what the main process broadcasts, until there is no more."""
+    processes.world().worker_loop({"train": train_as_worker, "evaluate": EvaluationWorker()})

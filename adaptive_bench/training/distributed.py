@@ -1,0 +1,153 @@
+"""One training over several processes: DistributedDataParallel, or fully sharded with torch's `fully_shard`.
+
+Every process has its rows of each micro-batch. Whatever is averaged or compared over a batch is put together from all
+of them first (`Spread.rows`), so that every process has the loss of the whole batch and, when gradients are averaged,
+the gradient of the whole: what one process would have, but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.processes import Processes
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
+
+T = TypeVar("T")
+
+
+class Rows:
+    """Rows of all processes, see `method.spread.Spread`."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._counts: list[int] = []
+
+    def rows(self, own: Tensor) -> Tensor:
+        """[sum N, ...]."""
+        counts = own.new_tensor([len(own)], dtype=torch.long)
+        found = [torch.empty_like(counts) for _ in range(self._processes.count)]
+        distributed.all_gather(found, counts)
+        self._counts = [int(count) for count in found]
+        whole: Tensor = _Gathered.apply(own, self._processes.rank, tuple(self._counts))
+        return whole
+
+    def own(self, whole: Tensor, count: int) -> Tensor:
+        """[N, ...] of the last `rows`."""
+        start = sum(self._counts[: self._processes.rank])
+        return whole[start : start + count]
+
+
+class _Gathered(torch.autograd.Function):
+    """All rows; the gradient of the own ones is what arrives there."""
+
+    @staticmethod
+    def forward(context: Any, own: Tensor, rank: int, counts: tuple[int, ...]) -> Tensor:
+        context.start, context.count = sum(counts[:rank]), counts[rank]
+        padded = own.new_zeros((max(counts), *own.shape[1:]))
+        padded[: len(own)] = own
+        found = [torch.empty_like(padded) for _ in counts]
+        distributed.all_gather(found, padded)
+        return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return gradients[0][context.start : context.start + context.count], None, None
+
+
+class DistributedTraining:
+    """The model of a training as its processes share it; alone, the model itself.
+
+    Args:
+        model: Put on the device; with `fully_sharded` its parameters become shards, and it stays that way.
+
+    Raises:
+        UsageError: The method cannot be trained so.
+    """
+
+    def __init__(self, model: AdaptiveModel, processes: Processes, *, fully_sharded: bool) -> None:
+        self.model, self.processes, self.fully_sharded = model, processes, fully_sharded
+        self._call: Any = model
+        if processes.is_single:
+            return
+        method = type(model.method)
+        if not method.__dict__.get("supports_data_parallel", False):
+            raise UsageError(
+                f"A method that is trained over several processes says how its losses and rankings span the batch, "
+                f"which {model.spec} does not (`supports_data_parallel` of {method.__name__}): they would be taken "
+                f"over the rows of each process alone. Train it in one process, without torchrun."
+            )
+        model.spread = Rows(processes)
+        if fully_sharded:
+            for layer in range(model.backbone.num_layers):
+                fully_shard(model.backbone.attention(layer))
+                fully_shard(model.backbone.mlp(layer))
+            fully_shard(model)
+        else:
+            ids = [torch.cuda.current_device()] if next(model.parameters()).is_cuda else None
+            # A parameter may go unused in a step, where a method runs no predictor or leaves a layer out.
+            self._call = DistributedDataParallel(model, device_ids=ids, find_unused_parameters=True)
+
+    def part(self, batch: Sequence[T]) -> Sequence[T]:
+        """The rows of a micro-batch that are this process's.
+
+        Raises:
+            UsageError: There are fewer rows than processes.
+        """
+        if len(batch) < self.processes.count:
+            raise UsageError(
+                f"Every process needs a row of each micro-batch, got {len(batch)} rows for {self.processes.count} "
+                "processes. Lower train.accumulation or raise train.batch_size."
+            )
+        edges = [len(batch) * rank // self.processes.count for rank in (self.processes.rank, self.processes.rank + 1)]
+        return batch[edges[0] : edges[1]]
+
+    def loss(self, tensors: dict[str, Tensor]) -> Tensor:
+        """The loss of the whole micro-batch."""
+        loss: Tensor = self._call(**tensors, return_logits=False).loss
+        return loss
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add the gradient; gradients are averaged over processes in the last micro-batch of a step."""
+        if self.fully_sharded and not self.processes.is_single:
+            self._call.set_requires_gradient_sync(last)
+        (loss * self.processes.count).backward()
+
+    def syncing(self, last: bool) -> Any:
+        """Context of forward and backward pass of a micro-batch."""
+        waits = isinstance(self._call, DistributedDataParallel) and not last
+        return self._call.no_sync() if waits else nullcontext()
+
+    def gather_weights(self) -> None:
+        """Put every parameter together again, one after the other, on the process that writes them."""
+        known: dict[int, nn.Parameter] = {}  # a shared parameter stays one
+        for module in self.model.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                if isinstance(parameter, DTensor):
+                    if id(parameter) not in known:
+                        full = parameter.full_tensor()  # all processes take part
+                        kept = full if self.processes.is_main_process else full.new_empty(0)
+                        known[id(parameter)] = nn.Parameter(kept, requires_grad=parameter.requires_grad)
+                    setattr(module, name, known[id(parameter)])
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that may be one shard of several; all processes call this in the same order."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(saved: Tensor, current: Tensor) -> Tensor:
+    """A whole tensor, sharded like another one."""
+    if not isinstance(current, DTensor):
+        return saved
+    return distribute_tensor(saved.to(current.device), current.device_mesh, current.placements)

@@ -1,0 +1,205 @@
+"""What the launcher `kubernetes` writes is what the API server takes, whatever runs, models and methods are called."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.jobs.launchers import kubernetes
+from adaptive_bench.jobs.launchers.kubernetes_names import job_prefix
+from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
+from adaptive_bench.runs import plan
+from adaptive_bench.runs.outcome.naming import run_name
+from adaptive_bench.runs.work.request import launch_request
+
+# Beside this file; tests are no package.
+_spec = importlib.util.spec_from_file_location("api_server", Path(__file__).with_name("api_server.py"))
+api_server = importlib.util.module_from_spec(_spec)
+sys.modules["api_server"] = api_server
+_spec.loader.exec_module(api_server)
+
+FULL = """
+image: registry.example.org/team/adaptive-bench@sha256:0123456789abcdef
+claim: runs
+mount: {mount}
+namespace: research
+cpus: 8
+memory: 32Gi
+gpus: 2
+processes: 2
+shared_memory: 16Gi
+env: {{HF_HOME: /data/hub}}
+secrets:
+  HF_TOKEN: {{name: hugging-face, key: token}}
+pull_secrets: [registry]
+service_account: bench
+node_selector: {{cloud.google.com/gke-accelerator: nvidia-h100-80gb}}
+tolerations:
+- {{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}
+labels: {{kueue.x-k8s.io/queue-name: nightly}}
+security_context: {{runAsNonRoot: true, runAsUser: 1000, fsGroup: 1000, seccompProfile: {{type: RuntimeDefault}}}}
+container_security_context: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A request as far as a manifest asks it."""
+
+    folder: Path
+
+    def command(self, *more, processes=1, python="python"):
+        return " ".join(["run", *more])
+
+
+def manifests(folder: Path, cells: int = 2, **resources):
+    given = PodResources.model_validate({"image": "i", "claim": "c", "mount": "/data"} | resources)
+    request = Fake(folder)
+    return kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)]), kubernetes.table_manifest(
+        request, given
+    )
+
+
+@pytest.fixture
+def written(config_of, tmp_path, lines):
+    """`written(text)`: both manifests of a run of two cells with these resources."""
+
+    def write(text=FULL, methods="dense,random_skip", **config):
+        config = config_of(methods, **config)
+        file = tmp_path / "resources.yaml"
+        file.write_text(text.format(mount=tmp_path))
+        folder = config.out / "runs" / run_name(config)
+        launched = kubernetes.launch(launch_request(plan(config), folder, lines, resources=file))
+        job, table = (folder / "kubernetes" / name for name in ("job.yaml", "table.yaml"))
+        assert f"kubectl create -f {job} -f {table}" in launched.submitted
+        return tuple(yaml.safe_load(one.read_text()) for one in (job, table))
+
+    return write
+
+
+def test_all_that_can_be_asked_for_is_taken_by_the_server(written):
+    validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
+    for manifest in written():
+        assert api_server.problems(manifest) == []
+        validate.validate(manifest, validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.2-1B", "/models/Llama-3.2-1B", "nano", "Qwen/Qwen3_0.6B-Base"])
+@pytest.mark.parametrize("methods", ["dense,random_skip", "random_skip[trained=true],router_tuned_mod,gateskip,mod"])
+def test_the_names_of_real_runs_are_taken_by_the_server(model, methods):
+    config = RunConfig(methods=methods, tasks=("nano_qa_ll",), model=model, seeds=3)
+    for cells in (1, 11, 100, 1500):
+        for manifest in manifests(Path("/data/runs/runs") / run_name(config), cells):
+            assert api_server.problems(manifest) == []
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=120)
+
+
+@settings(deadline=None)
+@given(names, st.sampled_from([1, 2, 11, 101, 1001]))
+def test_any_name_of_a_run_is_made_fit(name, cells):
+    for manifest in manifests(Path("/data/out/runs") / name, cells):
+        assert api_server.problems(manifest) == []
+
+
+@settings(deadline=None)
+@given(names, names, st.integers(1, 100_000))
+def test_runs_have_names_of_their_own(one, other, completions):
+    """Also where they differ only in what a name has no room for, and after the server has cut it."""
+    prefixes = [job_prefix(name, f"/data/{name}", completions) for name in (one, other)]
+    assert (prefixes[0][: api_server.GENERATED] == prefixes[1][: api_server.GENERATED]) == (one == other)
+    assert all(len(f"{prefix}x7k2p-{completions - 1}") <= api_server.LABEL for prefix in prefixes)
+
+
+def test_a_name_can_be_read():
+    prefix = job_prefix("Llama-3.2-1B-random_skip-mod-seed1-3f9a2c1b", "/data/runs/x", 12)
+    assert prefix.startswith("ab-llama-3-2-1b-random-skip-mod-seed1-")
+
+
+def test_a_token_comes_from_a_secret_and_is_never_written(written):
+    job, table = written()
+    for manifest in (job, table):
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
+        assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
+        assert env["HF_HOME"] == "/data/hub"
+
+
+def test_pods_get_what_was_asked_for(written):
+    job, table = written()
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
+    assert shared in pod["volumes"]
+    assert {"name": "shared-memory", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert pod["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
+    assert pod["imagePullSecrets"] == [{"name": "registry"}] and pod["serviceAccountName"] == "bench"
+    assert pod["securityContext"]["runAsUser"] == 1000
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "nightly"
+    (writer,) = table["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2 and "nvidia.com/gpu" not in str(writer["resources"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("env: {1ST: a}", "a variable's name"),
+        ("memory: 4 GB", "a quantity is a number"),
+        ("memory: 4gi", "a quantity is a number"),
+        ("claim: My_Claim", "lower-case"),
+        ("namespace: a.b", "at most 63 lower-case"),
+        ("node_selector: {a/b/c: x}", "a key is"),
+        ("node_selector: {gpu: 'not this one'}", "at most 63 letters"),
+        ("tolerations: [{operator: Equal, value: x}]", "needs a key"),
+        ("tolerations: [{key: a, operator: Exists, value: x}]", "takes no value"),
+        ("env: {HF_TOKEN: x}\nsecrets: {HF_TOKEN: {name: a, key: b}}", "a variable has one value"),
+        ("mount: data", "absolute path"),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused_here(written, line, said):
+    keys = {"image": "i", "claim": "c", "mount": "/data"} | yaml.safe_load(line)
+    with pytest.raises(UsageError, match=said):
+        written(yaml.safe_dump(keys).replace("{", "{{").replace("}", "}}"))
+
+
+def test_a_token_in_the_place_of_its_secret_is_not_repeated(written):
+    with pytest.raises(UsageError, match="secrets") as error:
+        written("image: i\nclaim: c\nmount: {mount}\nsecrets: {{HF_TOKEN: hf_do_not_show}}\n")
+    assert "do_not_show" not in str(error.value) and error.value.__cause__ is None
+
+
+def test_a_job_writes_the_table(written):
+    _, table = written()
+    (container,) = table["spec"]["template"]["spec"]["containers"]
+    shell, flag, script = container["command"]
+    script = script.replace("exec ", "echo ")
+    done = subprocess.run([shell, flag, script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    assert done.stdout.split()[-3:] == ["--table-only", "--wait", "30"]
+
+
+def test_more_cells_than_one_argument_holds_are_refused():
+    with pytest.raises(UsageError, match="--shard 1/2"):
+        manifests(Path("/data/runs/x"), 2100)
+
+
+def test_the_rules_are_those_of_the_server():
+    """Names it is known to take and to refuse."""
+    assert api_server.is_label("a-1") and not any(map(api_server.is_label, ("", "a_b", "A", "a.b", "-a", "a" * 64)))
+    assert api_server.is_qualified_name("nvidia.com/gpu") and not api_server.is_qualified_name("a/b/c")
+    assert [str(api_server.quantity(text)) for text in ("1.5Gi", "1e3", "100m")] == ["1610612736.0", "1E+3", "0.100"]
+    assert api_server.quantity("4gi") is api_server.quantity("4 Gi") is None
+    refused = {"generateName": "adaptive-bench-nano-random_skip-mod-seed1-3f9a2c1b-"}
+    job, _ = manifests(Path("/data/runs/x"))
+    assert api_server.problems(job | {"metadata": refused})

@@ -1,0 +1,239 @@
+"""Shards, the scripts that launchers write, and stopping when a scheduler asks to."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adaptive_bench import registry, stopping
+from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
+from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
+from adaptive_bench.runs import Share, plan, run
+from adaptive_bench.runs.cost.estimate import Estimator, steps_left
+from adaptive_bench.runs.work import training
+from adaptive_bench.runs.work.groups import groups_left
+from adaptive_bench.runs.work.left import left
+from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.store.attempts import alone
+from adaptive_bench.training import checkpoint
+
+METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"
+
+
+@pytest.fixture
+def request_of(config_of, tmp_path, lines):
+    """`request_of(methods, resources)`: what a launcher is given."""
+
+    def make(methods="dense,gateskip", resources=None):
+        config = config_of(methods)
+        file = None
+        if resources is not None:
+            file = tmp_path / "resources.yaml"
+            file.write_text(yaml.safe_dump(resources))
+        return launch_request(plan(config), config.out / "runs" / "0123456789abcdef", lines, resources=file)
+
+    return make
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 9])
+def test_shards_are_the_plan_each_cell_once(config_of, parts):
+    whole = plan(config_of(METHODS, seeds=(1, 2)))
+    shards = [Share(number, parts).of(whole) for number in range(1, parts + 1)]
+    assert sorted(cell.folder for shard in shards for cell in shard) == sorted(cell.folder for cell in whole.cells)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
+    config = config_of("dense,router_tuned_mod")
+    whole = plan(config)
+    groups = groups_left(whole, Estimator(config.out), Share(2, 2))
+    assert [str(group.jobs[0].cell.spec) for group in groups] == ["dense", "router_tuned_mod"]
+    assert [len(group.others) for group in groups] == [0, 1]
+    record = whole.cells[0].record
+    with alone(record.folder, "it", lines):
+        record.begin(whole.cells[0].content)
+        record.fail(RuntimeError("no"))
+    groups = groups_left(whole, Estimator(config.out), Share(2, 2))
+    assert [str(group.jobs[0].cell.spec) for group in groups] == ["router_tuned_mod"]
+
+
+def test_the_last_shard_writes_the_table_of_all(config_of):
+    config = config_of("dense,random_skip[trained=true],gateskip")
+    first = run(config, share=Share(1, 2))
+    assert first.rows == [] and "left to other shares" in first.elsewhere
+    assert not (first.folder / "table.json").exists()
+    last = run(config, share=Share(2, 2))
+    assert last.elsewhere == "" and {row["method"] for row in last.rows} == set(config.methods)
+    assert json.loads((last.folder / "run.json").read_text())["state"] == "done"
+
+
+def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
+    config = config_of("dense,gateskip")
+    cell = plan(config).cells[0]
+    run(config, share=Share(cells=(cell.folder.name,)))
+    monkeypatch.setattr(training, "train", None)
+    outcome = run(config, table_only=True)
+    assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
+    assert [str(failure) for failure in outcome.failures] == [
+        "train gateskip, seed 1: Not finished: it was not begun. Re-run the command to do it."
+    ]
+    assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
+
+
+@pytest.mark.parametrize(("shard", "cell"), [("0/2", None), ("3/2", None), ("2", None), ("1/2", "abc")])
+def test_a_wrong_share_is_refused(shard, cell):
+    with pytest.raises(UsageError, match="--shard"):
+        Share.parse(shard, cell)
+
+
+def test_a_cell_that_is_not_planned_is_refused(config_of):
+    with pytest.raises(UsageError, match="have changed since"):
+        Share.parse(None, "0123").of(plan(config_of("dense")))
+
+
+def test_a_run_that_is_asked_to_stop_keeps_the_step_it_is_at(config_of, monkeypatch):
+    config = config_of("dense", train={"steps": 40, "checkpoint_every": 1000})
+    (cell,) = plan(config).cells
+    begin = training.AdaptiveModel.begin_step
+
+    def ask(model, step, total):
+        if step == 7:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        begin(model, step, total)
+
+    monkeypatch.setattr(training.AdaptiveModel, "begin_step", ask)
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(ToBeContinued) as stopped:
+        run(config, jobs=1)
+    assert stopped.value.exit_code == 75 and cell.record.state == "partial"
+    assert signal.getsignal(signal.SIGUSR1) == before and not stopping.requested()
+    assert checkpoint.steps_done(checkpoint.newest(cell.folder / "resume")) == 7 == 40 - steps_left(cell)
+    monkeypatch.undo()
+    assert run(config, jobs=1).exit_code == 0 and len((cell.folder / "train.jsonl").read_text().splitlines()) == 40
+
+
+def test_launchers_are_found_like_other_plugins(config_of, monkeypatch):
+    assert {"local", "slurm", "kubernetes"} <= set(registry.names("launchers"))
+    seen = []
+
+    def mine(request):
+        seen.append(request)
+        return LaunchResult(submitted="Given to a friend.")
+
+    monkeypatch.setitem(registry._registered, ("launchers", "friend"), (mine, "this test"))
+    outcome = run(config_of("dense,gateskip"), launcher="friend")
+    assert outcome.elsewhere == "Given to a friend." and len(seen[0].pending()) == 2
+    with pytest.raises(UsageError, match="friend"):
+        run(config_of("dense"), launcher="frend")
+
+
+class FakeSlurm:
+    """Answers like `sbatch` and `squeue`."""
+
+    def __init__(self) -> None:
+        self.queue, self.calls = "", []
+
+    def __call__(self, words, **_):
+        self.calls.append(words)
+        text = self.queue if words[0] == "squeue" else f"{100 + len(self.calls)};cluster\n"
+        return subprocess.CompletedProcess(words, 0, text, "")
+
+
+@pytest.fixture
+def fake_slurm(monkeypatch):
+    fake = FakeSlurm()
+    monkeypatch.setattr(slurm.subprocess, "run", fake)
+    return fake
+
+
+def test_slurm_gets_an_array_for_each_generation_and_a_table_at_the_end(request_of, fake_slurm):
+    request = request_of(METHODS, {"partition": "low", "at_once": 4, "gpus": "a100:1", "setup": ["module load cuda"]})
+    launched = slurm.launch(request)
+    assert [list(call[2:-1]) for call in fake_slurm.calls] == [
+        [],
+        ["--dependency=afterany:101"],
+        ["--dependency=afterany:101:102"],
+    ]
+    first = (request.folder / "slurm" / "array-0.sh").read_text()
+    assert "#SBATCH --array=0-3%4" in first and "#SBATCH --partition=low" in first and "module load cuda" in first
+    assert "#SBATCH --gpus-per-node=a100:1" in first and "gpus" not in (request.folder / "slurm/table.sh").read_text()
+    assert "#SBATCH --array=0-0%4" in (request.folder / "slurm" / "array-1.sh").read_text()
+    assert "5 cells" in launched.submitted and "array 101, array 102; job 103" in launched.submitted
+    for script in (request.folder / "slurm").glob("*.sh"):
+        subprocess.check_call(["bash", "-n", str(script)])
+
+
+def test_what_waits_in_slurm_is_not_submitted_twice(request_of, fake_slurm):
+    request = request_of()
+    slurm.launch(request)
+    fake_slurm.queue, known = "101 0\n101 1\n", len(fake_slurm.calls)
+    assert "nothing was submitted" in slurm.launch(request).submitted
+    assert [call[0] for call in fake_slurm.calls[known:]] == ["squeue"]
+    fake_slurm.queue = "101 1\n999 0\n"
+    assert "Submitted 1 cells" in slurm.launch(request).submitted
+    script = (request.folder / "slurm" / "array-0.sh").read_text()
+    assert f"cells=({request.pending()[0].name})" in script
+
+
+def test_slurm_that_is_not_there_or_refuses_is_said(request_of, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EnvironmentProblem, match="no 'sbatch'"):
+        slurm.launch(request_of())
+    refused = subprocess.CompletedProcess([], 1, "", "Invalid partition specified")
+    monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: refused)
+    with pytest.raises(EnvironmentProblem, match="Invalid partition"):
+        slurm.launch(request_of())
+
+
+@pytest.mark.parametrize(("resources", "text"), [({"partitoin": "low"}, "partitoin"), ({"cpus": 0}, "cpus")])
+def test_wrong_resources_are_refused(request_of, resources, text):
+    with pytest.raises(UsageError, match=text):
+        slurm.launch(request_of(resources=resources))
+
+
+@pytest.fixture
+def manifest(request_of, tmp_path):
+    request = request_of(resources={"image": "me/bench:1", "claim": "runs", "mount": str(tmp_path), "gpus": 1})
+    launched = kubernetes.launch(request)
+    file = request.folder / "kubernetes" / "job.yaml"
+    assert f"kubectl create -f {file}" in launched.submitted
+    return yaml.safe_load(file.read_text())
+
+
+def test_kubernetes_gets_one_index_for_each_cell(manifest, request_of):
+    spec = manifest["spec"]
+    assert (spec["completions"], spec["completionMode"], spec["podReplacementPolicy"]) == (2, "Indexed", "Failed")
+    (container,) = spec["template"]["spec"]["containers"]
+    shell, flag, script = container["command"]
+    names = [job.name for job in request_of().pending()]
+    done = subprocess.run(
+        [shell, flag, script.replace("exec ", "echo ")],
+        env={"JOB_COMPLETION_INDEX": "1", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-2:] == ["--cell", names[1]]
+
+
+def test_the_manifest_is_valid_by_the_schema_of_kubernetes(manifest):
+    validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
+    validate.validate(manifest, validate.latest_version(), strict=True)
+
+
+def test_kubernetes_needs_a_shared_volume(request_of):
+    with pytest.raises(UsageError, match="--resources"):
+        kubernetes.launch(request_of())
+    with pytest.raises(UsageError, match="is not under mount"):
+        kubernetes.launch(request_of(resources={"image": "i", "claim": "c", "mount": "/elsewhere"}))
+
+
+def test_what_is_left_is_said_with_its_reason(config_of):
+    config = config_of("dense,gateskip")
+    whole = plan(config)
+    assert Path(whole.cells[0].folder).exists() is False
+    assert [failure.kind for failure in left(whole)] == ["Not finished", "Not finished"]

@@ -1,0 +1,75 @@
+"""How long a plan will take: means of records, else what was timed, else a guess. No forecast stands in a run's way."""
+
+import json
+import platform
+from statistics import fmean
+
+import pytest
+
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.checks import preflight
+from adaptive_bench.runs.cost.estimate import Estimator, Trait, describe
+from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
+from adaptive_bench.spec import MethodSpec
+
+
+def work_of(config):
+    whole = plan(config)
+    return whole.cells[0], whole.sweeps[0]
+
+
+def test_without_anything_it_is_a_guess_and_says_so(config_of):
+    cell, sweep = work_of(config_of("dense"))
+    estimator = Estimator(cell.folder.parent)
+    assert estimator.training(cell).rough and estimator.sweep(sweep).rough
+    assert all("(rough)" in line["time"] for line in describe(plan(config_of("dense"))))
+
+
+def test_what_was_timed_wins_over_a_guess_and_stands_for_plugins_too(config_of):
+    config = config_of("dense,gateskip")
+    cell, other = plan(config).cells
+    sweep = plan(config).sweeps[0]
+    estimator = Estimator(config.out, MeasuredSpeed({MethodSpec("dense"): 2.0}, {"nano_qa_ll": 5.0}))
+    assert estimator.training(cell).seconds == estimator.training(other).seconds == 3 * 2 * 2.0
+    assert estimator.point(sweep).seconds == 3 * 5.0 and not estimator.point(sweep).rough
+
+
+def test_a_dial_value_that_is_calibrated_takes_longer(config_of):
+    config = config_of("dense")
+    sweep, measured = plan(config).sweeps[0], MeasuredSpeed({MethodSpec("dense"): 2.0}, {"nano_qa_ll": 5.0})
+    plain = Estimator(config.out, measured).point(sweep).seconds
+    assert Estimator(config.out, measured, {"dense": Trait(calibrates=True)}).point(sweep).seconds > plain
+
+
+def test_means_of_records_win(config_of):
+    config = config_of("random_skip[trained=true],dense")
+    run(config, jobs=1)
+    trained, measured = [], []
+    for record in (config.out / "records").iterdir():
+        timing = json.loads((record / "timing.json").read_text())
+        trained.append(timing["train_s"] / timing["steps"] / 2)
+        measured += [json.loads(file.read_text())["wall_s"] / 3 for file in record.glob("eval/*/0*.json")]
+    other = plan(config_of("gateskip"))
+    estimator = Estimator(config.out)
+    assert estimator.training(other.cells[0]).seconds == pytest.approx(3 * 2 * fmean(trained))
+    assert estimator.point(other.sweeps[0]).seconds == pytest.approx(3 * fmean(measured))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no time"), MemoryError("no room"), ZeroDivisionError()])
+def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, error):
+    """Neither timing nor what lies among the records can."""
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(preflight, "measure_speed", fail)
+    config = config_of("dense")
+    for name, text in (("a", "["), ("b", "[]"), ("c", '{"machine": 3}'), ("d", '"x"')):
+        (config.out / "records" / name).mkdir(parents=True)
+        for file in ("env.json", "config.json", "timing.json"):
+            (config.out / "records" / name / file).write_text(text)
+    empty = {"backbone": "b", "method": "dense", "recipe": {"batch_size": 0}, "machine": platform.node()}
+    for file, values in (("env.json", empty), ("config.json", empty), ("timing.json", {"steps": 1, "train_s": 1})):
+        (config.out / "records" / "a" / file).write_text(json.dumps(values))
+    assert run(config, lines, jobs=1).exit_code == 0
+    assert [line for line in lines.lines if "is not known: timing a few steps failed" in line]
