@@ -56,7 +56,7 @@ def test_a_trial_that_fails_says_why(config, monkeypatch):
 
 
 def test_a_study_without_a_chat_template_does_not_go_on_with_one(config, monkeypatch):
-    from adaptive_bench.runs.workers.chains import Failure
+    from adaptive_bench.jobs.failure import Failure
 
     monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
     tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
