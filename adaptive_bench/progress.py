@@ -93,6 +93,10 @@ class TrainingStep(UnitDone):
     """An optimizer step."""
 
 
+class DialCalibrated(UnitDone):
+    """A dial value was made ready for an evaluation."""
+
+
 class PointMeasured(UnitDone):
     """An evaluation at one dial value."""
 

@@ -12,7 +12,7 @@ from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.jobs.failure import Failure, caught
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.jobs.write_scope import WriteScope
-from adaptive_bench.progress import JobFinished, JobStarted, Reporter
+from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class JobEstimate:
         job: Identifies it in events: the folder of its record.
         seconds: In all.
         kind: Jobs of one kind are wrong by the same factor.
-        unit_s: By record, the seconds of one `UnitDone`.
+        unit_s: By event, the seconds that were expected for what it says is done.
         after: The job it comes after, if that is left to do.
     """
 
     job: str
     seconds: float
     kind: str
-    unit_s: Mapping[str, float] = field(default_factory=dict)
+    unit_s: Mapping[UnitDone, float] = field(default_factory=dict)
     after: str | None = None
 
 

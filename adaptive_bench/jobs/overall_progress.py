@@ -59,7 +59,7 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
     ) -> None:
         self.reporter, self.workers, self._now_s = reporter, workers, now_s
         self.budgets = {each.job: ProgressBudget(each) for each in estimates}
-        self._of_record = {name: budget for budget in self.budgets.values() for name in budget.estimate.unit_s}
+        self._of_unit = {unit: budget for budget in self.budgets.values() for unit in budget.estimate.unit_s}
         self.total_s = self.left_s(0.0)
         self._bar: RunningTask = reporter.task("run", self.total_s)
         self._begun_s: float | None = None
@@ -79,8 +79,8 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
                 if budget.state == "waiting":
                     budget.begun_s = budget.heard_s = now_s
                 budget.state = "running"
-            case UnitDone(record) if budget := self._of_record.get(record):
-                budget.spend(budget.estimate.unit_s[record], now_s)
+            case UnitDone() if budget := self._of_unit.get(event):
+                budget.spend(budget.estimate.unit_s[event], now_s)
             case JobFinished(job) if budget := self.budgets.get(job):
                 budget.spend(0.0, now_s)
                 budget.state = "over"

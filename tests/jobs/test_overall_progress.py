@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from adaptive_bench.jobs.job import JobEstimate
 from adaptive_bench.jobs.overall_progress import OverallProgress, ProgressBudget
 from adaptive_bench.progress import (
+    DialCalibrated,
     JobFinished,
     JobStarted,
     Line,
@@ -39,9 +40,9 @@ def estimates(*shapes):
     """`("a", 100, 20, 30)`: a training of 100 s in 50 steps, and evaluations of 20 and 30 s in 50 points."""
     found = []
     for name, training, *evaluations in shapes:
-        found.append(JobEstimate(name, training, "train", {name: training / 50}))
+        found.append(JobEstimate(name, training, "train", {TrainingStep(name): training / 50}))
         found += [
-            JobEstimate(f"{name}{n}", seconds, "evaluate", {f"{name}{n}": seconds / 50}, name)
+            JobEstimate(f"{name}{n}", seconds, "evaluate", {PointMeasured(f"{name}{n}"): seconds / 50}, name)
             for n, seconds in enumerate(evaluations)
         ]
     return found
@@ -103,6 +104,18 @@ def test_failed_jobs_take_nothing_any_more():
     assert overall.left_s(10.0) == pytest.approx(140.0)
     overall.emit(JobFinished("a"))
     assert overall.left_s(10.0) == pytest.approx(50.0)
+
+
+def test_dial_values_that_are_calibrated_first_make_no_job_look_slow():
+    """All of them come before the first point; each has a share of its own."""
+    unit_s = {DialCalibrated("a"): 5.0, PointMeasured("a"): 5.0}
+    now = [0.0]
+    overall = OverallProgress(SilentReporter(), [JobEstimate("a", 80.0, "evaluate", unit_s)], 1, lambda: now[0])
+    overall.emit(JobStarted("a"))
+    for step in range(16):
+        now[0] += 5.0
+        overall.emit((DialCalibrated if step < 8 else PointMeasured)("a"))
+        assert overall.left_s(now[0]) == pytest.approx(80.0 - now[0])
 
 
 def test_a_job_waits_for_what_it_builds_on():

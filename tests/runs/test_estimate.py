@@ -37,8 +37,10 @@ def test_what_was_timed_wins_over_a_guess_and_stands_for_plugins_too(config_of):
 def test_a_dial_value_that_is_calibrated_takes_longer(config_of):
     config = config_of("dense")
     sweep, measured = plan(config).sweeps[0], MeasuredSpeed({MethodSpec("dense"): 2.0}, {"nano_qa_ll": 5.0})
-    plain = Estimator(config.out, measured).point(sweep).seconds
-    assert Estimator(config.out, measured, {"dense": Trait(calibrates=True)}).point(sweep).seconds > plain
+    plain = Estimator(config.out, measured)
+    calibrated = Estimator(config.out, measured, {"dense": Trait(calibrates=True)})
+    assert calibrated.sweep(sweep).seconds > plain.sweep(sweep).seconds and plain.calibration(sweep).seconds == 0.0
+    assert calibrated.point(sweep) == plain.point(sweep)
 
 
 def test_means_of_records_win(config_of):

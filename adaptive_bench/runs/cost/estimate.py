@@ -77,14 +77,17 @@ class Estimator:
         return self._sequence(cell) * (steps_left(cell) * cell.content["recipe"]["batch_size"])
 
     def point(self, sweep: Sweep) -> Estimate:
-        """Time of one dial value, its calibration included."""
+        """Time of an evaluation at one dial value."""
         backbone, spec, task, recipe = _backbone(sweep.cell), sweep.spec, sweep.task, sweep.config.evaluation
         timed = self._measured.document_s.get(task)
         one = self._first(("document", backbone, str(spec), task), timed, ("document", backbone, task))
         most = self._means.get(("documents", task), _ROUGH_DOCUMENTS)
-        asked = (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
-        passes = _CALIBRATION_PASSES if self._traits.get(str(spec), Trait()).calibrates else 0.0
-        return asked + self._sequence(sweep.cell) * (passes * recipe.calibration_examples)
+        return (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
+
+    def calibration(self, sweep: Sweep) -> Estimate:
+        """Time to make one dial value ready."""
+        passes = _CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
+        return self._sequence(sweep.cell) * (passes * sweep.config.evaluation.calibration_examples)
 
     def points_left(self, sweep: Sweep) -> int:
         """Dial values that are left, as far as can be known beforehand."""
@@ -93,7 +96,7 @@ class Estimator:
     def sweep(self, sweep: Sweep) -> Estimate:
         """Time of the points that are left."""
         points = self.points_left(sweep)
-        return self.point(sweep) * points if points else Estimate(0.0)
+        return (self.point(sweep) + self.calibration(sweep)) * points if points else Estimate(0.0)
 
     def _sequence(self, cell: Cell) -> Estimate:
         """Time of training on one sequence."""

@@ -13,7 +13,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.behavioural_duplicates import behaviour
 from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.stored_calibration import POOLED
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
@@ -121,6 +121,7 @@ class Calibrated:
                         f"calibrate {self.spec}: out of memory; now {size} sequence(s) at a time"
                     ),
                 )
+                reporter.emit(DialCalibrated(str(self._sweep.folder)))
                 task.advance(1)
 
     def store(self, saving: float) -> None:

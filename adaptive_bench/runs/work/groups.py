@@ -7,6 +7,7 @@ from pathlib import Path
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.jobs.job import JobGroup
+from adaptive_bench.progress import DialCalibrated, PointMeasured, UnitDone
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
@@ -54,5 +55,8 @@ def _training(cell: Cell, config: RunConfig, estimator: Estimator) -> TrainingJo
 
 
 def _evaluation(sweeps: tuple[Sweep, ...], estimator: Estimator) -> EvaluationJob:
-    points = tuple(estimator.point(sweep).seconds for sweep in sweeps)
-    return EvaluationJob(sweeps, sum(estimator.sweep(sweep).seconds for sweep in sweeps), points)
+    unit_s: dict[UnitDone, float] = {}
+    for sweep in sweeps:
+        unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
+        unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
+    return EvaluationJob(sweeps, sum(estimator.sweep(sweep).seconds for sweep in sweeps), unit_s)

@@ -15,7 +15,7 @@ from adaptive_bench.jobs.failure import Failure, caught
 from adaptive_bench.jobs.job import JobEstimate, JobGroup
 from adaptive_bench.jobs.write_scope import WriteScope
 from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
-from adaptive_bench.progress import Reporter
+from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.work.evaluation import evaluate_sweeps
 from adaptive_bench.runs.work.training import train_cell
@@ -48,7 +48,9 @@ class TrainingJob:
     def estimate(self) -> JobEstimate:
         """See `Job`."""
         after = None if self.cell.base is None else str(self.cell.base.folder)
-        return JobEstimate(str(self.folder), self.seconds, "train", {str(self.folder): self.step_s}, after)
+        return JobEstimate(
+            str(self.folder), self.seconds, "train", {TrainingStep(str(self.folder)): self.step_s}, after
+        )
 
     @property
     def method(self) -> str:
@@ -103,12 +105,12 @@ class EvaluationJob:
 
     Attributes:
         seconds: What all of them are expected to take.
-        point_s: The same of one point of each.
+        unit_s: See `JobEstimate`.
     """
 
     sweeps: tuple[Sweep, ...]
     seconds: float
-    point_s: tuple[float, ...]
+    unit_s: Mapping[UnitDone, float]
 
     def __str__(self) -> str:
         return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].cell.seed}"
@@ -126,8 +128,7 @@ class EvaluationJob:
     @property
     def estimate(self) -> JobEstimate:
         """See `Job`."""
-        unit_s = {str(sweep.folder): one_s for sweep, one_s in zip(self.sweeps, self.point_s, strict=True)}
-        return JobEstimate(str(self.folder), self.seconds, "evaluate", unit_s, str(self.cell.folder))
+        return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.cell.folder))
 
     @property
     def method(self) -> str:
