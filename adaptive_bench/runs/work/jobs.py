@@ -12,7 +12,7 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
 from adaptive_bench.jobs.failure import Failure, caught
-from adaptive_bench.jobs.job import JobEstimate, JobGroup
+from adaptive_bench.jobs.job import Job, JobEstimate, JobGroup
 from adaptive_bench.jobs.write_scope import WriteScope
 from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
 from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
@@ -24,7 +24,7 @@ from adaptive_bench.store.records import Record
 
 
 @dataclass(frozen=True)
-class TrainingJob:
+class TrainingJob(Job):
     """A cell to train.
 
     Attributes:
@@ -41,12 +41,10 @@ class TrainingJob:
 
     @property
     def folder(self) -> Path:
-        """See `Job`."""
         return self.cell.folder
 
     @property
     def estimate(self) -> JobEstimate:
-        """See `Job`."""
         after = None if self.cell.base is None else str(self.cell.base.folder)
         return JobEstimate(
             str(self.folder), self.seconds, "train", {TrainingStep(str(self.folder)): self.step_s}, after
@@ -54,27 +52,22 @@ class TrainingJob:
 
     @property
     def method(self) -> str:
-        """See `Job`."""
         return self.cell.spec.name
 
     @property
     def methods(self) -> frozenset[str]:
-        """See `Job`."""
         return frozenset(_trained(self.cell))
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """See `Job`."""
         return tuple(self.config.tasks)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """See `Job`."""
         return (str(self),)
 
     @property
     def is_ready(self) -> bool:
-        """See `Job`."""
         return self.cell.base is None or self.cell.base.finished
 
     @property
@@ -88,19 +81,17 @@ class TrainingJob:
         return WriteScope(self.folder.parent, (self.folder,), self.folder, self.folder / "eval")
 
     def do(self, reporter: Reporter) -> list[Failure]:
-        """See `Job`."""
         failures: list[Failure] = []
         with caught(failures, str(self), self.method, partial(_log, self.cell.record)):
             train_cell(self.cell, self.config, reporter)
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        """See `Job`."""
         return _mark_failed(self.cell.record, self.cell.content, None, str(self), error, reporter)
 
 
 @dataclass(frozen=True)
-class EvaluationJob:
+class EvaluationJob(Job):
     """The unfinished sweeps of one method spec on one cell.
 
     Attributes:
@@ -127,32 +118,26 @@ class EvaluationJob:
 
     @property
     def estimate(self) -> JobEstimate:
-        """See `Job`."""
         return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.cell.folder))
 
     @property
     def method(self) -> str:
-        """See `Job`."""
         return self.sweeps[0].spec.name
 
     @property
     def methods(self) -> frozenset[str]:
-        """See `Job`."""
         return frozenset({self.method, *_trained(self.cell)})
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """See `Job`."""
         return tuple(sweep.task for sweep in self.sweeps)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """See `Job`."""
         return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
 
     @property
     def is_ready(self) -> bool:
-        """See `Job`."""
         return self.cell.finished
 
     @property
@@ -177,7 +162,6 @@ class EvaluationJob:
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        """See `Job`."""
         sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
         return _mark_failed(sweep.record, sweep.content, sweep.cell.folder, str(self), error, reporter)
 
