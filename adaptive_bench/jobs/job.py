@@ -99,7 +99,7 @@ class JobGroup(Generic[JobT]):
 
 def has_own_process(job: Job) -> bool:
     """Whether a job is done in a process of its own: it runs code of a plugin that can be loaded there."""
-    return any(map(needs_own_process, job.methods))
+    return any(map(needs_own_process, job.methods)) or any(needs_own_process(task, "tasks") for task in job.tasks)
 
 
 def run_job(job: Job, reporter: Reporter, plugins: Iterable[Path] = ()) -> list[Failure]:

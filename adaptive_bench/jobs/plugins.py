@@ -7,11 +7,15 @@ from collections.abc import Iterable
 from adaptive_bench import processes, registry
 
 
-def needs_own_process(method: str) -> bool:
-    """Whether what a method does is done in processes of its own: it is a plugin's, and can be loaded there."""
+def needs_own_process(name: str, group: registry.Group = "methods") -> bool:
+    """Whether what a method or a task does is done in processes of its own: it is a plugin's, and can be loaded there.
+
+    Args:
+        group: `methods` or `tasks`.
+    """
     return (
-        registry.is_foreign("methods", method)
-        and registry.has_source("methods", method)
+        registry.is_foreign(group, name)
+        and registry.has_source(group, name)
         and processes.world().is_single  # several that share a job load the same
     )
 

@@ -113,7 +113,7 @@ class _Worker:
                 return self._give(job)
 
     def _give(self, job: Job) -> Future[list[Failure]]:
-        plugin = named_plugins(job.methods) if has_own_process(job) else None
+        plugin = named_plugins(job.methods, job.tasks) if has_own_process(job) else None
         files = registry.plugin_files(job.methods) if plugin else ()
         every = registry.plugin_files()
         future = self.pool.submit(run_in_worker, job, fork_server.Surroundings.here(), plugin, files, every)

@@ -138,7 +138,8 @@ def _run(
     folder = run_folder(config)
     methods = [MethodSpec.parse(text).name for text in config.methods]
     plugins = named_plugins(methods, config.tasks)
-    if not table_only and any(map(needs_own_process, methods)):
+    apart = any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in config.tasks)
+    if not table_only and apart:
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins):
         if overwrite is Overwrite.always:

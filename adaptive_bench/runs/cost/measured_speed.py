@@ -14,6 +14,7 @@ import torch
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import RunningTask, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
@@ -68,6 +69,8 @@ def measure_speed(
             task.advance(1, of=f"step of {spec}")
         plain = AdaptiveModel.build(backbone, MethodSpec("dense")).eval()
         for name in config.tasks:
+            if needs_own_process(name, "tasks"):  # its code is not run here
+                continue
             with suppress(Exception, SystemExit):
                 document_s[name] = _document_s(plain, tokenizer, name, config)
             task.advance(1, of=f"documents of {name}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.jobs.job import JobGroup
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.progress import DialCalibrated, PointMeasured, UnitDone
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.planning.cells import Cell, Sweep
@@ -35,10 +36,11 @@ def groups_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[
             groups.append(JobGroup(_training(cell, plan.config, estimator)))
         if cell.folder not in mine:
             continue
-        by_spec: defaultdict[MethodSpec, list[Sweep]] = defaultdict(list)
-        for sweep in by_cell[cell.folder]:
-            by_spec[sweep.spec].append(sweep)
-        evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in by_spec.values())
+        together: defaultdict[tuple[MethodSpec, str], list[Sweep]] = defaultdict(list)
+        for sweep in by_cell[cell.folder]:  # a task of a plugin that ends its process takes no other with it
+            alone = sweep.task if needs_own_process(sweep.task, "tasks") else ""
+            together[sweep.spec, alone].append(sweep)
+        evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in together.values())
         training = _training(cell, plan.config, estimator) if cell.folder in untrained else None
         if training or evaluations:
             groups.append(JobGroup(training, evaluations))
