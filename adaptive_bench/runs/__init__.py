@@ -3,9 +3,10 @@
 from adaptive_bench.runs.checks.describe import about
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.cost.estimate import describe
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.planning.share import Share
-from adaptive_bench.runs.runner import RunOutcome, run
+from adaptive_bench.runs.runner import run
 
 __all__ = [
     "Plan",

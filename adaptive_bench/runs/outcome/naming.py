@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class
@@ -47,8 +49,9 @@ def run_name(config: RunConfig) -> str:
     )
 
 
-def write_beginning(folder: Path) -> None:
-    """Note when a run began, and all that its command needs beside the config; of one that goes on nothing is new."""
+def write_beginning(folder: Path, config: RunConfig) -> None:
+    """Note the config, when a run began, and what its command needs beside; of one that continues nothing is new."""
+    atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
         "schema": SCHEMA,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
@@ -10,7 +11,7 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, curves_of, without_groups
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, read
 from adaptive_bench.store.records import Record
 
 
@@ -39,6 +40,12 @@ def manifest_of(whole: Plan) -> Manifest:
         for sweep in whole.sweeps
     )
     return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+
+
+def plan_on_disk(folder: Path, config: RunConfig) -> Plan | None:
+    """The plan that a run's own manifest lists; `None` without one."""
+    written = read(folder)
+    return None if written is None else plan_of(config, written)
 
 
 def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from adaptive_bench import processes
+from adaptive_bench import processes, stopping
 from adaptive_bench.runs.work.evaluation import EvaluationWorker
 from adaptive_bench.runs.work.training import train_as_worker
 
 
 def work_as_worker() -> None:
     """Take part in what the main process broadcasts, until there is no more."""
-    processes.world().worker_loop({"train": train_as_worker, "evaluate": EvaluationWorker()})
+    with stopping.listening():  # the main process decides when to stop
+        processes.world().worker_loop({"train": train_as_worker, "evaluate": EvaluationWorker()})

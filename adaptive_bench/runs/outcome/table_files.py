@@ -1,0 +1,69 @@
+"""The table of a run, and the files beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.runs.outcome.answers import answers_of
+from adaptive_bench.runs.outcome.data_card import data_card
+from adaptive_bench.runs.outcome.method_facts import method_facts
+from adaptive_bench.runs.outcome.notes import notes_on
+from adaptive_bench.runs.outcome.run_json import write_run
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.store import atomic
+from adaptive_bench.store.keys import canonical
+
+
+def write_table(
+    whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Match what is measured and write it down; gives back the rows, and what a reader should know.
+
+    Args:
+        failures: What the table lacks.
+        notes: What was noted before the run.
+        start_s: When the run began, by `time.perf_counter`.
+    """
+    config = whole.config
+    rows, warnings = make_table(whole)
+    plain = [row.to_json() for row in rows]
+    warnings = [*notes, *notes_on(plain, config), *warnings]
+    about: dict[str, Any] = {
+        "state": "partial" if failures else "done",
+        "methods": config.methods,
+        "tasks": config.tasks,
+        "model": config.model,
+        "seeds": config.seeds,
+        "match_on": config.match_on,
+        "match_phase": config.match_phase,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "took_s": time.perf_counter() - start_s,
+        "records": [cell.folder.name for cell in whole.cells],
+        "notes": list(notes),
+        "warnings": warnings,
+        "failures": [str(failure) for failure in failures],
+    }
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
+    atomic.update_text(folder / "data_card.md", data_card(whole))
+    write_run(folder, about)
+    if "markdown" in registry.names("leaderboards"):
+        render = registry.get("leaderboards", "markdown")
+        atomic.update_text(
+            folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
+        )
+    return plain, warnings
+
+
+def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:
+    """Every measured axis in the matched phase; what is only projected is asked for by name."""
+    return [row for row in rows if row["axis"] != "projected" and row["phase"] in (config.match_phase, "all")]

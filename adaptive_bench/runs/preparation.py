@@ -1,0 +1,57 @@
+"""Gets a run ready: what is to be done is planned, checked and written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaptive_bench import fork_server, guard
+from adaptive_bench.config import RunConfig
+from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.checks.preflight import Preflight, preflight
+from adaptive_bench.runs.outcome.naming import write_beginning
+from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
+from adaptive_bench.spec import MethodSpec
+
+
+def prepare(
+    config: RunConfig, reporter: Reporter, folder: Path, jobs: int | None, share: Share, overwrite: Overwrite
+) -> Preflight:
+    """Check everything that a run will need; what is to be made anew is removed."""
+    methods = [MethodSpec.parse(text).name for text in config.methods]
+    if any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in config.tasks):
+        fork_server.start()  # it loads the libraries while the run is planned
+    with guard.watching(plugins_of(config)):
+        if overwrite is Overwrite.always:
+            remove_results(plan(config), share)
+        known = preflight(config, reporter, jobs, timed=share.is_whole)
+    return _begun(folder, config, reporter, known)
+
+
+def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_manifest: bool) -> Preflight:
+    """What there is to make a table of. Where results are does not depend on what is here to compute others.
+
+    Args:
+        from_manifest: Whether the run's own list of its records is asked before anything is planned.
+    """
+    with guard.watching(plugins_of(config)):
+        known = plan_on_disk(folder, config) if from_manifest else None
+        whole = known or plan(config)
+    return _begun(folder, config, reporter, Preflight(whole))
+
+
+def plugins_of(config: RunConfig) -> str | None:
+    """The plugins of a run as an error names them; `None` without any."""
+    return named_plugins([MethodSpec.parse(text).name for text in config.methods], config.tasks)
+
+
+def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight) -> Preflight:
+    """Write down what the run is."""
+    for note in known.notes:
+        reporter.line(f"Note: {note}")
+    write_beginning(folder, config)
+    manifest_of(known.plan).write(folder)
+    return known

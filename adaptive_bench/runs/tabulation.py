@@ -1,0 +1,44 @@
+"""Writes the table of what there is of a run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from adaptive_bench import guard
+from adaptive_bench.config import RunConfig
+from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.checks.preflight import Preflight
+from adaptive_bench.runs.launching import wait
+from adaptive_bench.runs.outcome.run_json import keep_finished_table, notes_before
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome
+from adaptive_bench.runs.outcome.table_files import write_table
+from adaptive_bench.runs.preparation import plugins_of, prepare_table
+from adaptive_bench.runs.work.left import left
+from adaptive_bench.store import atomic
+
+
+def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
+    """Write the table of what is there, with what is missing as failures. Arguments as for `run`.
+
+    Raises:
+        EnvironmentProblem: It would replace a finished table by a poorer one.
+    """
+    start_s = time.perf_counter()
+    with atomic.writable(config.out):
+        config.out.mkdir(parents=True, exist_ok=True)
+    known = prepare_table(config, reporter, folder, from_manifest=wait_s is None)
+    if wait_s is not None:
+        wait(known.plan, folder, reporter, wait_s)
+    failures = left(known.plan)
+    keep_finished_table(folder, failures)
+    return write_outcome(known, folder, failures, start_s)
+
+
+def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:
+    """Write the table of a run whose work is over, as far as it will be."""
+    notes = known.notes if known.facts is not None else notes_before(folder)
+    with guard.watching(plugins_of(known.plan.config)):
+        rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
+    return RunOutcome(rows, folder, warnings, failures)
