@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs.records.files import files_of
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 
@@ -190,7 +192,7 @@ def _texts(values: object) -> list[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        value = {} if path.is_symlink() else read_json(path)
-    except Rejected:
+        value = {} if path.is_symlink() else read_json(path) if path.is_file() else files_of(path.parent).read(path.name)
+    except (Rejected, EnvironmentProblem):
         return {}
     return value if isinstance(value, dict) else {}

@@ -13,10 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.cost.pace import Pace
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.records.files import files_of
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
@@ -68,14 +70,14 @@ class _Known:
 
     def learn(self, folder: Path) -> None:
         """Look at one record."""
-        config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+        config, timing = files_of(folder).read("config.json") or {}, _read(folder / "timing.json")
         if timing.get("steps"):
             sequences = timing["steps"] * config["recipe"]["batch_size"]
             self.sequence_s[config["backbone"], config["method"]].append(timing["train_s"] / sequences)
-        for sweep in folder.glob("eval/*/config.json"):
-            method = _read(sweep).get("method", "")
-            for file in sweep.parent.glob("*.json"):
-                point = _read(file)
+        for sweep in map(files_of, folder.glob("eval/*")):
+            method = (sweep.read("config.json") or {}).get("method", "")
+            for name in sweep.names():
+                point = (sweep.read(name) if name[0].isdigit() and name.endswith(".json") else None) or {}
                 if point.get("docs"):
                     key = config["backbone"], method, point["task"]
                     self.document_s[key].append(point["wall_s"] / point["docs"])
@@ -99,8 +101,8 @@ class Estimator:
         """What the records say; looked at when it is first asked for."""
         known = _Known()
         for folder in (self._out / "records").glob("*"):
-            with suppress(LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
-                if _read(folder / "env.json").get("machine") == platform.node():
+            with suppress(EnvironmentProblem, LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
+                if (files_of(folder).read("env.json") or {}).get("machine") == platform.node():
                     known.learn(folder)
         return known
 

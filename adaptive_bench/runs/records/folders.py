@@ -6,6 +6,8 @@
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
         0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
+
+In a run of many records those of a finished one are folded into a `result.json` (see `files`).
 """
 
 from __future__ import annotations
@@ -26,12 +28,11 @@ from adaptive_bench.evaluation.record import Evaluation, Sample
 from adaptive_bench.model.timing import describe_device
 from adaptive_bench.progress import Info, Meter, Reporter
 from adaptive_bench.runs.records import attempts
-from adaptive_bench.runs.records.files import look, read_file
+from adaptive_bench.runs.records.files import DOCUMENTS, Files, files_of, fold, forget
 from adaptive_bench.runs.records.holder import Holder
 from adaptive_bench.runs.records.keys import key_of
 from adaptive_bench.schema import SCHEMA
 
-DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
@@ -50,6 +51,11 @@ class Record:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._begun = False
+
+    @property
+    def files(self) -> Files:
+        """What is in the folder now."""
+        return files_of(self.folder)
 
     @property
     def state(self) -> State:
@@ -131,6 +137,7 @@ class Record:
 
     def write(self, name: str, values: Mapping[str, Any]) -> None:
         """A JSON file of the record, with the version of its form and a digest of what it says."""
+        forget(self.folder)
         atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **values})
 
     def read(self, name: str) -> dict[str, Any] | None:
@@ -139,7 +146,11 @@ class Record:
         Raises:
             EnvironmentProblem: A newer version wrote it, or it may not be read.
         """
-        return read_file(self.folder / name)
+        return self.files.read(name)
+
+    def fold(self) -> None:
+        """Put what the finished work left behind into one file."""
+        fold(self.folder)
 
     def check_key(self) -> None:
         """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
@@ -160,7 +171,7 @@ class Record:
 
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
-        return look(self.folder, ())[2] if self.folder.is_dir() else []
+        return self.files.damaged()
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
@@ -192,8 +203,9 @@ class SweepRecord(Record):
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
-        asked = (path.name.removesuffix(DOCUMENTS) for path in self.folder.glob(f"[0-9]*{DOCUMENTS}"))
-        return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
+        names = self.files.names()
+        asked = {name.removesuffix(DOCUMENTS) for name in names if name[0].isdigit() and name.endswith(DOCUMENTS)}
+        return sorted(float(text) for text in asked if f"{text}.json" in names)
 
     def samples(self, saving: float) -> list[Sample]:
         """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
@@ -202,18 +214,17 @@ class SweepRecord(Record):
         Raises:
             EnvironmentProblem: The file is damaged.
         """
-        path = self.folder / f"{saving:g}.samples.jsonl"
-        if not path.is_file():
+        path = self.folder / f"{saving:g}{DOCUMENTS}"
+        if (content := self.files.content(path.name)) is None:
             return []
         try:
             # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
-            content = path.read_bytes()
             known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
             if known != hashlib.sha256(content).hexdigest():
                 raise ValueError("its content changed since it was written")
             lines = content.decode("utf-8").split("\n")
             return [Sample.from_json(json.loads(line)) for line in lines if line]
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EnvironmentProblem(
                 f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
                 f"Delete {path.name} and its {saving:g}.json and give the run's command again."
@@ -223,7 +234,8 @@ class SweepRecord(Record):
         """Write a point. Its samples come first: where there is a point, it is complete."""
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
-        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
+        forget(self.folder)
+        atomic.write_text(self.folder / f"{saving:g}{DOCUMENTS}", lines)
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
         about = {"record": self.folder.name, "samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())

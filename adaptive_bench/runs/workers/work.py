@@ -36,6 +36,7 @@ from adaptive_bench.training.memory import halving
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
+_MANY = 500  # trainings of a run, from which on opening files takes longer than what is done with them
 
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
@@ -51,7 +52,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             return
         check_code(cell.spec.name, "training", cell.content["code"])
         device = find_device(config.device)
-        with _recorded(cell.record, cell.content, device):
+        with _recorded(cell.record, cell.content, device, config):
             said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
             model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
             if cell.target is not None:
@@ -143,7 +144,7 @@ def evaluate_sweeps(
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
                 check_code(sweep.spec.name, "evaluation", sweep.content["code"])
-                with _recorded(sweep.record, sweep.content, trained.device):
+                with _recorded(sweep.record, sweep.content, trained.device, sweep.config):
                     said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
                     _measure(sweep, trained, said, overall)
 
@@ -226,7 +227,7 @@ def follow() -> None:
 
 
 @contextmanager
-def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
+def _recorded(record: Record, content: Mapping[str, Any], device: torch.device, config: RunConfig) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
     record.write("env.json", environment(str(device), torch.get_num_threads()))
@@ -245,3 +246,5 @@ def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) 
             record.move("partial")
         raise
     record.move("done")
+    if len(config.methods) * len(config.seeds) >= _MANY:
+        record.fold()
