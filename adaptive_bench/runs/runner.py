@@ -22,12 +22,12 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.launchers import Launched, Order
-from adaptive_bench.runs.outcome.answers import answers_of
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.naming import run_command, run_folder, write_beginning
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning import manifest
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
@@ -44,6 +44,7 @@ from adaptive_bench.tables.unparsable import unparsable_notes
 
 Launcher = Callable[[Order], Launched]
 SEALED_FILES = ("table.json", "answers.json", "methods.json")  # run.json has their digests
+OUTPUTS = (*SEALED_FILES, "run.json", "data_card.md", "leaderboard.md")
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,15 @@ def _run(
         if table_only:  # where results are does not depend on what is here to compute others
             known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
         else:
-            known = preflight(config, reporter, jobs, timed=share.is_whole)
+            known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     write_beginning(folder)
     manifest.write(folder, whole)
+    if known.memory is not None and (before := _ended_before(folder, known.memory)) is not None:
+        return before
     try:
         with stopping.listening():
             if not table_only:
@@ -173,12 +176,13 @@ def _run(
             text = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
             return RunOutcome([], folder, known.notes, failures, text)
     with guard.watching(plugins):
-        rows, warnings = make_table(whole)
-    plain = [row.to_json() for row in rows]
+        memory = known.memory if known.memory is not None and known.facts is None else Memory(folder, whole)
+        found = outcome_of(whole, memory)
+    plain = [row.to_json() for row in found.rows]
     notes = known.notes if known.facts is not None else _notes_before(folder)
     matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
     told = [*floor_ceiling_notes(plain, map(find_task, config.tasks)), *unparsable_notes(matched)]
-    warnings = [*notes, *told, *warnings]
+    warnings = [*notes, *told, *found.warnings]
     about: dict[str, Any] = {
         "schema": SCHEMA,
         "state": "partial" if failures else "done",
@@ -197,7 +201,7 @@ def _run(
     }
     atomic.update_text(folder / "table.json", atomic.json_text(plain))
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
-    atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
+    atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
     about["files"] = digests(folder, (folder / name for name in SEALED_FILES))
     if _is_new(folder, about):
@@ -207,7 +211,17 @@ def _run(
         atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
+    if not failures:
+        memory.keep([name for name in OUTPUTS if (folder / name).is_file()])
     return RunOutcome(plain, folder, warnings, failures)
+
+
+def _ended_before(folder: Path, memory: Memory) -> RunOutcome | None:
+    """What the run ended with, if it did with the same records, and nothing was changed since."""
+    if not memory.is_same([name for name in OUTPUTS if (folder / name).is_file()]):
+        return None
+    about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return RunOutcome(json.loads((folder / "table.json").read_text(encoding="utf-8")), folder, about["warnings"], [])
 
 
 def _keep_finished_table(folder: Path, failures: Sequence[Failure]) -> None:

@@ -101,7 +101,9 @@ class Estimator:
         """What the records say; looked at when it is first asked for."""
         known = _Known()
         for folder in (self._out / "records").glob("*"):
-            with suppress(EnvironmentProblem, LookupError, TypeError, ValueError, AttributeError):  # no estimate is worth an error
+            with suppress(
+                EnvironmentProblem, LookupError, TypeError, ValueError, AttributeError
+            ):  # no estimate is worth an error
                 if (files_of(folder).read("env.json") or {}).get("machine") == platform.node():
                     known.learn(folder)
         return known

@@ -14,18 +14,19 @@ import hashlib
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import is_intact, sealed, unsealed
+from adaptive_bench.digest import is_intact, parsed, sealed, unsealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.schema import SCHEMA, check_schema
 
 FOLDED = "result.json"
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
+_RESULTS = (".json", DOCUMENTS)
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")
 _MOST_KEPT_BYTES = 50_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
@@ -48,13 +49,8 @@ class Files:
         Raises:
             EnvironmentProblem: It may not be read.
         """
-        if name not in self._contents:
-            found = None if self._names is not None and name not in self._names else _content(self.folder, name)
-            if found is None and name != FOLDED and name in self._folded:
-                found = self._folded[name].encode()
-            self._contents[name] = found
-            self.size_bytes += len(found or b"")
-        return self._contents[name]
+        found = self._loose(name)
+        return self._folded[name].encode() if found is None and name != FOLDED and name in self._folded else found
 
     def read(self, name: str) -> dict[str, Any] | None:
         """What a JSON file says, or `None` if it is not there or is not what was written.
@@ -63,8 +59,15 @@ class Files:
             EnvironmentProblem: A newer version wrote it, or it may not be read.
         """
         if name not in self._values:
-            content = self.content(name)
-            self._values[name] = None if content is None else _parsed(self.folder / name, content)
+            values, content = None, self._loose(name)
+            if content is not None:
+                values = _parsed(self.folder / name, content)
+            elif name in self._folded:  # their seal is that of the whole
+                with suppress(ValueError, RecursionError):
+                    values = parsed(self._folded[name])
+                    del values["content_sha256"]
+                check_schema(values, self.folder / name)
+            self._values[name] = values
         return self._values[name]
 
     def names(self) -> list[str]:
@@ -74,15 +77,22 @@ class Files:
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
         sealed_ones = (name for name in self._listed() if name.endswith(".json") and name not in NOT_SEALED)
-        return [name for name in sealed_ones if (content := self.content(name)) is not None and not is_intact(content)]
+        return [name for name in sealed_ones if (content := self._loose(name)) is not None and not is_intact(content)]
 
     def digest(self) -> str:
         """Of the names and the bytes of all results."""
         digest = hashlib.sha256()
         for name in self._listed():
-            if name.endswith((".json", DOCUMENTS)) and (content := self.content(name)) is not None:
+            if name.endswith(_RESULTS) and (content := self._loose(name)) is not None:
                 digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
+
+    def _loose(self, name: str) -> bytes | None:
+        if name not in self._contents:
+            is_there = self._names is None or name in self._names
+            found = self._contents[name] = _content(self.folder, name) if is_there else None
+            self.size_bytes += len(found or b"")
+        return self._contents[name]
 
     def _listed(self) -> list[str]:
         """Names in the folder."""
@@ -98,8 +108,8 @@ class Files:
         """The texts in `result.json`, none where it is missing or damaged."""
         if self._texts is None:
             self._texts = {}
-            if (content := self.content(FOLDED)) is not None and (about := _parsed(self.folder / FOLDED, content)):
-                self._texts = about["files"]
+            if (content := self._loose(FOLDED)) is not None and (about := _parsed(self.folder / FOLDED, content)):
+                self._texts = {name: text for name, text in about["files"].items() if name.endswith(_RESULTS)}
         return self._texts
 
 
@@ -143,9 +153,9 @@ def fold(folder: Path) -> None:
     """Put the results of a finished record into one file. Those that are damaged stay as they are."""
     files = Files(folder)
     damaged = files.damaged()
-    names = [name for name in files.names() if name.endswith((".json", DOCUMENTS)) and name not in NOT_SEALED]
+    names = [name for name in files.names() if name.endswith(_RESULTS) and name not in NOT_SEALED]
     texts = {name: (files.content(name) or b"").decode() for name in names if name not in damaged}
-    if not FOLDED in damaged and any((folder / name).is_file() for name in texts):
+    if FOLDED not in damaged and any((folder / name).is_file() for name in texts):
         atomic.write_text(folder / FOLDED, folded_text(texts))
         for name in texts:
             (folder / name).unlink(missing_ok=True)
