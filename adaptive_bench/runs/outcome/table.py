@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -20,7 +22,7 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.records.files import read_once
+from adaptive_bench.runs.records.files import forget, read_once
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
@@ -55,8 +57,22 @@ def outcome_of(whole: Plan, memory: Memory | None = None) -> Outcome:
     Args:
         memory: Spares the groups that it knows, and is told of the others.
     """
-    with read_once():
+    with read_once(), _without_collector():
         return _Pass(whole, memory).outcome()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Of thousands of rows and plain values none is part of a circle, and Python's garbage collector would look at all
+    of them again and again.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @dataclass
@@ -120,6 +136,8 @@ class _Pass:
         found = self._look(sweeps)
         if self.memory is not None:
             self.memory.put(sweeps, vars(found) | {"rows": [row.to_json() for row in found.rows]})
+        for sweep in sweeps:  # nobody asks for them again
+            forget(sweep.folder)
         return found
 
     def _look(self, sweeps: Sequence[Sweep]) -> _Group:

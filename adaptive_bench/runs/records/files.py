@@ -15,12 +15,12 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench import atomic
-from adaptive_bench.digest import is_intact, parsed, sealed, unsealed
+from adaptive_bench.digest import is_intact, parsed, sealed
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.schema import SCHEMA, check_schema
 
@@ -38,6 +38,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._contents: dict[str, bytes | None] = {}
+        self._sound: dict[str, bool] = {}
         self._values: dict[str, dict[str, Any] | None] = {}
         self._texts: Mapping[str, str] | None = None
         self._names: list[str] | None = None
@@ -59,14 +60,11 @@ class Files:
             EnvironmentProblem: A newer version wrote it, or it may not be read.
         """
         if name not in self._values:
-            values, content = None, self._loose(name)
+            content = self._loose(name)
             if content is not None:
-                values = _parsed(self.folder / name, content)
-            elif name in self._folded:  # their seal is that of the whole
-                with suppress(ValueError, RecursionError):
-                    values = parsed(self._folded[name])
-                    del values["content_sha256"]
-                check_schema(values, self.folder / name)
+                values = self._parsed(name, content) if self._is_intact(name) else None
+            else:  # a folded one was intact, and its seal is that of the whole
+                values = self._parsed(name, self._folded[name]) if name in self._folded else None
             self._values[name] = values
         return self._values[name]
 
@@ -77,7 +75,7 @@ class Files:
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
         sealed_ones = (name for name in self._listed() if name.endswith(".json") and name not in NOT_SEALED)
-        return [name for name in sealed_ones if (content := self._loose(name)) is not None and not is_intact(content)]
+        return [name for name in sealed_ones if not self._is_intact(name)]
 
     def digest(self) -> str:
         """Of the names and the bytes of all results."""
@@ -94,6 +92,23 @@ class Files:
             self.size_bytes += len(found or b"")
         return self._contents[name]
 
+    def _is_intact(self, name: str) -> bool:
+        """Whether a file of the folder is as it was sealed; true where there is none."""
+        if name not in self._sound:
+            content = self._loose(name)
+            self._sound[name] = content is None or is_intact(content)
+        return self._sound[name]
+
+    def _parsed(self, name: str, content: str | bytes) -> dict[str, Any] | None:
+        """What an intact file says."""
+        try:
+            values: dict[str, Any] = parsed(content if isinstance(content, str) else content.decode())
+        except (ValueError, RecursionError):
+            return None
+        check_schema(values, self.folder / name)
+        del values["content_sha256"]
+        return values
+
     def _listed(self) -> list[str]:
         """Names in the folder."""
         if self._names is None:
@@ -108,7 +123,8 @@ class Files:
         """The texts in `result.json`, none where it is missing or damaged."""
         if self._texts is None:
             self._texts = {}
-            if (content := self._loose(FOLDED)) is not None and (about := _parsed(self.folder / FOLDED, content)):
+            if (content := self._loose(FOLDED)) is not None and self._is_intact(FOLDED):
+                about = self._parsed(FOLDED, content) or {"files": {}}
                 self._texts = {name: text for name, text in about["files"].items() if name.endswith(_RESULTS)}
         return self._texts
 
@@ -136,7 +152,7 @@ def files_of(folder: Path) -> Files:
     found = _kept.get(folder)
     if found is None:
         found = _kept[folder] = Files(folder)
-        if len(_kept) % 100 == 0:
+        if len(_kept) % 1000 == 0:
             total = sum(one.size_bytes for one in _kept.values())
             while total > _MOST_KEPT_BYTES and len(_kept) > 1:
                 total -= _kept.popitem(last=False)[1].size_bytes
@@ -184,12 +200,3 @@ def _content(folder: Path, name: str) -> bytes | None:
             f"A record must be readable, but {path!r} is not: {error.strerror or error}. Change its permissions, "
             "or choose another --out."
         ) from error
-
-
-def _parsed(path: Path, content: bytes) -> dict[str, Any] | None:
-    try:
-        values = unsealed(content)
-    except (ValueError, RecursionError):
-        return None
-    check_schema(values, path)
-    return values
