@@ -31,6 +31,7 @@ from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.records.keys import canonical
+from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
 from adaptive_bench.runs.workers.launch import left
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
@@ -84,6 +85,7 @@ def run(
     table_only: bool = False,
     overwrite: Overwrite | str = Overwrite.only_missing,
     wait_s: float | None = None,
+    recheck: bool = True,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -95,6 +97,7 @@ def run(
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
         overwrite: What becomes of results that are on disk (see `runs.overwrite`).
+        recheck: Whether records of other code are used only after a spot check (see `runs.spot_check`).
         wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
     Raises:
@@ -110,7 +113,8 @@ def run(
     reporter = reporter or SilentReporter()
     try:
         with redirect_stdout(Printed(reporter)):
-            return _run(config, reporter, jobs, share, launcher, resources, table_only, Overwrite(overwrite), wait_s)
+            chosen = Overwrite(overwrite)
+            return _run(config, reporter, jobs, share, launcher, resources, table_only, chosen, wait_s, recheck)
     finally:
         processes.here().dismiss()
 
@@ -125,6 +129,7 @@ def _run(
     table_only: bool,
     overwrite: Overwrite,
     wait_s: float | None,
+    recheck: bool,
 ) -> RunOutcome:
     launch: Launcher = registry.get("launchers", launcher)
     jobs = jobs if processes.here().alone else 1
@@ -144,6 +149,9 @@ def _run(
             known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
         else:
             known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
+            memory = known.memory
+            if recheck and share.is_whole and memory is not None and spot_check(known.plan, folder, memory, reporter):
+                known = preflight(config, reporter, jobs, folder=folder)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")

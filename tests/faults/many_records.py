@@ -56,7 +56,9 @@ def fill(whole: Any, template: Path) -> None:
     sweep_template = next((template / "eval").iterdir())
     for works, source in ((whole.cells, template), (whole.sweeps, sweep_template)):
         files = Files(source)
-        texts = {name: (files.content(name) or b"").decode() for name in files.names() if name.endswith((".json", ".jsonl"))}
+        texts = {
+            name: (files.content(name) or b"").decode() for name in files.names() if name.endswith((".json", ".jsonl"))
+        }
         loose = [name for name in texts if name in NOT_SEALED or name == "train.jsonl"]
         for work in works:
             if (work.folder / FOLDED).exists():

@@ -90,7 +90,7 @@ def preflight(
     """
     config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
-    facts, whole = None, None
+    facts, whole, memory = None, None, None
     with findings.checking():
         find_device(config.device)
     with findings.checking():
@@ -134,7 +134,7 @@ def preflight(
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
     pace = _pace(config, whole, facts, tokenizer, jobs, reporter) if timed else None
-    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs)
+    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, pace, traits), jobs, memory)
 
 
 def _pace(

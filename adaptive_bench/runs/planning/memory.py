@@ -40,6 +40,7 @@ class Memory:
         self.folder, self.whole = folder, whole
         works: list[Cell | Sweep] = [*whole.cells, *whole.sweeps]
         self._before = self._read()
+        self._finished = set(self._before.get("finished", ()))
         self._digests = {work.folder: files_of(work.folder).digest() for work in works}
         about = whole.config.model_dump(mode="json", exclude={"methods", "tasks", "seeds", "out"})
         self._shared = _hashed([_source(), {name: version(name) for name in _LIBRARIES}, about])
@@ -49,10 +50,14 @@ class Memory:
 
     def recall_finished(self) -> None:
         """Spare finished work the look at whether it is."""
-        finished = set(self._before.get("finished", ()))
-        for work in (*self.whole.cells, *self.whole.sweeps):
-            if self._keys[work.folder] in finished:
+        works: list[Cell | Sweep] = [*self.whole.cells, *self.whole.sweeps]
+        for work in works:
+            if self.knows(work):
                 work.remember_finished()
+
+    def knows(self, work: Cell | Sweep) -> bool:
+        """Whether some work was finished, as it is, when the run last ended with the code that is here now."""
+        return self._keys[work.folder] in self._finished
 
     def is_same(self, outputs: Sequence[str]) -> bool:
         """Whether the run ended with these very records, and with the outputs as they lie there."""

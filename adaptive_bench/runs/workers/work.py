@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from adaptive_bench import guard, processes
+from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
@@ -26,11 +27,11 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.planning.training_text import as_planned, draw_pricing, draw_training
 from adaptive_bench.runs.records.attempts import alone
-from adaptive_bench.runs.records.folders import Record, RecordedReporter, environment
+from adaptive_bench.runs.records.folders import RecordedReporter, environment
 from adaptive_bench.runs.workers.calibrated import Calibrated
 from adaptive_bench.source import check_code
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
+from adaptive_bench.training import Target, calibration_batches, encode_examples, first_steps, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.memory import halving
 from adaptive_bench.training.tracking import Tracking
@@ -52,7 +53,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             return
         check_code(cell.spec.name, "training", cell.content["code"])
         device = find_device(config.device)
-        with _recorded(cell.record, cell.content, device, config):
+        with _recorded(cell, config, device):
             said = RecordedReporter(reporter, cell.record, f"seed {cell.seed}")
             model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
             if cell.target is not None:
@@ -90,6 +91,16 @@ def _fit(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, re
         pretrained=pretrained,
         chat_template=config.chat_template,
     )
+
+
+def repeat_first_steps(cell: Cell, config: RunConfig, steps: int) -> list[dict[str, Any]]:
+    """What the log of a training would say of its first steps, with the code that is here now. Nothing is written."""
+    model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
+    if (target := cell.record.read("target.json")) is not None:
+        model.method.target = target["tokens"]
+    text = as_planned(draw_training(config, cell.seed, SilentReporter()), cell.content["data"]["sha256"])
+    rate, chat = cell.content["method_learning_rate"], config.chat_template
+    return first_steps(model, text, tokenizer, config.train, rate, steps=steps, seed=cell.seed, chat_template=chat)
 
 
 def _build(cell: Cell, config: RunConfig) -> AdaptiveModel:
@@ -144,7 +155,7 @@ def evaluate_sweeps(
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
                 check_code(sweep.spec.name, "evaluation", sweep.content["code"])
-                with _recorded(sweep.record, sweep.content, trained.device, sweep.config):
+                with _recorded(sweep, sweep.config, trained.device):
                     said = RecordedReporter(reporter, sweep.record, f"seed {sweep.cell.seed}")
                     _measure(sweep, trained, said, overall)
 
@@ -227,10 +238,12 @@ def follow() -> None:
 
 
 @contextmanager
-def _recorded(record: Record, content: Mapping[str, Any], device: torch.device, config: RunConfig) -> Iterator[None]:
+def _recorded(work: Cell | Sweep, config: RunConfig, device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
-    record.begin(content)
-    record.write("env.json", environment(str(device), torch.get_num_threads()))
+    record = work.record
+    record.begin(work.content)
+    code = code_digest(work.spec.name, config.out)
+    record.write("env.json", environment(str(device), torch.get_num_threads()) | {"code": code})
     try:
         yield
         guard.check()
