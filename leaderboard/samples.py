@@ -29,13 +29,15 @@ def samples_of(folders: Sequence[Path]) -> dict[str, Any]:
     """
     for documents in (DOCUMENTS, 3, 1):
         found = _collect(folders, documents)
-        if len(json.dumps(found)) <= BUDGET_BYTES:
+        if found is not None and len(json.dumps(found)) <= BUDGET_BYTES:
             return found
     return {}
 
 
-def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any]:
+def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any] | None:
+    """Everything, or `None` as soon as it is too large."""
     found: dict[str, Any] = {}
+    size_bytes = 0
     for folder in folders:
         for record in records_of(folder):
             for sweep, config in sweeps_of(record):
@@ -48,6 +50,9 @@ def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any]:
                     names = [name for name in files.names() if name.endswith(SAMPLES)]
                     points = [point for name in names if (point := _point(files, name, documents))]
                     place["methods"][method] = sorted(([*saved, answers] for saved, answers, _ in points), key=_saved)
+                    size_bytes += len(json.dumps(place["methods"][method]))
+                    if size_bytes > BUDGET_BYTES:
+                        return None
                     for _, _, targets in points[:1]:
                         place["targets"].update(targets)
     return found
@@ -57,9 +62,7 @@ def _saved(point: Sequence[Any]) -> float:
     return float(point[2])
 
 
-def _point(
-    files: Files, name: str, documents: int
-) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
+def _point(files: Files, name: str, documents: int) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
     try:
         about = files.read(name.removesuffix(SAMPLES) + ".json") or {}
         savings = about["savings"]

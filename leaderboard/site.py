@@ -93,7 +93,7 @@ def as_csv(board: Board) -> str:
     """The frame as CSV; no text in it starts a formula."""
     frame = board.frame
     for column in frame.columns.intersection(list(_TEXTS)):
-        frame[column] = frame[column].map(cell, na_action="ignore")
+        frame[column] = frame[column].map({text: cell(text) for text in frame[column].dropna().unique()})
     return str(frame.to_csv(index=False, lineterminator="\n"))
 
 

@@ -1,4 +1,4 @@
-"""Plan, status, table and export with 10,000 trainings on disk: processor time and memory of each.
+"""Plan, status, table, run, export and page with 10,000 trainings on disk: processor time and memory of each.
 
     python tests/faults/many_records.py --cells 10000 --home /tmp/many        # the folder is used again if it is there
 
@@ -104,8 +104,10 @@ def main() -> None:
 
 def measure(home: Path, cells: int, profile: bool) -> None:
     """Everything."""
+    from adaptive_bench.leaderboard.site import build as build_page
     from adaptive_bench.results import load_results
     from adaptive_bench.runs import plan, run
+    from adaptive_bench.runs.outcome.naming import run_folder
     from adaptive_bench.runs.outcome.table import make_table
     from adaptive_bench.runs.records.overview import pieces
 
@@ -118,8 +120,10 @@ def measure(home: Path, cells: int, profile: bool) -> None:
         "plan": lambda: plan(config),
         "status": lambda: list(pieces(config.out)),
         "table": lambda: make_table(plan(config)),
+        "first run": lambda: run(config, jobs=1),
         "run": lambda: run(config, jobs=1),
         "export": lambda: load_results(out=config.out),
+        "page": lambda: build_page([run_folder(config) / "table.json"], home / "site"),
     }
     for name, step in steps.items():
         if not profile:
