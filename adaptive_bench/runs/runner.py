@@ -146,7 +146,10 @@ def _run(
         if overwrite is Overwrite.always:
             remove_results(plan(config), share)
         if table_only:  # where results are does not depend on what is here to compute others
-            known = Preflight((manifest.read(folder, config) if wait_s is None else None) or plan(config))
+            there = (manifest.read(folder, config) if wait_s is None else None) or plan(config)
+            known = Preflight(there, memory=Memory(folder, there) if wait_s is None else None)
+            if known.memory is not None:
+                known.memory.recall_finished()
         else:
             known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
             memory = known.memory

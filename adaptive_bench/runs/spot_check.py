@@ -18,7 +18,7 @@ from adaptive_bench import atomic
 from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.digest import unsealed
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.record import Sample
 from adaptive_bench.method.probed import stored_matrix
@@ -75,12 +75,22 @@ def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) ->
                 changed.setdefault(change, []).append(work)
     pending = sorted(changed.keys() - known, key=lambda change: len(changed[change]))
     covered: set[str] = set()
+    unchecked: set[str] = set()
     for change in pending:  # a method's own first: its records may be of other code below it, too
         if change in covered:
             continue
         training, sweep = _pick(changed[change])
-        in_training = [] if training is None else list(_moved_in_training(training, whole))
-        in_point = [] if sweep is None else list(_moved_in_point(sweep))
+        here = {change}.union(*(_changes(work) for work in (training, sweep) if work is not None))
+        covered |= here
+        try:
+            in_training = [] if training is None else list(_moved_in_training(training, whole))
+            in_point = [] if sweep is None else list(_moved_in_point(sweep))
+        except EnvironmentProblem as error:  # a damaged model, say: no reason to refuse what was measured with it
+            reporter.line(
+                f"{len(changed[change])} record(s) are of other code and are used unchecked: {message_of(error)}"
+            )
+            unchecked |= here
+            continue
         looked_at = [f"`{work}`" for work in (training, sweep) if work is not None]
         if moved := [*in_training, *in_point]:
             aside = whole.config.out / ASIDE / hashlib.sha256(change.encode()).hexdigest()[:8]
@@ -92,13 +102,12 @@ def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) ->
                 f"{_FLOORS[bool(in_training), bool(in_point)]} in adaptive_bench/source.py, or mends it."
             )
             return True
-        covered |= set.union(*({change}, *(set(_changes(work)) for work in (training, sweep) if work is not None)))
         reporter.line(
             f"{len(changed[change])} record(s) are of other code and are used: "
             + (f"part of {' and '.join(looked_at)} was repeated and is alike." if looked_at else "none can be checked.")
         )
     if pending:
-        atomic.write_sealed(folder / FILE, {"alike": sorted(known | set(pending))})
+        atomic.write_sealed(folder / FILE, {"alike": sorted((known | set(pending)) - unchecked)})
     return False
 
 

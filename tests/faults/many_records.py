@@ -122,6 +122,7 @@ def measure(home: Path, cells: int, profile: bool) -> None:
         "table": lambda: make_table(plan(config)),
         "first run": lambda: run(config, jobs=1),
         "run": lambda: run(config, jobs=1),
+        "table again": lambda: run(config, table_only=True),
         "export": lambda: load_results(out=config.out),
         "page": lambda: build_page([run_folder(config) / "table.json"], home / "site"),
     }

@@ -128,3 +128,11 @@ def test_rows_are_remembered_under_the_bytes_of_their_records_alone(config_of):
     assert [memory.group(some) is not None for some in sweeps] == [False, True]
     other_levels = config_of(("gateskip", "dense"), levels=(0.0, 0.2))
     assert Memory(folder, plan(other_levels)).group(plan(other_levels).sweeps[:1]) is None
+
+
+def test_a_table_alone_is_not_made_again_where_nothing_changed(config_of, monkeypatch):
+    config = config_of("dense")
+    run(config, jobs=1)
+    first = run(config, jobs=1)
+    monkeypatch.setattr("adaptive_bench.runs.runner.outcome_of", None)
+    assert run(config, table_only=True).rows == first.rows

@@ -127,3 +127,13 @@ def test_the_digest_of_code_read_before_is_found_again(tmp_path, monkeypatch):
     code_digest._core.cache_clear()
     assert digest("gateskip", tmp_path).partition(".")[0] != first.partition(".")[0]
     code_digest._core.cache_clear()
+
+
+def test_a_model_that_cannot_be_loaded_leaves_its_records_in_use(done, other_code):
+    config, rows = done
+    (plan(config).cells[0].checkpoint / "adaptive.json").unlink()
+    other_code(config)
+    for _ in range(2):  # said again where the run looks again
+        (line,), again = says(config)
+        assert "unchecked" in line and "adaptive.json" in line and again == rows
+        other_code(config)

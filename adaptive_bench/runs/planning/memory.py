@@ -137,8 +137,9 @@ def _hashed(about: Any) -> str:
 
 @cache
 def _code(method: str) -> str:
-    file = registry.file_of("methods", method)
-    return f"{code_of(method)} {file_digest(file) if file is not None else ''}"
+    code = code_of(method)
+    file = None if code is None else registry.file_of("methods", method)  # none of a plugin that is not here
+    return f"{code} {'' if file is None else file_digest(file)}"
 
 
 @cache
