@@ -12,8 +12,10 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#|!~&])")
 
 def plain(text: object, longest: int = 500) -> str:
     """One line without control, direction or private characters (terminal escapes among them), cut at a length."""
-    letters = (" " if letter in "\n\r\t" else letter for letter in str(text)[: 4 * longest])
-    kept = "".join(letter for letter in letters if not unicodedata.category(letter).startswith("C"))
+    kept = str(text)[: 4 * longest]
+    if not (kept.isascii() and kept.isprintable()):  # nearly every text is, and pages have thousands
+        letters = (" " if letter in "\n\r\t" else letter for letter in kept)
+        kept = "".join(letter for letter in letters if not unicodedata.category(letter).startswith("C"))
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 

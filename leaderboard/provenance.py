@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
+from adaptive_bench.store.files import files_of
 
 from . import verified
 from .plain import block, plain
@@ -20,6 +22,7 @@ BUDGET_BYTES = 300_000  # of a page, for all runs together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # of a training curve
 _MOST_ITEMS = 50
+_MOST_RECORDS = 1000  # of a run: more never fit
 
 
 def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -97,7 +100,11 @@ def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once; of an entry what it says."""
     told = _object(folder / "entry.json").get("environments")
-    found = told if isinstance(told, list) else [_object(record / "env.json") for record in records_of(folder)]
+    found = (
+        told
+        if isinstance(told, list)
+        else [_object(record / "env.json") for record in records_of(folder)[:_MOST_ITEMS]]
+    )
     texts = [
         {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
         for one in found[:_MOST_ITEMS]
@@ -107,7 +114,7 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    about = _object(folder / "run.json")
+    about, records = _object(folder / "run.json"), records_of(folder)
     name = plain(folder.name, 100)
     return {
         "name": name,
@@ -121,7 +128,8 @@ def _run(folder: Path) -> dict[str, Any]:
         "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
-        "records": [_record(record) for record in records_of(folder)],
+        "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
+        **({"cut": True} if len(records) > _MOST_RECORDS else {}),
     }
 
 
@@ -189,7 +197,9 @@ def _texts(values: object) -> list[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        value = {} if path.is_symlink() else read_json(path)
-    except Rejected:
+        value = (
+            {} if path.is_symlink() else read_json(path) if path.is_file() else files_of(path.parent).read(path.name)
+        )
+    except (Rejected, EnvironmentProblem):
         return {}
     return value if isinstance(value, dict) else {}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.files import DOCUMENTS as SAMPLES
+from adaptive_bench.store.files import Files, files_of
+
 from .plain import block
 from .provenance import records_of, sweeps_of
-from .rows import Rejected, read_json
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
@@ -27,13 +29,15 @@ def samples_of(folders: Sequence[Path]) -> dict[str, Any]:
     """
     for documents in (DOCUMENTS, 3, 1):
         found = _collect(folders, documents)
-        if len(json.dumps(found)) <= BUDGET_BYTES:
+        if found is not None and len(json.dumps(found)) <= BUDGET_BYTES:
             return found
     return {}
 
 
-def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any]:
+def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any] | None:
+    """Everything, or `None` as soon as it is too large."""
     found: dict[str, Any] = {}
+    size_bytes = 0
     for folder in folders:
         for record in records_of(folder):
             for sweep, config in sweeps_of(record):
@@ -42,10 +46,13 @@ def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any]:
                     continue
                 place = found.setdefault(task, {"targets": {}, "methods": {}})
                 if method not in place["methods"]:
-                    points = [
-                        point for path in sorted(sweep.glob("*.samples.jsonl")) if (point := _point(path, documents))
-                    ]
+                    files = files_of(sweep)
+                    names = [name for name in files.names() if name.endswith(SAMPLES)]
+                    points = [point for name in names if (point := _point(files, name, documents))]
                     place["methods"][method] = sorted(([*saved, answers] for saved, answers, _ in points), key=_saved)
+                    size_bytes += len(json.dumps(place["methods"][method]))
+                    if size_bytes > BUDGET_BYTES:
+                        return None
                     for _, _, targets in points[:1]:
                         place["targets"].update(targets)
     return found
@@ -55,16 +62,16 @@ def _saved(point: Sequence[Any]) -> float:
     return float(point[2])
 
 
-def _point(path: Path, documents: int) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
+def _point(files: Files, name: str, documents: int) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
     try:
-        about = read_json(path.with_name(path.name.removesuffix(".samples.jsonl") + ".json"))
+        about = files.read(name.removesuffix(SAMPLES) + ".json") or {}
         savings = about["savings"]
         saved = [round(100 * _finite(savings[axis]), 1) for axis in ("tokens", "core", "net")]
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            lines = [json.loads(line[:_LARGEST_LINE]) for line in islice(stream, documents)]
+        content = (files.content(name) or b"").split(b"\n", documents)[:documents]
+        lines = [json.loads(line[:_LARGEST_LINE].decode(errors="replace")) for line in content if line]
         answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
         targets = {str(int(line["doc"])): block(line["target"], _LONGEST) for line in lines}
-    except (Rejected, OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (EnvironmentProblem, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None  # a damaged sample is not shown; the scores do not come from here
     return saved, answers, targets
 

@@ -214,29 +214,37 @@ class Ledger:
             "counts": counts,
         }
 
-    def saved_net(self, phases: tuple[Phase, ...] = PHASES) -> float | None:
-        """The net saving of some phases together, alone of what a report says; `None` where they have no tokens."""
-        macs, dense = self._macs_of(phases)
-        return _saved_share(macs[_CORE].sum() + macs[_OVERHEAD].sum(), dense)
-
-    def _macs_of(self, phases: tuple[Phase, ...]) -> tuple[np.ndarray, float]:
-        """[buckets] executed MACs, and those of the dense model."""
-        macs = np.sum([self.macs(phase).sum(axis=0) for phase in phases], axis=0)
-        return macs, sum(self.dense_macs(phase).sum() for phase in phases)
+    def saved_net(self) -> dict[str, float | None]:
+        """The net saving of `all` phases together and of each, alone of what a report says; `None` where there are no
+        tokens.
+        """
+        macs = {phase: self.macs(phase).sum(axis=0) for phase in PHASES}
+        dense = {phase: self.dense_macs(phase).sum() for phase in PHASES}
+        parts: dict[str, tuple[Phase, ...]] = {"all": PHASES, **{phase: (phase,) for phase in PHASES}}
+        found: dict[str, float | None] = {}
+        for name, phases in parts.items():
+            total = np.sum([macs[phase] for phase in phases], axis=0)
+            found[name] = _saved_share(total[_CORE].sum() + total[_OVERHEAD].sum(), sum(dense[one] for one in phases))
+        return found
 
 
 def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """What raw sums (`Ledger.counts`) come to: under `saved` the shares saved in both phases together, and under each
     phase its own. A share is `None` where the phase has no tokens.
     """
-    return {"saved": _saved(counts, PHASES), **{phase: _saved(counts, (phase,)) for phase in PHASES}}
+    names = ("dense_macs", "executed", "eligible", "weight_bytes", "dense_weight_bytes")
+    sums = {phase: {name: np.sum(counts[phase][name]) for name in names} for phase in PHASES}
+    macs = {phase: np.sum(counts[phase]["macs"], axis=0) for phase in PHASES}
+    parts: dict[str, tuple[Phase, ...]] = {"saved": PHASES, **{phase: (phase,) for phase in PHASES}}
+    return {name: _saved(sums, np.sum([macs[one] for one in phases], axis=0), phases) for name, phases in parts.items()}
 
 
-def _saved(counts: Mapping[str, Any], phases: tuple[Phase, ...]) -> dict[str, float | None]:
+def _saved(
+    sums: Mapping[Phase, Mapping[str, float]], macs: np.ndarray, phases: tuple[Phase, ...]
+) -> dict[str, float | None]:
     def total(name: str) -> float:
-        return float(sum(np.sum(counts[phase][name]) for phase in phases))
+        return float(sum(sums[phase][name] for phase in phases))
 
-    macs = np.sum([np.sum(counts[phase]["macs"], axis=0) for phase in phases], axis=0)
     dense = total("dense_macs")
     return {
         "tokens": _saved_share(total("executed"), total("eligible")),

@@ -9,7 +9,7 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.launching import launch
-from adaptive_bench.runs.outcome.run_outcome import RunOutcome
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
 from adaptive_bench.runs.planning.share import Share
 from adaptive_bench.runs.preparation import prepare
 from adaptive_bench.runs.tabulation import write_outcome
@@ -28,12 +28,16 @@ def compute(
     launcher: str,
     resources: Path | None,
     overwrite: Overwrite,
+    *,
+    recheck: bool,
 ) -> RunOutcome:
     """Do what is left of a run, and write its table once nothing is left to others. Arguments as for `run`."""
     start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = prepare(config, reporter, folder, jobs, share, overwrite)
+    known = prepare(config, reporter, folder, jobs, share, overwrite, recheck=recheck)
+    if (before := ended_before(folder, known.memory)) is not None:
+        return before
     how = (jobs, known.estimator, share, overwrite, resources)
     launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
     failures, elsewhere = list(launched.failures), launched.submitted

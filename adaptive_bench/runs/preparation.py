@@ -11,23 +11,39 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
 
 
 def prepare(
-    config: RunConfig, reporter: Reporter, folder: Path, jobs: int | None, share: Share, overwrite: Overwrite
+    config: RunConfig,
+    reporter: Reporter,
+    folder: Path,
+    jobs: int | None,
+    share: Share,
+    overwrite: Overwrite,
+    *,
+    recheck: bool,
 ) -> Preflight:
-    """Check everything that a run will need; what is to be made anew is removed."""
+    """Check everything that a run will need; what is to be made anew is removed.
+
+    Args:
+        recheck: Whether records of other code are used only after a spot check.
+    """
     methods = [MethodSpec.parse(text).name for text in config.methods]
     if any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in config.tasks):
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins_of(config)):
         if overwrite is Overwrite.always:
             remove_results(plan(config), share)
-        known = preflight(config, reporter, jobs, timed=share.is_whole)
+        known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
+        is_checked = recheck and share.is_whole and known.memory is not None
+        if is_checked and spot_check(known.plan, folder, known.memory, reporter):
+            known = preflight(config, reporter, jobs, folder=folder)
     return _begun(folder, config, reporter, known)
 
 
@@ -40,7 +56,10 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
     with guard.watching(plugins_of(config)):
         known = plan_on_disk(folder, config) if from_manifest else None
         whole = known or plan(config)
-    return _begun(folder, config, reporter, Preflight(whole))
+        memory = Memory(folder, whole) if from_manifest else None  # what others do while it waits is not remembered
+        if memory is not None:
+            memory.recall_finished()
+    return _begun(folder, config, reporter, Preflight(whole, memory=memory))
 
 
 def plugins_of(config: RunConfig) -> str | None:

@@ -12,8 +12,9 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight
 from adaptive_bench.runs.launching import wait
 from adaptive_bench.runs.outcome.run_json import keep_finished_table, notes_before
-from adaptive_bench.runs.outcome.run_outcome import RunOutcome
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
 from adaptive_bench.runs.outcome.table_files import write_table
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import plugins_of, prepare_table
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.store import atomic
@@ -29,6 +30,8 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
     known = prepare_table(config, reporter, folder, from_manifest=wait_s is None)
+    if (before := ended_before(folder, known.memory)) is not None:
+        return before
     if wait_s is not None:
         wait(known.plan, folder, reporter, wait_s)
     failures = left(known.plan)
@@ -40,5 +43,7 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     """Write the table of a run whose work is over, as far as it will be."""
     notes = known.notes if known.facts is not None else notes_before(folder)
     with guard.watching(plugins_of(known.plan.config)):
-        rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
+        was_here = known.memory is not None and known.facts is None  # nothing was done since it was looked at
+        memory = known.memory if was_here else Memory(folder, known.plan)
+        rows, warnings = write_table(known.plan, folder, failures, notes, start_s, memory)
     return RunOutcome(rows, folder, warnings, failures)

@@ -81,10 +81,22 @@ def unsealed(content: bytes) -> dict[str, Any]:
     if not is_intact(content):
         sealed_once = _SEAL.strip(",\n ").encode() in content
         raise ValueError("it changed since it was written" if sealed_once else "it has no digest of its content")
-    values: dict[str, Any] = json.loads(content, parse_constant=_refuse)
+    values = parsed(content.decode())
     del values["content_sha256"]
     return values
 
 
+def parsed(text: str) -> Any:
+    """What JSON says.
+
+    Raises:
+        ValueError: It is none, or holds NaN or infinity.
+    """
+    return _JSON.decode(text)
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse)  # made once: records are many small files

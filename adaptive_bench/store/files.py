@@ -1,75 +1,202 @@
-"""JSON files of a record: read as they were written, or not at all.
+"""Files of a record: read as they were written, or not at all.
 
-A file ends with a digest of what it says (`digest.sealed`). One without is taken for changed, whoever wrote it: else
-whoever removes the digest could change the rest.
+A JSON file ends with a digest of what it says (`digest.sealed`). One without is taken for changed, whoever wrote it:
+else whoever removes the digest could change the rest.
+
+What takes time in a large run is opening files, not reading them. There the files of a finished record are folded into
+one, `result.json`: sealed, with the text of each under its name. A file that lies beside it counts instead of the one
+in it, so that work goes on in a folded record as in any other.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.digest import is_intact, unsealed
-from adaptive_bench.store.schema import check_schema
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import is_intact, parsed, sealed
+from adaptive_bench.store.schema import SCHEMA, check_schema
 
+FOLDED = "result.json"
+DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
+_RESULTS = (".json", DOCUMENTS)
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")
+_MOST_KEPT_BYTES = 50_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
+
+
+class Files:
+    """The files of one record, each of them read and parsed once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._contents: dict[str, bytes | None] = {}
+        self._sound: dict[str, bool] = {}
+        self._values: dict[str, dict[str, Any] | None] = {}
+        self._texts: Mapping[str, str] | None = None
+        self._names: list[str] | None = None
+        self.size_bytes = 0
+
+    def content(self, name: str) -> bytes | None:
+        """A file as it is; `None` if there is none.
+
+        Raises:
+            EnvironmentProblem: It may not be read.
+        """
+        found = self._loose(name)
+        return self._folded[name].encode() if found is None and name != FOLDED and name in self._folded else found
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """What a JSON file says, or `None` if it is not there or is not what was written.
+
+        Raises:
+            EnvironmentProblem: A newer version wrote it, or it may not be read.
+        """
+        if name not in self._values:
+            content = self._loose(name)
+            if content is not None:
+                values = self._parsed(name, content) if self._is_intact(name) else None
+            else:  # a folded one was intact, and its seal is that of the whole
+                values = self._parsed(name, self._folded[name]) if name in self._folded else None
+            self._values[name] = values
+        return self._values[name]
+
+    def names(self) -> list[str]:
+        """Names of all files, those that are folded included; none where there is no folder."""
+        return sorted({*self._listed(), *self._folded} - {FOLDED})
+
+    def damaged(self) -> list[str]:
+        """Names of the JSON files that cannot be read, or say something else than was written."""
+        sealed_ones = (name for name in self._listed() if name.endswith(".json") and name not in NOT_SEALED)
+        return [name for name in sealed_ones if not self._is_intact(name)]
+
+    def digest(self) -> str:
+        """Of the names and the bytes of all results."""
+        digest = hashlib.sha256()
+        for name in self._listed():
+            if name.endswith(_RESULTS) and (content := self._loose(name)) is not None:
+                digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
+
+    def _loose(self, name: str) -> bytes | None:
+        if name not in self._contents:
+            is_there = self._names is None or name in self._names
+            found = self._contents[name] = _content(self.folder, name) if is_there else None
+            self.size_bytes += len(found or b"")
+        return self._contents[name]
+
+    def _is_intact(self, name: str) -> bool:
+        """Whether a file of the folder is as it was sealed; true where there is none."""
+        if name not in self._sound:
+            content = self._loose(name)
+            self._sound[name] = content is None or is_intact(content)
+        return self._sound[name]
+
+    def _parsed(self, name: str, content: str | bytes) -> dict[str, Any] | None:
+        """What an intact file says."""
+        try:
+            values: dict[str, Any] = parsed(content if isinstance(content, str) else content.decode())
+        except (ValueError, RecursionError):
+            return None
+        check_schema(values, self.folder / name)
+        del values["content_sha256"]
+        return values
+
+    def _listed(self) -> list[str]:
+        """Names in the folder."""
+        if self._names is None:
+            try:
+                self._names = sorted(os.listdir(self.folder))  # noqa: PTH208 - a path for each takes longer
+            except (FileNotFoundError, NotADirectoryError):
+                self._names = []
+        return self._names
+
+    @property
+    def _folded(self) -> Mapping[str, str]:
+        """The texts in `result.json`, none where it is missing or damaged."""
+        if self._texts is None:
+            self._texts = {}
+            if (content := self._loose(FOLDED)) is not None and self._is_intact(FOLDED):
+                about = self._parsed(FOLDED, content) or {"files": {}}
+                self._texts = {name: text for name, text in about["files"].items() if name.endswith(_RESULTS)}
+        return self._texts
+
+
+_kept: OrderedDict[Path, Files] | None = None
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Within the block files of records are read once, for as many as memory should be spent on. For those who look at
+    what is there while nobody of this process works on it.
+    """
+    global _kept
+    before, _kept = _kept, OrderedDict() if _kept is None else _kept
+    try:
+        yield
+    finally:
+        _kept = before
+
+
+def files_of(folder: Path) -> Files:
+    """The files of a record."""
+    if _kept is None:
+        return Files(folder)
+    found = _kept.get(folder)
+    if found is None:
+        found = _kept[folder] = Files(folder)
+        if len(_kept) % 1000 == 0:
+            total = sum(one.size_bytes for one in _kept.values())
+            while total > _MOST_KEPT_BYTES and len(_kept) > 1:
+                total -= _kept.popitem(last=False)[1].size_bytes
+    return found
+
+
+def forget(folder: Path) -> None:
+    """What was read of a record is not what is there any more."""
+    if _kept is not None:
+        _kept.pop(folder, None)
+
+
+def fold(folder: Path) -> None:
+    """Put the results of a finished record into one file. Those that are damaged stay as they are."""
+    files = Files(folder)
+    damaged = files.damaged()
+    names = [name for name in files.names() if name.endswith(_RESULTS) and name not in NOT_SEALED]
+    texts = {name: (files.content(name) or b"").decode() for name in names if name not in damaged}
+    if FOLDED not in damaged and any((folder / name).is_file() for name in texts):
+        atomic.write_text(folder / FOLDED, folded_text(texts))
+        for name in texts:
+            (folder / name).unlink(missing_ok=True)
+        forget(folder)
+
+
+def folded_text(texts: Mapping[str, str]) -> str:
+    """The text of a `result.json`, from those of the files by name."""
+    return sealed(json.dumps({"schema": SCHEMA, "files": texts}, ensure_ascii=False, indent=2))
 
 
 def read_file(path: Path) -> dict[str, Any] | None:
-    """What a file says, or `None` if it is not there or is not what was written.
-
-    Raises:
-        EnvironmentProblem: A newer version wrote it, or it may not be read.
-    """
-    content = _content(path)
-    return None if content is None else _parsed(path, content)
+    """See `Files.read`."""
+    return files_of(path.parent).read(path.name)
 
 
-def look(folder: Path, wanted: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]], list[str]]:
-    """One pass over a record, for those who look at thousands: each file is read once, and parsed only if wanted.
-
-    Returns:
-        All names in the folder, what the wanted files say (as `read_file` has it), and the names of damaged files.
-
-    Raises:
-        EnvironmentProblem: As `read_file`.
-    """
-    names = sorted(os.listdir(folder))  # noqa: PTH208 - a path for each name takes longer than reading it
-    said, damaged = {}, []
-    for name in names:
-        if not name.endswith(".json") or name in NOT_SEALED:
-            continue
-        if (content := _content(os.path.join(folder, name))) is None:  # noqa: PTH118
-            continue
-        values = _parsed(folder / name, content) if name in wanted else None
-        if values is not None:
-            said[name] = values
-        elif name in wanted or not is_intact(content):
-            damaged.append(name)
-    return names, said, damaged
-
-
-def _content(path: Path | str) -> bytes | None:
+def _content(folder: Path, name: str) -> bytes | None:
+    path = f"{folder}/{name}"
     try:
-        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
+        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - a path for each takes longer
             return stream.readall()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise EnvironmentProblem(
-            f"A record must be readable, but {str(path)!r} is not: {error.strerror or error}. Change its permissions, "
+            f"A record must be readable, but {path!r} is not: {error.strerror or error}. Change its permissions, "
             "or choose another --out."
         ) from error
-
-
-def _parsed(path: Path, content: bytes) -> dict[str, Any] | None:
-    try:
-        values = unsealed(content)
-    except (ValueError, RecursionError):
-        return None
-    check_schema(values, path)
-    return values

@@ -10,8 +10,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.store import attempts
-from adaptive_bench.store.files import look
-from adaptive_bench.store.records import DOCUMENTS
+from adaptive_bench.store.files import DOCUMENTS, Files
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,9 @@ def _piece(folder: Path, training: Piece | None) -> Piece:
 
 
 def _described(folder: Path, training: Piece | None) -> Piece:
-    names, said, damaged = look(folder, ("config.json", "status.json"))
-    about, status = said.get("config.json", {}), said.get("status.json", {})
+    files = Files(folder)
+    names, damaged = files.names(), files.damaged()
+    about, status = files.read("config.json") or {}, files.read("status.json") or {}
     seed = about.get("seed") if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))

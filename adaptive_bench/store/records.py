@@ -6,6 +6,8 @@
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
         0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
+
+In a run of many records those of a finished one are folded into a `result.json` (see `files`).
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from typing import Any, Literal
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.files import look, read_file
+from adaptive_bench.store.files import DOCUMENTS, Files, files_of, fold, forget
 from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
 
-DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
@@ -44,6 +45,11 @@ class Record:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._begun = False
+
+    @property
+    def files(self) -> Files:
+        """What is in the folder now."""
+        return files_of(self.folder)
 
     @property
     def state(self) -> State:
@@ -127,6 +133,7 @@ class Record:
         """A JSON file of the record, with the version of its form and a digest of what it says."""
         # What a record is named after is its `config.json`; every other file says to which record it belongs.
         belongs = {} if name == "config.json" else {"record": self.folder.name}
+        forget(self.folder)
         atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **belongs, **values})
 
     def read(self, name: str) -> dict[str, Any] | None:
@@ -135,13 +142,19 @@ class Record:
         Raises:
             EnvironmentProblem: A newer version wrote it, it may not be read, or it is of another record.
         """
-        values = read_file(self.folder / name)
-        if values is not None and (of := values.pop("record", self.folder.name)) != self.folder.name:
+        values = self.files.read(name)
+        if values is None or "record" not in values:
+            return values
+        if values["record"] != self.folder.name:
             raise EnvironmentProblem(
-                f"A file belongs to one record, but {str(self.folder / name)!r} was written for {of!r}. "
+                f"A file belongs to one record, but {str(self.folder / name)!r} was written for {values['record']!r}. "
                 f"Remove it, of a measured point its documents as well, and give the same command again."
             )
-        return values
+        return {key: value for key, value in values.items() if key != "record"}
+
+    def fold(self) -> None:
+        """Put what the finished work left behind into one file."""
+        fold(self.folder)
 
     def check_key(self) -> None:
         """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
@@ -162,7 +175,7 @@ class Record:
 
     def damaged(self) -> list[str]:
         """Names of the JSON files that cannot be read, or say something else than was written."""
-        return look(self.folder, ())[2] if self.folder.is_dir() else []
+        return self.files.damaged()
 
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
@@ -185,8 +198,9 @@ class SweepRecord(Record):
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
-        asked = (path.name.removesuffix(DOCUMENTS) for path in self.folder.glob(f"[0-9]*{DOCUMENTS}"))
-        return sorted(float(text) for text in asked if (self.folder / f"{text}.json").is_file())
+        names = self.files.names()
+        asked = {name.removesuffix(DOCUMENTS) for name in names if name[0].isdigit() and name.endswith(DOCUMENTS)}
+        return sorted(float(text) for text in asked if f"{text}.json" in names)
 
     def samples(self, saving: float) -> list[Sample]:
         """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
@@ -195,18 +209,17 @@ class SweepRecord(Record):
         Raises:
             EnvironmentProblem: The file is damaged.
         """
-        path = self.folder / f"{saving:g}.samples.jsonl"
-        if not path.is_file():
+        path = self.folder / f"{saving:g}{DOCUMENTS}"
+        if (content := self.files.content(path.name)) is None:
             return []
         try:
             # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
-            content = path.read_bytes()
             known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
             if known != hashlib.sha256(content).hexdigest():
                 raise ValueError("its content changed since it was written")
             lines = content.decode("utf-8").split("\n")
             return [Sample.from_json(json.loads(line)) for line in lines if line]
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EnvironmentProblem(
                 f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
                 f"Delete {path.name} and its {saving:g}.json and give the run's command again."
@@ -216,7 +229,8 @@ class SweepRecord(Record):
         """Write a point. Its samples come first: where there is a point, it is complete."""
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
-        atomic.write_text(self.folder / f"{saving:g}.samples.jsonl", lines)
+        forget(self.folder)
+        atomic.write_text(self.folder / f"{saving:g}{DOCUMENTS}", lines)
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
         about = {"samples_sha256": digest, "wall_s": wall_s}
         self.write(f"{saving:g}.json", about | evaluation.to_json())

@@ -119,6 +119,7 @@ def answers_by_seed(
         if len(points) != len(done) or len(asked) != 1 or not points[0]:
             return {}
         found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
-        if not np.allclose(found[seed].mean(axis=1), [one.scores[metric] for one in done], rtol=_ROUNDING, atol=_SAME):
+        means = zip(found[seed].mean(axis=1).tolist(), [one.scores[metric] for one in done], strict=True)
+        if not all(abs(mean - score) <= _SAME + _ROUNDING * abs(score) for mean, score in means):
             return {}
     return found

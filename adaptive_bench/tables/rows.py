@@ -8,6 +8,7 @@ tasks have no `decode`, and their `prefill` is the prompts and the given answers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypedDict
@@ -136,9 +137,15 @@ class Row:
     contents: str | None = None
     made_with: str | None = None
 
+    def but(self, **values: Any) -> Row:
+        """The row with other values of some fields. A table has thousands: `replace` takes five times as long."""
+        found = copy(self)
+        vars(found).update(values)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The row as plain values, keys in the order of the fields."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 def table_rows(
@@ -184,7 +191,7 @@ def table_rows(
         train_flops=about.get("train_flops"),
     )
     if conditions is not None:
-        same = replace(same, **asdict(conditions))
+        same = same.but(**asdict(conditions))
     measured = [Measured(done) for done in evaluations.values() if done]
     tables: list[tuple[Axis, MatchPhase, str | None]] = [(axis, phase, None) for axis, phase in _axes(everything)]
     tables += [("time", "all", setting) for setting in curves or {}]
@@ -192,12 +199,12 @@ def table_rows(
     for axis, phase, setting in tables:
         curve = None if setting is None or curves is None else curves[setting]
         places = LevelMatches(axis, phase, measured, [seed.mixes(axis, phase, levels, curve) for seed in measured])
-        of_axis = replace(same, axis=axis, phase=phase, timing=setting)
+        of_axis = same.but(axis=axis, phase=phase, timing=setting)
         rows = []
         for position, level in enumerate(levels):
             beyond = _beyond(about, axis, phase, level)
             means = places.means(position, len(evaluations))
-            rows.append(replace(of_axis, level=level, beyond_target=beyond, **means))
+            rows.append(of_axis.but(level=level, beyond_target=beyond, **means))
         found.append((places, rows))
     return [row for metric in metrics for row in _scored(metric, found, evaluations, samples or {})]
 
@@ -267,9 +274,9 @@ def _scored(
         by_level = places.scores([seed.scores(metric) for seed in places.seeds], answers, len(of_axis))
         for row, (reached, table) in zip(of_axis, by_level, strict=True):
             if not reached:
-                rows.append(replace(row, metric=metric))
+                rows.append(row.but(metric=metric))
                 continue
-            rows.append(replace(row, metric=metric, score=fmean(reached), seeds=len(reached)))
+            rows.append(row.but(metric=metric, score=fmean(reached), seeds=len(reached)))
             # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
             inside = known.low <= table.min() and table.max() <= known.high
             tables.append((table, (known.low, known.high) if inside else UNBOUNDED))
@@ -282,8 +289,7 @@ def _with_spread(row: Row, spread: Interval, inside: Metric | None) -> Row:
     low, high = spread.low, spread.high
     if inside is not None and low is not None and high is not None:
         low, high = max(low, inside.low), min(high, inside.high)
-    return replace(
-        row,
+    return row.but(
         low=low,
         high=high,
         interval=spread.levels,

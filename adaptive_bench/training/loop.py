@@ -97,6 +97,31 @@ def train(
         training.count.close()
 
 
+def first_steps(
+    model: AdaptiveModel,
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: TrainRecipe,
+    method_learning_rate: float | None = None,
+    *,
+    steps: int,
+    seed: int,
+    chat_template: bool = False,
+) -> list[dict[str, Any]]:
+    """The first lines that `train` would write into `train.jsonl`; nothing is written. The model is changed by it."""
+    max_length = min(recipe.max_length, model.backbone.context_length)
+    encoded = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=chat_template)
+    order = data_order(len(encoded), recipe, seed)
+    set_seed(seed)
+    nowhere, reporter = Path(os.devnull), SilentReporter()
+    training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, nowhere, reporter)
+    try:
+        model.train()
+        return [training._step(step) for step in range(min(steps, len(order)))]
+    finally:
+        training.count.close()
+
+
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
     used = [encoded[index] for step in range(len(order)) for index in order[step]]
     return {

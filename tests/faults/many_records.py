@@ -1,4 +1,4 @@
-"""Plan, status, table and export with 10,000 trainings on disk: processor time and memory of each.
+"""Plan, status, table, run, export and page with 10,000 trainings on disk: processor time and memory of each.
 
     python tests/faults/many_records.py --cells 10000 --home /tmp/many        # the folder is used again if it is there
 
@@ -48,23 +48,33 @@ def make_config(out: Path, home: Path, cells: int) -> Any:
 
 
 def fill(whole: Any, template: Path) -> None:
-    """Give every piece of work of a plan the files of a finished one."""
+    """Give every piece of work of a plan the files of a finished one, as a run of so many records leaves them."""
     from adaptive_bench.store.digest import sealed
+    from adaptive_bench.store.files import FOLDED, NOT_SEALED, Files, folded_text
     from adaptive_bench.store.schema import SCHEMA
 
     sweep_template = next((template / "eval").iterdir())
     for works, source in ((whole.cells, template), (whole.sweeps, sweep_template)):
-        own = {"config.json", "behaviour.json"}
-        files = [file for file in source.iterdir() if file.is_file() and file.name not in own]
+        files = Files(source)
+        texts = {
+            name: (files.content(name) or b"").decode() for name in files.names() if name.endswith((".json", ".jsonl"))
+        }
+        loose = [name for name in texts if name in NOT_SEALED or name == "train.jsonl"]
         for work in works:
-            if (work.folder / "status.json").exists():
+            if (work.folder / FOLDED).exists():
                 continue
             work.folder.mkdir(parents=True, exist_ok=True)
-            (work.folder / "config.json").write_text(sealed(json.dumps({"schema": SCHEMA, **work.content}, indent=2)))
+            own = {name: text for name, text in texts.items() if name not in loose}
+            own["config.json"] = sealed(json.dumps({"schema": SCHEMA, **work.content}, indent=2))
             behaviour = {"schema": SCHEMA, "sha256": hashlib.sha256(str(work.spec).encode()).hexdigest()}
-            (work.folder / "behaviour.json").write_text(sealed(json.dumps(behaviour, indent=2)))
-            for file in files:
-                os.link(file, work.folder / file.name)
+            own["behaviour.json"] = sealed(json.dumps(behaviour, indent=2))
+            for name, text in own.items():
+                if "record" in (point := json.loads(text) if name.endswith(".json") else {}):
+                    del point["content_sha256"]
+                    own[name] = sealed(json.dumps(point | {"record": work.folder.name}, indent=2))
+            (work.folder / FOLDED).write_text(folded_text(own))
+            for name in loose:
+                os.link(source / name, work.folder / name)
     for cell in whole.cells:
         (cell.folder / "checkpoint").mkdir(exist_ok=True)
 
@@ -94,7 +104,9 @@ def main() -> None:
 
 def measure(home: Path, cells: int, profile: bool) -> None:
     """Everything."""
+    from adaptive_bench.leaderboard.site import build as build_page
     from adaptive_bench.runs import plan, run
+    from adaptive_bench.runs.outcome.naming import run_folder
     from adaptive_bench.runs.outcome.table import make_table
     from adaptive_bench.store.overview import pieces
     from adaptive_bench.store.results import load_results
@@ -108,8 +120,11 @@ def measure(home: Path, cells: int, profile: bool) -> None:
         "plan": lambda: plan(config),
         "status": lambda: list(pieces(config.out)),
         "table": lambda: make_table(plan(config)),
+        "first run": lambda: run(config, jobs=1),
         "run": lambda: run(config, jobs=1),
+        "table again": lambda: run(config, table_only=True),
         "export": lambda: load_results(out=config.out),
+        "page": lambda: build_page([run_folder(config) / "table.json"], home / "site"),
     }
     for name, step in steps.items():
         if not profile:

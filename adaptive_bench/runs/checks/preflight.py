@@ -28,10 +28,12 @@ from adaptive_bench.runs.checks.tasks import check_task, check_training_text
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed, measure_speed
 from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
+from adaptive_bench.store.files import read_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -53,6 +55,7 @@ class Preflight:
         disk_bytes: Space the trainings that are left will need at most.
         estimator: Knows how long each part will take; `None` where nothing is left to do.
         jobs: Processes that will work at once.
+        memory: What the run's folder remembers, if it was asked.
     """
 
     plan: Plan
@@ -61,16 +64,23 @@ class Preflight:
     disk_bytes: int = 0
     estimator: Estimator | None = None
     jobs: int = 1
+    memory: Memory | None = None
 
 
 def preflight(
-    config: RunConfig, reporter: Reporter | None = None, jobs: int | None = None, *, timed: bool = True
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    jobs: int | None = None,
+    *,
+    timed: bool = True,
+    folder: Path | None = None,
 ) -> Preflight:
     """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
         timed: Whether to measure how long the work will take where no record knows.
+        folder: Of the run, which may remember what of it is finished.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -80,7 +90,7 @@ def preflight(
     """
     config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
-    facts, whole = None, None
+    facts, whole, memory = None, None, None
     with findings.checking():
         find_device(config.device)
     with findings.checking():
@@ -90,8 +100,13 @@ def preflight(
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter)
-    if whole is not None and not findings.errors and not _left(whole):
-        return Preflight(whole)
+    if whole is not None and not findings.errors:
+        with read_once():
+            memory = None if folder is None else Memory(folder, whole)
+            if memory is not None:
+                memory.recall_finished()
+            if not _left(whole):
+                return Preflight(whole, memory=memory)
     tokenizer, traits = None, {}
     with reporter.task("check", total=2 + len(config.tasks)) as task:
         with findings.checking():
@@ -119,7 +134,7 @@ def preflight(
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
     measured = _measured(config, whole, facts, tokenizer, jobs, reporter) if timed else None
-    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, measured, traits), jobs)
+    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, measured, traits), jobs, memory)
 
 
 def _measured(

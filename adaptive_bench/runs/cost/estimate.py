@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.store.files import files_of
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
@@ -26,6 +27,7 @@ from adaptive_bench.training.loop import RESUME_FOLDER
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
 _CALIBRATION_PASSES = 0.45
+_UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class Estimator:
         """
         seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for folder in (self._out / "records").glob("*"):
-            with suppress(ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError):  # see above
-                if _read(folder / "env.json")["machine"] == platform.node():
+            with suppress(*_UNREADABLE):
+                if (files_of(folder).read("env.json") or {})["machine"] == platform.node():
                     _look(folder, seen)
         return {key: fmean(values) for key, values in seen.items()}
 
@@ -158,15 +160,16 @@ def total(plan: Plan, estimator: Estimator) -> Estimate:
 
 def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
     """Add what one record says."""
-    for sweep in folder.glob("eval/*/config.json"):
-        method, backbone = _read(sweep)["method"], _read(folder / "config.json")["backbone"]
-        points = [point for file in sweep.parent.glob("*.json") if (point := _read(file)).get("docs")]
-        for point in points:
+    config = files_of(folder).read("config.json") or {}
+    for sweep in map(files_of, folder.glob("eval/*")):
+        method, backbone = (sweep.read("config.json") or {}).get("method"), config["backbone"]
+        names = (name for name in sweep.names() if name[0].isdigit() and name.endswith(".json"))
+        for point in (point for name in names if method and (point := sweep.read(name) or {}).get("docs")):
             one_s, task = point["wall_s"] / point["docs"], point["task"]
             seen["document", backbone, method, task].append(one_s)
             seen["document", backbone, task].append(one_s)
             seen["documents", task].append(point["docs"])
-    config, timing = _read(folder / "config.json"), _read(folder / "timing.json")
+    timing = json.loads((folder / "timing.json").read_text(encoding="utf-8"))
     if not timing["steps"]:
         return
     one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
@@ -176,8 +179,3 @@ def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None
 
 def _backbone(cell: Cell) -> str:
     return str(cell.content["backbone"])
-
-
-def _read(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else {}

@@ -21,17 +21,26 @@ class SameDocuments:
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str], tuple[str, Sweep]] = {}
 
-    def check(self, sweep: Sweep, evaluation: Evaluation) -> None:
-        """Compare the documents of a point with those of the first one of its task.
+    def check(self, sweep: Sweep, evaluation: Evaluation) -> dict[str, str]:
+        """Compare the documents of a point with those of the first one of its task; gives back their digests.
 
         Raises:
             EnvironmentProblem: They, or their right answers, are others.
         """
-        data: Mapping[str, Any] = evaluation.data or {}
-        for key, what in _CONTENTS.items():
-            if (digest := data.get(key)) is None:  # records of earlier versions have no digest of right answers
-                continue
-            known, first = self._first.setdefault((sweep.task, sweep.split, key), (str(digest), sweep))
+        data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
+        found = {key: str(digest) for key in _CONTENTS if (digest := data.get(key)) is not None}
+        self.check_digests(sweep, found)
+        return found
+
+    def check_digests(self, sweep: Sweep, digests: Mapping[str, str]) -> None:
+        """The same of digests that are known already.
+
+        Raises:
+            EnvironmentProblem: As `check`.
+        """
+        for key, digest in digests.items():
+            what = _CONTENTS[key]
+            known, first = self._first.setdefault((sweep.task, sweep.split, key), (digest, sweep))
             if known != digest:
                 raise EnvironmentProblem(
                     f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "

@@ -10,17 +10,25 @@ from dataclasses import replace
 from typing import Any
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.cells import Sweep
-from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.points import point_of, saved_time
 
 
-def answers_of(whole: Plan) -> dict[str, Any]:
-    """Plain values for `answers.json`: one entry for each finished sweep of test documents, and in it:
+def as_file(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Plain values for `answers.json`, from those of `entry`."""
+    return {"schema": SCHEMA, "sweeps": list(entries)}
+
+
+def entry(
+    sweep: Sweep,
+    points: Mapping[float, Evaluation],
+    priced: Sequence[Evaluation],
+    samples: Sequence[Sequence[Sample]],
+) -> dict[str, Any]:
+    """Plain values of one finished sweep of test documents:
 
     method, semantics, task, seed, target: As in a row of the table.
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
@@ -28,36 +36,29 @@ def answers_of(whole: Plan) -> dict[str, Any]:
         name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
         text of `0` and `1` where there are no others, in a pooled metric what `document_values` says. A metric that
         samples do not make up is not there.
+
+    Args:
+        points: By the saving each was asked for.
+        priced: The same with their projection.
+        samples: The documents of each.
     """
-    entries = [_entry(sweep) for sweep in whole.sweeps if sweep.split == "test"]
-    return {"schema": SCHEMA, "sweeps": [entry for entry in entries if entry is not None]}
-
-
-def _entry(sweep: Sweep) -> dict[str, Any] | None:
-    finished = sweep.finished()
-    if not finished:
-        return None
-    done = list(finished.values())
-    samples = [sweep.record.samples(saving) for saving in finished]
-    documents = sorted(sample.doc for sample in samples[0])
+    done, seed = list(points.values()), sweep.cell.seed
     tables = {
-        metric: found[sweep.cell.seed]
+        metric: found[seed]
         for metric in find_task(sweep.task).metrics
-        if metric in done[0].scores
-        and (found := answers_by_seed(metric, {sweep.cell.seed: done}, {sweep.cell.seed: samples}))
+        if metric in done[0].scores and (found := answers_by_seed(metric, {seed: done}, {seed: samples}))
     }
-    priced = projected(sweep.spec, {sweep.cell.seed: done}, sweep.config.project_onto)[0][sweep.cell.seed]
     return {
         "method": str(replace(sweep.spec, semantics="bench")),
         "semantics": sweep.spec.semantics,
         "task": sweep.task,
-        "seed": sweep.cell.seed,
+        "seed": seed,
         "target": None if sweep.cell.alone else sweep.cell.target,
-        "documents": documents,
+        "documents": sorted(sample.doc for sample in samples[0]),
         "documents_sha256": (done[0].data or {}).get("documents_sha256"),
         "points": [
             {"asked": asked, **_point(one, sweep, {metric: table[place].tolist() for metric, table in tables.items()})}
-            for place, (asked, one) in enumerate(zip(finished, priced, strict=True))
+            for place, (asked, one) in enumerate(zip(points, priced, strict=True))
         ],
     }
 

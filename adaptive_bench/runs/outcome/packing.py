@@ -20,6 +20,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs.planning.cells import WITHOUT_WEIGHTS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.files import Files, files_of
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.schema import SCHEMA
 
@@ -73,9 +74,9 @@ def pack(records: Iterable[Path]) -> bytes:
     packed = BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as archive:
         for folder in done:
-            for path in _files(folder):
-                content = _anonymous(path.read_bytes()) if path.name == "env.json" else path.read_bytes()
-                member = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+            for name, content in _files(folder):
+                content = _anonymous(content) if name.endswith("/env.json") else content
+                member = tarfile.TarInfo(name)
                 member.size = len(content)
                 archive.addfile(member, BytesIO(content))
     return packed.getvalue()
@@ -113,13 +114,13 @@ def unpack(file: Path, out: Path) -> Unpacked:
     return Unpacked(written, known)
 
 
-def _files(record: Path) -> Iterator[Path]:
-    """What is passed on of a record: of sweeps only those that are done."""
-    done = {record, *(sweep for sweep in record.glob("eval/*") if Record(sweep).state == "done")}
-    for path in sorted(record.rglob("*")):
+def _files(record: Path) -> Iterator[tuple[str, bytes]]:
+    """What is passed on of a record, by its place in the archive: of sweeps only those that are done."""
+    folders = [record, *(sweep for sweep in record.glob("eval/*") if Record(sweep).state == "done")]
+    for path in sorted(folder / name for folder in folders for name in Files(folder).names()):
         name = f"{record.name}/{path.relative_to(record).as_posix()}"
-        if path.parent in done and path.is_file() and _NAME.fullmatch(name):
-            yield path
+        if _NAME.fullmatch(name) and (content := files_of(path.parent).content(path.name)) is not None:
+            yield name, content
 
 
 def _anonymous(environment: bytes) -> bytes:

@@ -79,7 +79,7 @@ class Projection:
             ledger.book(phase, 0, "overhead.decision", cosines)
             own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
             ledger.book(phase, 0, "overhead.decision", self._depth * own)
-        return {"all": ledger.saved_net(), **{phase: ledger.saved_net((phase,)) for phase in PHASES}}
+        return ledger.saved_net()
 
 
 def projected(

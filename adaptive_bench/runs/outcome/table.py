@@ -2,64 +2,200 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.metric import metric_of
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
+from adaptive_bench.runs.outcome.answers import as_file, entry
 from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.conditions import conditions
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.files import forget, read_once
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
 Evaluations = Mapping[int, list[Evaluation]]  # by seed
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a run's records come to.
+
+    Attributes:
+        rows: Of everything that is measured.
+        warnings: What is wrong with them.
+        answers: Plain values for `answers.json` (see `answers.entry`), one for each finished sweep of test documents.
+    """
+
+    rows: list[Row]
+    warnings: list[str]
+    answers: dict[str, Any]
+
+
 def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     """Rows of everything that is measured, and what is wrong with them."""
-    rows: list[Row] = []
-    warnings: list[str] = []
-    same_documents = SameDocuments()
-    grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
-    for sweep in whole.sweeps:
-        grouped[str(sweep.spec), sweep.task].append(sweep)
-    for text in whole.config.methods:
-        for name in whole.config.tasks:
-            sweeps = grouped[str(MethodSpec.parse(text)), find_task(name).name]
-            by_target = {
-                target: [sweep for sweep in sweeps if sweep.cell.target == target]
-                for target in dict.fromkeys(sweep.cell.target for sweep in sweeps)
-            }
-            tables = {}
-            for target, of_target in by_target.items():
-                tests = [sweep for sweep in of_target if sweep.split == "test"]
-                points = _finished(tests)
-                measured = {seed: list(found.values()) for seed, found in points.items()}
-                if not any(measured.values()):
-                    continue
-                tables[target], unprojected = _rows(tests, points, same_documents)
-                warnings += [*unprojected, *_warnings(tests, measured, tables[target])]
-            if len(tables) == 1:
-                rows += next(iter(tables.values()))
-            elif tables:
-                rows += _best_on_validation(by_target, tables, same_documents)
-    if rows and not whole.config.train.steps:
-        warnings.append(
-            "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
-            "parameters a method adds."
+    found = outcome_of(whole)
+    return found.rows, found.warnings
+
+
+def outcome_of(whole: Plan, memory: Memory | None = None) -> Outcome:
+    """Everything that is read off records: one pass over them, group by group.
+
+    Args:
+        memory: Spares the groups that it knows, and is told of the others.
+    """
+    with read_once(), _without_collector():
+        return _Pass(whole, memory).outcome()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Of thousands of rows and plain values none is part of a circle, and Python's garbage collector would look at all
+    of them again and again.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@dataclass
+class _Group:
+    """What is found in the sweeps of one method on one task, in plain values but for its rows.
+
+    Attributes:
+        answers: By name of the sweep's record.
+        digests: Of the documents, by split and by what is digested.
+        behaviours, damaged: By name of the record, in the order of the plan.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
+    digests: dict[str, dict[str, str]] = field(default_factory=dict)
+    behaviours: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, list[str]] = field(default_factory=dict)
+
+
+class _Pass:
+    """Takes the groups of a plan one after the other, so that the files of each are read once."""
+
+    def __init__(self, whole: Plan, memory: Memory | None) -> None:
+        self.whole, self.memory = whole, memory
+        self.same_documents = SameDocuments()
+
+    def outcome(self) -> Outcome:
+        whole = self.whole
+        grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
+        for sweep in whole.sweeps:
+            grouped[str(sweep.spec), sweep.task].append(sweep)
+        names = [find_task(name).name for name in whole.config.tasks]
+        wanted = [(str(MethodSpec.parse(text)), name) for text in whole.config.methods for name in names]
+        groups = {place: self._group(grouped[place]) for place in wanted if grouped[place]}
+        rows = [row for place in wanted if place in groups for row in groups[place].rows]
+        warnings = [text for place in wanted if place in groups for text in groups[place].warnings]
+        if rows and not whole.config.train.steps:
+            warnings.append(
+                "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
+                "parameters a method adds."
+            )
+        damaged = {name: files for group in groups.values() for name, files in group.damaged.items()}
+        warnings += _damaged(whole, damaged)
+        rows, differences = _with_versions(rows)
+        behaviours = {name: digest for group in groups.values() for name, digest in group.behaviours.items()}
+        answers = {name: entry for group in groups.values() for name, entry in group.answers.items()}
+        return Outcome(
+            rows,
+            list(dict.fromkeys([*warnings, *differences, *_duplicate_warnings(whole, behaviours)])),
+            as_file([answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]),
         )
-    warnings += _damaged(whole)
-    rows, differences = _with_versions(rows)
-    return rows, list(dict.fromkeys([*warnings, *differences, *_duplicate_warnings(whole)]))
+
+    def _group(self, sweeps: Sequence[Sweep]) -> _Group:
+        known = None if self.memory is None else self.memory.group(sweeps)
+        if known is not None:
+            for split, digests in known["digests"].items():
+                first = next(sweep for sweep in sweeps if sweep.split == split)
+                self.same_documents.check_digests(first, digests)
+            return _Group(**known | {"rows": [Row(**row) for row in known["rows"]]})
+        found = self._look(sweeps)
+        if self.memory is not None:
+            self.memory.put(sweeps, vars(found) | {"rows": [row.to_json() for row in found.rows]})
+        for sweep in sweeps:  # nobody asks for them again
+            forget(sweep.folder)
+        return found
+
+    def _look(self, sweeps: Sequence[Sweep]) -> _Group:
+        group = _Group()
+        by_target: defaultdict[float | None, list[Sweep]] = defaultdict(list)
+        for sweep in sweeps:
+            by_target[sweep.cell.target].append(sweep)
+        tables = {}
+        for target, of_target in by_target.items():
+            tests = [sweep for sweep in of_target if sweep.split == "test"]
+            found = _measured(tests)
+            if not any(found.points.values()):
+                continue
+            tables[target] = _rows(found, self.same_documents, group)
+            group.warnings += [*found.unprojected, *_warnings(found, tables[target])]
+            group.answers |= {
+                sweep.folder.name: entry(sweep, found.points[seed], found.priced[seed], found.samples[seed])
+                for seed, sweep in found.sweeps.items()
+                if found.points[seed]
+            }
+        if len(tables) == 1:
+            group.rows += next(iter(tables.values()))
+        elif tables:
+            group.rows += _best_on_validation(by_target, tables, self.same_documents, group)
+        for sweep in sweeps:
+            for record in (sweep.cell.record, sweep.record):
+                if damaged := record.damaged():
+                    group.damaged[record.folder.name] = damaged
+            if (about := sweep.record.read("behaviour.json")) is not None:
+                group.behaviours[sweep.folder.name] = about["sha256"]
+        return group
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the sweeps of one spec, trained towards one target, have measured on one task, by seed.
+
+    Attributes:
+        points: By the saving each was asked for.
+        priced: The same points, with their projection.
+        samples: The documents of each point.
+        unprojected: Why there is no projection, if there is none.
+    """
+
+    sweeps: Mapping[int, Sweep]
+    points: Mapping[int, Mapping[float, Evaluation]]
+    priced: Evaluations
+    samples: Mapping[int, list[list[Sample]]]
+    unprojected: list[str]
+
+
+def _measured(sweeps: Sequence[Sweep]) -> _Measured:
+    points = {sweep.cell.seed: sweep.finished() or {} for sweep in sweeps}
+    first = sweeps[0]
+    measured = {seed: list(found.values()) for seed, found in points.items()}
+    priced, unprojected = projected(first.spec, measured, first.config.project_onto)
+    samples = {sweep.cell.seed: [sweep.record.samples(one) for one in points[sweep.cell.seed]] for sweep in sweeps}
+    return _Measured({sweep.cell.seed: sweep for sweep in sweeps}, points, priced, samples, unprojected)
 
 
 def about_training(cells: Sequence[Cell]) -> About:
@@ -101,40 +237,42 @@ def _cost(cell: Cell) -> dict[str, float] | None:
     return None if base is None else cost | {key: cost[key] + base[key] for key in ("tokens", "flops")}
 
 
-def _finished(sweeps: Sequence[Sweep]) -> dict[int, dict[float, Evaluation]]:
-    """By seed the measured points, by the saving each was asked for."""
-    return {sweep.cell.seed: sweep.finished() or {} for sweep in sweeps}
-
-
-def _rows(
-    sweeps: Sequence[Sweep], points: Mapping[int, Mapping[float, Evaluation]], same_documents: SameDocuments
-) -> tuple[list[Row], list[str]]:
-    """Rows of one spec, trained towards one target, on one task, and why they have no projection if they have none."""
+def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> list[Row]:
+    """Rows of one spec, trained towards one target, on one task."""
+    sweeps = list(found.sweeps.values())
     first = sweeps[0]
-    measured = {seed: list(found.values()) for seed, found in points.items()}
-    some = next(one for done in measured.values() for one in done)
+    some = next(one for done in found.points.values() for one in done.values())
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
-    priced, unprojected = projected(first.spec, measured, first.config.project_onto)
-    about = about_training([sweep.cell for sweep in sweeps])
-    samples: dict[int, list[list[Sample]]] = {}
-    for sweep in sweeps:
-        of_seed = samples.setdefault(sweep.cell.seed, [])
-        for saving, evaluation in points[sweep.cell.seed].items():
-            of_seed.append(sweep.record.samples(saving))
-            check_point(evaluation, of_seed[-1], sweep.folder)
-            same_documents.check(sweep, evaluation)
-    same, made = conditions(first, some), made_with(sweeps)
-    found = table_rows(first.spec, first.task, metrics, priced, first.levels, first.curves, about, samples, same)
-    if not all(measured.values()):
-        # A seed without points was not "outside" a level: it is missing.
-        found = [replace(row, status="partial") for row in found]
-    return [replace(row, made_with=made) for row in found], unprojected
+    for seed, sweep in found.sweeps.items():
+        for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
+            check_point(evaluation, samples, sweep.folder)
+            group.digests.setdefault(sweep.split, {}).update(same_documents.check(sweep, evaluation))
+    rows = table_rows(
+        first.spec,
+        first.task,
+        metrics,
+        found.priced,
+        first.levels,
+        first.curves,
+        about_training([sweep.cell for sweep in sweeps]),
+        found.samples,
+        conditions(first, some),
+    )
+    # A seed without points was not "outside" a level: it is missing.
+    partial = {} if all(found.points.values()) else {"status": "partial"}
+    made = made_with(sweeps)
+    return [row.but(made_with=made, **partial) for row in rows]
 
 
-def _damaged(whole: Plan) -> list[str]:
+def _damaged(whole: Plan, known: Mapping[str, Sequence[str]]) -> list[str]:
     """Files of records that say something else than was written; what they said is left out of the table."""
+    asked = {folder for sweep in whole.sweeps for folder in (sweep.folder, sweep.cell.folder)}
     records = [*(cell.record for cell in whole.cells), *(sweep.record for sweep in whole.sweeps)]
-    found = [str(record.folder / name) for record in records for name in record.damaged()]
+    found = [
+        str(record.folder / name)
+        for record in records
+        for name in (known.get(record.folder.name, ()) if record.folder in asked else record.damaged())
+    ]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return [f"{found[0]}{more} changed since it was written: the table is made without it."] if found else []
 
@@ -142,7 +280,7 @@ def _damaged(whole: Plan) -> list[str]:
 def _with_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """Rows that say what they were made with where not all of them were made with the same, and the warning."""
     if len({row.made_with for row in rows}) <= 1 and not any(";" in (row.made_with or "") for row in rows):
-        return [replace(row, made_with=None) for row in rows], []
+        return [row.but(made_with=None) for row in rows], []
     return list(rows), [
         "Not everything in this table was made with the same versions on the same device (`made_with` in table.json "
         "says which): nearly as likely answers may differ by rounding, and trainings end at other weights."
@@ -153,13 +291,14 @@ def _best_on_validation(
     by_target: Mapping[float | None, Sequence[Sweep]],
     tables: Mapping[float | None, Sequence[Row]],
     same_documents: SameDocuments,
+    group: _Group,
 ) -> list[Row]:
     """Of several targets, for each level the rows of the one that scores best there on validation documents."""
     validated: dict[float | None, dict[_Place, float]] = {}
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
-        points = _finished(sweeps)
-        rows = _rows(sweeps, points, same_documents)[0] if any(points.values()) else []
+        found = _measured(sweeps) if sweeps else None
+        rows = _rows(found, same_documents, group) if found is not None and any(found.points.values()) else []
         validated[target] = {_place(row): row.score for row in rows if row.score is not None}
     tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
     chosen = []
@@ -168,7 +307,7 @@ def _best_on_validation(
         scores = {target: sign * found[place] for target, found in validated.items() if place in found}
         known = [target for target, rows in tested.items() if place in rows]
         best = max((target for target in known if target in scores), key=scores.__getitem__, default=known[0])
-        chosen.append(replace(tested[best][place], target=best))
+        chosen.append(tested[best][place].but(target=best))
     return chosen
 
 
@@ -180,26 +319,23 @@ def _place(row: Row) -> _Place:
     return row.metric, row.axis, row.phase, row.level, row.timing
 
 
-def _warnings(sweeps: Sequence[Sweep], measured: Evaluations, rows: Sequence[Row]) -> list[str]:
-    first = sweeps[0]
+def _warnings(found: _Measured, rows: Sequence[Row]) -> list[str]:
+    first = next(iter(found.sweeps.values()))
+    measured = {seed: list(points.values()) for seed, points in found.points.items()}
     axis, phase = first.config.match_on, first.config.match_phase
     said = dial_warnings(first.spec, first.task, first.metric, measured, axis, first.matched_curve, phase)
     if not any(row.phase == phase for row in rows):
         said.append(f"{first.task}: no token was fed one by one, so that there is no table by {phase}.")
-    return said + [text for sweep in sweeps for text in _calibration_warnings(sweep)]
+    return said + [text for sweep in found.sweeps.values() for text in _calibration_warnings(sweep)]
 
 
-def _duplicate_warnings(whole: Plan) -> list[str]:
+def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:
     """Specs of the run that do exactly the same: one of them, or the method, is not what its name says."""
-    warnings = []
-    for seed in whole.config.seeds:
-        found = {
-            sweep.spec: about["sha256"]
-            for sweep in whole.sweeps
-            if sweep.cell.seed == seed and (about := sweep.record.read("behaviour.json")) is not None
-        }
-        warnings += duplicate_warnings(found)
-    return warnings
+    by_seed: dict[int, dict[MethodSpec, str]] = {seed: {} for seed in whole.config.seeds}
+    for sweep in whole.sweeps:
+        if sweep.folder.name in behaviours:
+            by_seed[sweep.cell.seed][sweep.spec] = behaviours[sweep.folder.name]
+    return [text for of_seed in by_seed.values() for text in duplicate_warnings(of_seed)]
 
 
 def _calibration_warnings(sweep: Sweep) -> list[str]:

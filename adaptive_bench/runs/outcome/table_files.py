@@ -11,19 +11,20 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.runs.outcome.answers import answers_of
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.notes import notes_on
 from adaptive_bench.runs.outcome.run_json import write_run
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.run_outcome import outputs_of
+from adaptive_bench.runs.outcome.table import outcome_of
+from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical
 
 
 def write_table(
-    whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
+    whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float, memory: Memory
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Match what is measured and write it down; gives back the rows, and what a reader should know.
 
@@ -31,11 +32,12 @@ def write_table(
         failures: What the table lacks.
         notes: What was noted before the run.
         start_s: When the run began, by `time.perf_counter`.
+        memory: Of the run; of one that is done it is kept.
     """
     config = whole.config
-    rows, warnings = make_table(whole)
-    plain = [row.to_json() for row in rows]
-    warnings = [*notes, *notes_on(plain, config), *warnings]
+    found = outcome_of(whole, memory)
+    plain = [row.to_json() for row in found.rows]
+    warnings = [*notes, *notes_on(plain, config), *found.warnings]
     about: dict[str, Any] = {
         "state": "partial" if failures else "done",
         "methods": config.methods,
@@ -53,7 +55,7 @@ def write_table(
     }
     atomic.update_text(folder / "table.json", atomic.json_text(plain))
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
-    atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
+    atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
     write_run(folder, about)
     if "markdown" in registry.names("leaderboards"):
@@ -61,6 +63,8 @@ def write_table(
         atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
+    if not failures:
+        memory.keep(outputs_of(folder))
     return plain, warnings
 
 

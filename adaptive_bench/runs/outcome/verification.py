@@ -84,7 +84,7 @@ def verify(
     Methods that depend on the batch are asked in other batches than then, unless all documents are.
 
     Args:
-        entries: What `answers_of` gave.
+        entries: Of an `answers.json`.
         documents: How many of the first documents are asked; all, where a metric is taken over all at once.
         tolerance: Share of documents whose score may differ.
 

@@ -73,8 +73,13 @@ class Cell:
         Raises:
             EnvironmentProblem: Its folder holds another training.
         """
-        self.record.check_key()
+        if "_known" not in self.__dict__:
+            self.record.check_key()
         return self.checkpoint.is_dir()
+
+    def remember_finished(self) -> None:
+        """It is known to be the training that its folder says."""
+        self.__dict__["_known"] = True
 
     @property
     def without_weights(self) -> bool:
@@ -180,6 +185,10 @@ class Sweep:
         if "_complete" not in self.__dict__ and self.finished() is not None:
             self.__dict__["_complete"] = True
         return "_complete" in self.__dict__
+
+    def remember_finished(self) -> None:
+        """It is known that nothing is left to measure."""
+        self.__dict__["_complete"] = True
 
     def points_left(self, end: float = 1.0) -> int:
         """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.

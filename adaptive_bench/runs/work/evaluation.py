@@ -36,7 +36,7 @@ def evaluate_sweeps(
         trained.set_sweep(sweep)
         with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
             if sweep.finished() is None:
-                with recorded(sweep, sweep.config.device, reporter) as said:
+                with recorded(sweep, sweep.config, reporter) as said:
                     _measure(sweep, trained, said)
 
 

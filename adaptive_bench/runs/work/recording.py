@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from adaptive_bench import guard, stopping
+from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
 from adaptive_bench.faults import is_exit_of_plugin
@@ -17,6 +18,8 @@ from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.source import check_code
 from adaptive_bench.store.records import Record
 from adaptive_bench.training.tracking import Tracking
+
+_MANY = 500  # trainings of a run, from which on opening files takes longer than what is done with them
 
 
 class RecordedReporter(Reporter):
@@ -41,12 +44,9 @@ class RecordedReporter(Reporter):
 
 
 @contextmanager
-def recorded(work: Cell | Sweep, device: str, reporter: Reporter) -> Iterator[Reporter]:
+def recorded(work: Cell | Sweep, config: RunConfig, reporter: Reporter) -> Iterator[Reporter]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over. In the block
     it tells the reporter how it goes.
-
-    Args:
-        device: As for `run`.
 
     Raises:
         EnvironmentProblem: The code that it runs has changed since it was planned.
@@ -54,7 +54,8 @@ def recorded(work: Cell | Sweep, device: str, reporter: Reporter) -> Iterator[Re
     record, seed = work.record, work.seed if isinstance(work, Cell) else work.cell.seed
     check_code(work.spec.name, "training" if isinstance(work, Cell) else "evaluation", work.content["code"])
     record.begin(work.content)
-    record.write("env.json", environment(find_device(device)))
+    code = code_digest(work.spec.name, config.out)
+    record.write("env.json", environment(find_device(config.device)) | {"code": code})
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
         guard.check()
@@ -70,6 +71,8 @@ def recorded(work: Cell | Sweep, device: str, reporter: Reporter) -> Iterator[Re
             record.move("partial")
         raise
     record.move("done")
+    if len(config.methods) * len(config.seeds) >= _MANY:
+        record.fold()
 
 
 def curves_of(cell: Cell, config: RunConfig) -> Tracking:

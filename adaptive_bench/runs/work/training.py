@@ -15,7 +15,7 @@ from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained
 from adaptive_bench.runs.work.recording import curves_of, recorded
 from adaptive_bench.runs.work.target import set_target
 from adaptive_bench.store.attempts import alone
-from adaptive_bench.training import train
+from adaptive_bench.training import first_steps, train
 
 
 def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
@@ -29,7 +29,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
     with alone(cell.folder, str(cell), reporter):
         if cell.finished:
             return
-        with recorded(cell, config.device, reporter) as said:
+        with recorded(cell, config, reporter) as said:
             model, tokenizer = build_model(cell, config), backbone_of(cell, config).load_tokenizer()
             if cell.target is not None:
                 set_target(model, cell, config, tokenizer, said)
@@ -62,3 +62,13 @@ def train_as_worker(cell: Cell, config: RunConfig, target: float) -> None:
     model = build_model(cell, config)
     model.method.target = target
     _fit(model, cell, config, backbone_of(cell, config).load_tokenizer(), SilentReporter())
+
+
+def repeat_first_steps(cell: Cell, config: RunConfig, steps: int) -> list[dict[str, Any]]:
+    """What the log of a training would say of its first steps, with the code that is here now. Nothing is written."""
+    model, tokenizer = build_model(cell, config), backbone_of(cell, config).load_tokenizer()
+    if (target := cell.record.read("target.json")) is not None:
+        model.method.target = target["tokens"]
+    text = as_planned(draw_training(config, cell.seed, SilentReporter()), cell.content["data"]["sha256"])
+    rate, chat = cell.content["method_learning_rate"], config.chat_template
+    return first_steps(model, text, tokenizer, config.train, rate, steps=steps, seed=cell.seed, chat_template=chat)

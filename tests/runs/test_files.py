@@ -1,0 +1,138 @@
+"""Files of a record: read once, folded into one where there are many, remembered under their bytes."""
+
+import json
+
+import pytest
+
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.outcome.packing import pack
+from adaptive_bench.runs.outcome.table import outcome_of
+from adaptive_bench.runs.planning.memory import Memory
+from adaptive_bench.runs.work import recording
+from adaptive_bench.store import files
+from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.records import SweepRecord
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Paths of the files of records that were opened."""
+    found = []
+
+    def content(folder, name, real=files._content):
+        found.append(f"{folder}/{name}")
+        return real(folder, name)
+
+    monkeypatch.setattr(files, "_content", content)
+    return found
+
+
+def folders(config):
+    whole = plan(config)
+    return [one.folder for one in (*whole.cells, *whole.sweeps)]
+
+
+def test_a_folded_record_says_the_same(config_of):
+    config = config_of(("gateskip", "dense"))
+    rows = run(config, jobs=1).rows
+    before, packed = list(pieces(config.out)), pack(sorted((config.out / "records").iterdir()))
+    for folder in folders(config):
+        files.fold(folder)
+        left = {file.name for file in folder.iterdir() if file.suffix in (".json", ".jsonl")}
+        assert left <= {files.FOLDED, "train.jsonl", "timing.json"}
+    assert list(pieces(config.out)) == before
+    assert pack(sorted((config.out / "records").iterdir())) == packed
+    assert run(config, jobs=1).rows == rows
+    whole = plan(config)
+    assert all(cell.finished for cell in whole.cells) and all(sweep.is_complete for sweep in whole.sweeps)
+    assert whole.sweeps[0].record.samples(0.0)[0].prompt
+
+
+def test_work_goes_on_in_a_folded_record(config_of):
+    run(config_of("gateskip"), jobs=1)
+    for folder in folders(config_of("gateskip")):
+        files.fold(folder)
+    wider = config_of("gateskip", evaluation={"grid": (0.0, 0.2, 0.3)})
+    assert not run(wider, jobs=1).failures
+    record = plan(wider).sweeps[0].record
+    assert {0.0, 0.2, 0.3} <= set(record.savings())
+    assert {dial["saving"] for dial in record.read("calibration.json")["dials"]} >= {0.2, 0.3}
+
+
+def test_a_run_of_many_trainings_folds_them_as_they_end(config_of, monkeypatch):
+    monkeypatch.setattr(recording, "_MANY", 1)
+    config = config_of("gateskip")
+    run(config, jobs=1)
+    assert all((folder / files.FOLDED).is_file() for folder in folders(config))
+
+
+def test_a_folded_record_that_changed_is_made_again(config_of):
+    config = config_of("gateskip")
+    rows = run(config, jobs=1).rows
+    sweep = plan(config).sweeps[0].folder
+    files.fold(sweep)
+    file = sweep / files.FOLDED
+    file.write_text(file.read_text().replace("0.", "0.1", 1))
+    assert [piece.state for piece in pieces(config.out)] == ["done", "damaged"]
+    assert SweepRecord(sweep).savings() == []
+    again = run(config, jobs=1).rows
+    timed = {"seconds": None, "made_with": None}
+    assert [row | timed for row in again] == [row | timed for row in rows]
+
+
+def test_a_table_reads_no_file_twice(config_of, opened):
+    config = config_of(("gateskip", "dense"))
+    run(config, jobs=1)
+    whole = plan(config)
+    opened.clear()
+    outcome_of(whole)
+    assert opened and len(opened) == len(set(opened))
+
+
+def test_a_run_with_nothing_to_do_reads_no_file_twice_and_makes_no_table(config_of, opened, monkeypatch):
+    config = config_of(("gateskip", "dense"))
+    first = run(config, jobs=1)
+    run(config, jobs=1)
+    opened.clear()
+    monkeypatch.setattr("adaptive_bench.runs.outcome.table_files.outcome_of", None)
+    again = run(config, jobs=1)
+    assert (again.rows, again.warnings, again.folder) == (first.rows, first.warnings, first.folder)
+    assert opened and len(opened) == len(set(opened))
+
+
+@pytest.mark.parametrize("name", ["table.json", "methods.json", "remembered.json"])
+def test_outputs_that_changed_are_written_again(config_of, name):
+    config = config_of("dense")
+    folder = run(config, jobs=1).folder
+    run(config, jobs=1)
+    right = (folder / "table.json").read_bytes(), (folder / "methods.json").read_bytes()
+    (folder / name).write_text("[]")
+    run(config, jobs=1)
+    assert ((folder / "table.json").read_bytes(), (folder / "methods.json").read_bytes()) == right
+
+
+def test_rows_are_remembered_under_the_bytes_of_their_records_alone(config_of):
+    config = config_of(("gateskip", "dense"))
+    run(config, jobs=1)
+    folder = run(config, jobs=1).folder
+    whole = plan(config)
+    sweeps = [[sweep for sweep in whole.sweeps if sweep.spec.name == name] for name in ("gateskip", "dense")]
+    memory = Memory(folder, whole)
+    assert [memory.group(some) is not None for some in sweeps] == [True, True]
+    fresh, recalled = outcome_of(whole), outcome_of(whole, memory)
+    assert [row.to_json() for row in recalled.rows] == [row.to_json() for row in fresh.rows]
+    assert (recalled.warnings, recalled.answers) == (fresh.warnings, json.loads(json.dumps(fresh.answers)))
+    env = whole.sweeps[0].record.read("env.json")
+    sweeps[0][0].record.write("env.json", env | {"torch": "1.0"})
+    memory = Memory(folder, plan(config))
+    assert [memory.group(some) is not None for some in sweeps] == [False, True]
+    other_levels = config_of(("gateskip", "dense"), levels=(0.0, 0.2))
+    assert Memory(folder, plan(other_levels)).group(plan(other_levels).sweeps[:1]) is None
+
+
+def test_a_table_alone_is_not_made_again_where_nothing_changed(config_of, monkeypatch):
+    config = config_of("dense")
+    run(config, jobs=1)
+    first = run(config, jobs=1)
+    monkeypatch.setattr("adaptive_bench.runs.outcome.table_files.outcome_of", None)
+    assert run(config, table_only=True).rows == first.rows
