@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,15 +37,14 @@ from adaptive_bench.runs.workers.waiting import wait_for_others
 from adaptive_bench.runs.workers.work import follow
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.digest import digests
 from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.results import write_run
 from adaptive_bench.store.runs import run_command
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
 Launcher = Callable[[Order], Launched]
-SEALED_FILES = ("table.json", "answers.json", "methods.json")  # run.json has their digests
 
 
 @dataclass(frozen=True)
@@ -202,9 +201,7 @@ def _run(
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(answers_of(whole)) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
-    about["files"] = digests(folder, (folder / name for name in SEALED_FILES))
-    if _is_new(folder, about):
-        atomic.write_sealed(folder / "run.json", about)
+    write_run(folder, about)
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
         atomic.update_text(
@@ -229,16 +226,6 @@ def _keep_finished_table(folder: Path, failures: Sequence[Failure]) -> None:
             f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is. Put the "
             f"records back, or give the command without --table-only: it computes what is missing."
         )
-
-
-def _is_new(folder: Path, about: Mapping[str, Any]) -> bool:
-    """Whether a run ended otherwise than before; if not, it finished when it did, and nothing needs to be written."""
-    try:
-        before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return True
-    times = {"finished": "", "took_s": 0.0, "content_sha256": ""}
-    return not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times}))
 
 
 def _notes_before(folder: Path) -> list[str]:
