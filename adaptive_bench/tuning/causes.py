@@ -25,10 +25,10 @@ def causes_of(plans: Iterable[Plan]) -> Causes:
     """Digests of what the keys of the plans' records hold, without what trials differ in."""
     found: dict[str, set[str]] = {}
     for whole in plans:
-        for piece in (*whole.cells, *whole.sweeps):
-            for key, value in piece.content.items():
+        for content in [*(cell.content for cell in whole.cells), *(sweep.content for sweep in whole.sweeps)]:
+            for key, value in content.items():
                 if key not in _OF_A_TRIAL:
-                    found.setdefault(_name(key, piece.content), set()).add(canonical([key, value]))
+                    found.setdefault(_name(key, content), set()).add(canonical([key, value]))
     return {name: key_of(sorted(values)) for name, values in sorted(found.items())}
 
 

@@ -185,11 +185,13 @@ def _begin(folder: Path, definition: dict[str, Any]) -> None:
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Keys of two definitions that differ; of what trials are made from, what differs in it."""
-    names = []
+    names: list[str] = []
     for key in sorted(key for key in {*before, *now} if before.get(key) != now.get(key)):
         one, other = before.get(key), now.get(key)
-        inner = key in ("made_from", "confirmed_from") and isinstance(one, dict) and isinstance(other, dict)
-        names += sorted(name for name in {*one, *other} if one.get(name) != other.get(name)) if inner else [key]
+        if key in ("made_from", "confirmed_from") and isinstance(one, dict) and isinstance(other, dict):
+            names += sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+        else:
+            names.append(key)
     return list(dict.fromkeys(names))
 
 
