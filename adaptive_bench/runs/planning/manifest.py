@@ -11,7 +11,14 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, curves_of, without_groups
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, read
+from adaptive_bench.store.manifest import (
+    EvaluationEntry,
+    Manifest,
+    TrainingEntry,
+    check_evaluation,
+    check_training,
+    read,
+)
 from adaptive_bench.store.records import Record
 
 
@@ -111,12 +118,16 @@ def _bases_first(known: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapp
 
 
 def plan_of(config: RunConfig, manifest: Manifest) -> Plan:
-    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again."""
+    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again.
+
+    Raises:
+        EnvironmentProblem: A record is not what the manifest says of it.
+    """
     config = without_groups(config)
     records = config.out / "records"  # beside the run, or where the caller says
     cells: dict[str, Cell] = {}
     for one in manifest.trainings:
-        content = Record(records / one.record).read("config.json") or {}
+        content = check_training(one, Record(records / one.record))
         base = None if one.base is None else cells.get(one.base)
         spec, folder = MethodSpec.parse(one.method), records / one.record
         cells[one.record] = Cell(spec, one.seed, content, folder, base, one.target, one.only_target)
@@ -129,7 +140,7 @@ def plan_of(config: RunConfig, manifest: Manifest) -> Plan:
         cell, folder = cells[each.training], records / each.record
         timed = curves[str(cell.content.get("backbone"))]
         by_setting = {name: by_spec[each.method] for name, by_spec in timed.items() if each.method in by_spec}
-        content = Record(folder).read("config.json") or {}
+        content = check_evaluation(each, Record(folder))
         spec, split = MethodSpec.parse(each.method), each.split
         sweeps.append(
             Sweep(spec, each.task, each.metric, each.levels, cell, config, content, folder, by_setting, split)
