@@ -31,8 +31,10 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.attempts import alone
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.records import Record, RecordedReporter
+from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.memory import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
@@ -226,11 +228,22 @@ def follow() -> None:
     processes.here().follow({"train": fit, "evaluate": ask})
 
 
+def _environments(record: Record, device: torch.device) -> dict[str, Any]:
+    """Versions and hardware of this process, and `before` it those of the processes whose work it goes on with."""
+    about, known = environment(device), record.read("env.json")
+    goes_on = (record.folder / RESUME_FOLDER).is_dir() or any(record.folder.glob("[0-9]*.json"))
+    if known is None or not goes_on:
+        return about
+    earlier = [{name: one.get(name) for name in FACTS} for one in (*known.get("before", ()), known, about)]
+    before = [one for place, one in enumerate(earlier) if one != earlier[-1] and one not in earlier[:place]]
+    return about | ({"before": before} if before else {})
+
+
 @contextmanager
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
     record.begin(content)
-    record.write("env.json", environment(device))
+    record.write("env.json", _environments(record, device))
     try:
         yield
         guard.check()
