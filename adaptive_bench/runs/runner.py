@@ -31,6 +31,7 @@ from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.share import WHOLE, Share
 from adaptive_bench.runs.workers.chains import Failure, has_own_process, named_plugins
 from adaptive_bench.runs.workers.launch import left
+from adaptive_bench.runs.workers.outdated import put_aside
 from adaptive_bench.runs.workers.overwrite import Overwrite, remove_results
 from adaptive_bench.runs.workers.printed import Printed
 from adaptive_bench.runs.workers.waiting import wait_for_others
@@ -143,9 +144,11 @@ def _run(
             remove_results(plan(config), share)
         if table_only:  # where results are does not depend on what is here to compute others
             written = manifest.read(folder) if wait_s is None else None
-            known = Preflight(plan(config) if written is None else plan_of(config, written))
+            known = Preflight(plan(config, reporter) if written is None else plan_of(config, written, reporter))
         else:
             known = preflight(config, reporter, jobs, timed=share.is_whole)
+            if overwrite is Overwrite.only_missing and put_aside(known.plan, reporter):
+                known = preflight(config, reporter, jobs, timed=share.is_whole)
     whole = known.plan
     for note in known.notes:
         reporter.line(f"Note: {note}")

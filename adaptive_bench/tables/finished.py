@@ -55,4 +55,6 @@ def short_names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _untimed(row: Row) -> str:
-    return json.dumps({key: value for key, value in row.items() if key not in _OF_MEASURING}, sort_keys=True, default=str)
+    return json.dumps(
+        {key: value for key, value in row.items() if key not in _OF_MEASURING}, sort_keys=True, default=str
+    )

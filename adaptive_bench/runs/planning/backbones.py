@@ -173,9 +173,9 @@ def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
     _check_config(folder / "config.json")
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
-            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that it is an adapter "
-            f"of one. Remove that file where the adapter is merged into the weights, or merge it first and set --model "
-            f"to the merged model."
+            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
+            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and set "
+            f"--model to the merged model."
         )
     if not any(folder.glob("*.safetensors")):
         raise EnvironmentProblem(

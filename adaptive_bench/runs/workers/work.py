@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptive_bench import guard, processes
+from adaptive_bench import guard, opened, processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.evaluation.evaluate import evaluate
@@ -23,6 +23,7 @@ from adaptive_bench.model.timing import environment
 from adaptive_bench.progress import Meter, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.planning.training_text import as_planned, draw_flop_calibration_text, draw_training
 from adaptive_bench.runs.workers.calibrated import Calibrated
@@ -30,7 +31,7 @@ from adaptive_bench.source import check_code
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.attempts import alone
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.records import Record, RecordedReporter
+from adaptive_bench.store.records import FILES_READ, Record, RecordedReporter
 from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
@@ -59,7 +60,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             model, tokenizer = _build(cell, config), _backbone(cell, config).load_tokenizer()
             if cell.target is not None:
                 _aim(model, cell, config, tokenizer, said)
-            with processes.here().together("train", cell, config, model.method.target):
+            with processes.here().together("train", cell, config, model.method.target), _reading(cell, config):
                 _fit(model, cell, config, tokenizer, said)
 
 
@@ -176,8 +177,10 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter, overall: Met
         with processes.here().together("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
+        read = files_read(sweep.config, (sweep.spec.name, sweep.cell.spec.name), (sweep.task,))
+        check_unchanged(read)
         guard.check()
-        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s, files_read=read)
         if left > 0:
             left -= 1
             overall.advance(1)
@@ -228,6 +231,20 @@ def follow() -> None:
     processes.here().follow({"train": fit, "evaluate": ask})
 
 
+@contextmanager
+def _reading(cell: Cell, config: RunConfig) -> Iterator[None]:
+    """Write down what the method reads in the block, however that ends: a training may go on from where it stopped."""
+    try:
+        yield
+    finally:
+        read = files_read(config, (cell.spec.name,))
+        before = cell.record.files_read()
+        both = {plugin: before.get(plugin, {}) | read.get(plugin, {}) for plugin in before | read}
+        if both:
+            cell.record.write(FILES_READ, {"files_read": both})
+    check_unchanged(read)
+
+
 def _environments(record: Record, device: torch.device) -> dict[str, Any]:
     """Versions and hardware of this process, and `before` it those of the processes whose work it goes on with."""
     about, known = environment(device), record.read("env.json")
@@ -242,6 +259,7 @@ def _environments(record: Record, device: torch.device) -> dict[str, Any]:
 @contextmanager
 def _recorded(record: Record, content: Mapping[str, Any], device: torch.device) -> Iterator[None]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over."""
+    opened.begin()
     record.begin(content)
     record.write("env.json", _environments(record, device))
     try:
