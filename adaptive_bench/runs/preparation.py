@@ -13,6 +13,7 @@ from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
 
@@ -28,6 +29,8 @@ def prepare(
         if overwrite is Overwrite.always:
             remove_results(plan(config), share)
         known = preflight(config, reporter, jobs, timed=share.is_whole)
+        if overwrite is Overwrite.only_missing and put_aside(known.plan, reporter):
+            known = preflight(config, reporter, jobs, timed=share.is_whole)
     return _begun(folder, config, reporter, known)
 
 
@@ -38,8 +41,8 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
         from_manifest: Whether the run's own list of its records is asked before anything is planned.
     """
     with guard.watching(plugins_of(config)):
-        known = plan_on_disk(folder, config) if from_manifest else None
-        whole = known or plan(config)
+        known = plan_on_disk(folder, config, reporter) if from_manifest else None
+        whole = known or plan(config, reporter)
     return _begun(folder, config, reporter, Preflight(whole))
 
 

@@ -12,6 +12,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.work.carry_out import carry_out
+from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.points import point_of
@@ -87,7 +88,9 @@ def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -
         TrialFailed: Some of the work failed otherwise.
     """
     cells = tuple(cell for cell in whole.cells if cell in _needed(sweep.cell))
-    failures = carry_out(Plan(whole.config, cells, (sweep,)), reporter, jobs)
+    needed = Plan(whole.config, cells, (sweep,))
+    put_aside(needed, reporter)
+    failures = carry_out(needed, reporter, jobs)
     points = _points(sweep)
     if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
         raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))

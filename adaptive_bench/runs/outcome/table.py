@@ -18,6 +18,7 @@ from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.tables.made_with import environments
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
@@ -58,8 +59,7 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
             "parameters a method adds."
         )
     warnings += _damaged(whole)
-    rows, differences = _with_versions(rows)
-    return rows, list(dict.fromkeys([*warnings, *differences, *_duplicate_warnings(whole)]))
+    return rows, list(dict.fromkeys([*warnings, *_version_warnings(rows), *_duplicate_warnings(whole)]))
 
 
 def about_training(cells: Sequence[Cell]) -> About:
@@ -139,14 +139,12 @@ def _damaged(whole: Plan) -> list[str]:
     return [f"{found[0]}{more} changed since it was written: the table is made without it."] if found else []
 
 
-def _with_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """Rows that say what they were made with where not all of them were made with the same, and the warning."""
-    if len({row.made_with for row in rows}) <= 1 and not any(";" in (row.made_with or "") for row in rows):
-        return [replace(row, made_with=None) for row in rows], []
-    return list(rows), [
+def _version_warnings(rows: Sequence[Row]) -> list[str]:
+    found = environments(row.made_with for row in rows)
+    return [
         "Not everything in this table was made with the same versions on the same device (`made_with` in table.json "
         "says which): nearly as likely answers may differ by rounding, and trainings end at other weights."
-    ]
+    ] * (len(found) > 1)
 
 
 def _best_on_validation(
