@@ -41,6 +41,12 @@ def closure(file: Path) -> tuple[str, dict[str, str], frozenset[str]]:
     return hashlib.sha256("\n".join(sorted(code.values())).encode()).hexdigest()[:16], now, own
 
 
+def in_key(file: Path) -> tuple[frozenset[Path], frozenset[Path]]:
+    """Files of a plugin that are part of a key: those of the source that it runs through, and those that this names."""
+    code, named, _ = _walked(file)
+    return frozenset(code), frozenset(named)
+
+
 def check_loaded(file: Path, *, data: bool = True) -> None:
     """Refuse to go on with code that is not the code on disk any more: it was loaded when `closure` was first asked.
 

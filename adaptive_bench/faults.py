@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from adaptive_bench import opened
 from adaptive_bench.errors import AdaptiveBenchError, Defect, EnvironmentProblem, PluginFault, message_of
 
 _watched: set[str] = set()  # files and folders that plugins' code lies in
@@ -15,8 +16,9 @@ _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, 
 
 
 def watch(path: Path) -> None:
-    """Remember that code in this file or folder is a plugin's."""
+    """Remember that code in this file or folder is a plugin's, and note from now on which files plugins read."""
     _watched.add(str(path))
+    opened.watch(str(path))
 
 
 def place(error: BaseException) -> str | None:

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import faults, guard
+from adaptive_bench import faults, guard, opened
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
@@ -174,6 +174,7 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
                 f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name."
             )
         _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
+        opened.watch(_registered[group, name][1])
         return thing
 
     return put

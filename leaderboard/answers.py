@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_bench.store.results import ENTRY
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 
+from .entry import check_run
 from .row import Row
 from .rows import Rejected, read_json
 
@@ -63,6 +65,8 @@ def read_answers(folder: Path) -> Answers:
     path = folder / FILE_NAME
     if not path.is_file() or path.is_symlink():
         return Answers()
+    if not (folder / ENTRY).is_file():  # an entry is checked as a whole
+        check_run(path)
     try:
         value = read_json(path)
         answers = Answers()

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.results import PACKED_RECORDS, check_unchanged
+from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
 from .rows import Rejected, read_json
 
 SCHEMA = 2
-FILE_NAME = "entry.json"
+FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -33,16 +33,21 @@ def read_rows(path: Path) -> list[Any]:
         raise Rejected(f"a table is a list of rows, got {type(value).__name__}")
     about = path.with_name(FILE_NAME)
     if not about.is_file():
-        _check_run(path)
+        check_run(path)
         return value
     return migrated(value, check(path.parent))
 
 
-def _check_run(table: Path) -> None:
+def check_run(file: Path) -> None:
+    """Check the digest of a run's table, or of its answers.
+
+    Raises:
+        Rejected: It does not hold, or there is none.
+    """
     try:
-        check_unchanged(table)
+        check_unchanged(file)
     except EnvironmentProblem as error:
-        raise Rejected("it, or the run.json beside it, changed since the run wrote it") from error
+        raise Rejected(f"{file.name} is not what the sealed run.json beside it says that the run wrote") from error
 
 
 def check(folder: Path) -> int:

@@ -12,6 +12,7 @@ from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.tables.comparable import Conditions, differences
+from adaptive_bench.tables.made_with import environments
 
 from .row import Row
 
@@ -191,6 +192,8 @@ class Grid:
         notes = [f"{mark} {meaning}." for mark, meaning in found]
         if metric_of(self.metric).better == "lower":
             notes.append("↓ lower is better.")
+        if len(made := environments(row.made_with for row in self.cells.values())) > 1:
+            notes.append(f"Not all of it was made with the same versions on the same device: {'; '.join(made)}.")
         return notes + [table[key] for table, key in self._explained if key in table]
 
     @property

@@ -65,6 +65,7 @@ class Row:
     task_version: str | None = None
     asked: str | None = None
     contents: str | None = None
+    definition: str | None = None
     made_with: str | None = None
     run: str | None = None
     kept: float | None = None

@@ -25,7 +25,7 @@ _METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_,@\-]*", re.ASCII)
 _MODEL = re.compile(r"(?!www\.)[A-Za-z0-9_][A-Za-z0-9_./@\-]*", re.ASCII)
 _RECIPE = re.compile(r"(?!.*www\.)[A-Za-z0-9_](?:[A-Za-z0-9_ .,+/\-]|(?<=perplexity):(?!/))*", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
-_MADE_WITH = re.compile(r"(?!.*www\.)[A-Za-z0-9_][A-Za-z0-9_ .,;+@()\-]*", re.ASCII)
+_MADE_WITH = re.compile(r"(?!.*www\.)[A-Za-z0-9_](?:[A-Za-z0-9_ .,;+@()\-]|(?<=device cuda):)*", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .,+@()\-]*", re.ASCII)
 
 SAVINGS = tuple(f"saved_{phase}{axis}" for phase in ("", "prefill_", "decode_") for axis in ("tokens", "core", "net"))
@@ -167,5 +167,6 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "task_version": (_maybe(_text(_SETTING)), None),
     "asked": (_maybe(_text(_KEY)), None),
     "contents": (_maybe(_text(_KEY)), None),
+    "definition": (_maybe(_text(_KEY)), None),
     "made_with": (_maybe(_text(_MADE_WITH, 1000)), None),
 }

@@ -13,11 +13,11 @@ import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
-from adaptive_bench.store.results import PACKED_RECORDS
+from adaptive_bench.store.results import PACKED_RECORDS, TABLES
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
-from .entry import FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, digest_of
+from .entry import FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, check_run, digest_of
 from .plain import plain
 from .provenance import records_of, versions_of
 from .rows import Rejected, checked, read_json
@@ -83,6 +83,8 @@ def _contents(run: Path) -> dict[str, bytes]:
     about: Any = read_json(run / "run.json")
     if not isinstance(about, dict) or about.get("state") != "done":
         raise Rejected("an entry is of a run that is done, with nothing failed")
+    for name in TABLES:
+        check_run(run / name)
     rows = read_json(run / "table.json")
     if not isinstance(rows, list) or not rows:
         raise Rejected("a table is a list of rows")

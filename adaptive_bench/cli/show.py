@@ -16,6 +16,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store.files import Files
 from adaptive_bench.store.runs import find_run, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -40,7 +41,7 @@ def show(
     """
     if (folder / "config.yaml").is_file():
         typer.echo(_run(folder))
-    elif (folder / "config.json").is_file():
+    elif "config.json" in Files(folder).names():
         typer.echo(_cell(folder))
     else:
         raise UsageError(

@@ -15,8 +15,10 @@ from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.share import Share
 from adaptive_bench.runs.spot_check import spot_check
+from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.files import read_once
 
 
 def prepare(
@@ -41,8 +43,11 @@ def prepare(
         if overwrite is Overwrite.always:
             remove_results(plan(config), share)
         known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
-        is_checked = recheck and share.is_whole and known.memory is not None
-        if is_checked and spot_check(known.plan, folder, known.memory, reporter):
+        may_redo = overwrite is Overwrite.only_missing
+        if may_redo and put_aside(known.plan, reporter):
+            known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
+        memory = known.memory if may_redo and recheck and share.is_whole else None
+        if memory is not None and spot_check(known.plan, folder, memory, reporter):
             known = preflight(config, reporter, jobs, folder=folder)
     return _begun(folder, config, reporter, known)
 
@@ -53,10 +58,10 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
     Args:
         from_manifest: Whether the run's own list of its records is asked before anything is planned.
     """
-    with guard.watching(plugins_of(config)):
-        known = plan_on_disk(folder, config) if from_manifest else None
-        whole = known or plan(config)
-        memory = Memory(folder, whole) if from_manifest else None  # what others do while it waits is not remembered
+    with guard.watching(plugins_of(config)), read_once():
+        known = plan_on_disk(folder, config, reporter) if from_manifest else None
+        whole = known or plan(config, reporter)
+        memory = Memory(folder, whole) if from_manifest else None  # while it waits, others change what is there
         if memory is not None:
             memory.recall_finished()
     return _begun(folder, config, reporter, Preflight(whole, memory=memory))

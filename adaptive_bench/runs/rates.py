@@ -23,6 +23,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.work.carry_out import carry_out
+from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.schema import SCHEMA
@@ -126,6 +127,7 @@ def choose_rates(
         tuple({cell.folder: cell for one in plans.values() for cell in one.cells}.values()),
         tuple(sweep for one in plans.values() for sweep in one.sweeps),
     )
+    put_aside(whole, reporter)
     failures = carry_out(whole, reporter, jobs)
     tried = {
         (spec, rate): [sweep for sweep in one.sweeps if sweep.spec == spec]

@@ -146,11 +146,9 @@ def _pick(works: Iterable[_Work], whole: Plan) -> tuple[Cell | None, Sweep | Non
 def _is_of_plugin(work: _Work, whole: Plan) -> bool:
     """Whether it is done in a process of its own, and this one loads none of its code."""
     tasks = (work.task,) if isinstance(work, Sweep) else whole.config.tasks
-    methods, cell = {work.spec.name}, work.cell if isinstance(work, Sweep) else work
-    while cell is not None:
-        methods.add(cell.spec.name)
-        cell = cell.base
-    return any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in tasks)
+    foreign = needs_own_process(work.spec.name) or any(needs_own_process(task, "tasks") for task in tasks)
+    under = work.cell if isinstance(work, Sweep) else work.base
+    return foreign or (under is not None and _is_of_plugin(under, whole))
 
 
 def _can_be_repeated(cell: Cell) -> bool:
@@ -230,8 +228,8 @@ def _alike(before: Sample, now: Sample) -> bool:
 
 def _is_made_here(work: _Work, config: RunConfig) -> bool:
     """Whether with the versions and on a device as they are here."""
-    before, now = work.record.read("env.json") or {}, environment(find_device(config.device))
-    return all(before.get(name) == now[name] for name in _MADE_ON)
+    made, now = work.record.read("env.json") or {}, environment(find_device(config.device))
+    return all(one.get(name) == now[name] for one in (made, *made.get("before", ())) for name in _MADE_ON)
 
 
 def _put_aside(whole: Plan, works: Sequence[_Work], aside: Path) -> int:

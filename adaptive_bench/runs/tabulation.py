@@ -43,7 +43,7 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     """Write the table of a run whose work is over, as far as it will be."""
     notes = known.notes if known.facts is not None else notes_before(folder)
     with guard.watching(plugins_of(known.plan.config)):
-        was_here = known.memory is not None and known.facts is None  # nothing was done since it was looked at
-        memory = known.memory if was_here else Memory(folder, known.plan)
+        memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
+        memory = memory or Memory(folder, known.plan)
         rows, warnings = write_table(known.plan, folder, failures, notes, start_s, memory)
     return RunOutcome(rows, folder, warnings, failures)

@@ -16,7 +16,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import read_file
-from adaptive_bench.store.records import SweepRecord
+from adaptive_bench.store.records import Record, SweepRecord
 from adaptive_bench.store.runs import output_of
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.task import DocumentSplit
@@ -85,8 +85,16 @@ class Manifest:
         return next(one for one in self.trainings if one.record == evaluation.training)
 
     def record_of(self, evaluation: EvaluationEntry) -> SweepRecord:
-        """State, log and measured points of an evaluation."""
-        return SweepRecord(self.out / "records" / evaluation.record)
+        """State, log and measured points of an evaluation.
+
+        Raises:
+            EnvironmentProblem: It, or its training, is not what this list says of it.
+        """
+        training = self.training_of(evaluation)
+        record = SweepRecord(self.out / "records" / evaluation.record)
+        check_training(training, Record(self.out / "records" / training.record))
+        check_evaluation(evaluation, record)
+        return record
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
@@ -118,6 +126,41 @@ def read(folder: Path) -> Manifest | None:
 
 def _evaluation(values: Mapping[str, Any]) -> EvaluationEntry:
     return EvaluationEntry(**{**values, "levels": tuple(values["levels"])})
+
+
+def check_training(listed: TrainingEntry, record: Record) -> dict[str, Any]:
+    """What a training's record says of itself, nothing if it cannot be read.
+
+    Raises:
+        EnvironmentProblem: It is another one than is listed.
+    """
+    said = _said(record)
+    target = None if said.get("target") is None else said["target"].get("saving")
+    _compare(record, said | {"target": target}, {key: getattr(listed, key) for key in ("method", "seed", "target")})
+    return said
+
+
+def check_evaluation(listed: EvaluationEntry, record: Record) -> dict[str, Any]:
+    """As `check_training`, of an evaluation."""
+    said = _said(record)
+    _compare(record, {"split": "test"} | said, {key: getattr(listed, key) for key in ("method", "task", "split")})
+    return said
+
+
+def _said(record: Record) -> dict[str, Any]:
+    record.check_key()
+    return record.read("config.json") or {}
+
+
+def _compare(record: Record, said: Mapping[str, Any], listed: Mapping[str, Any]) -> None:
+    different = [key for key, value in listed.items() if "method" in said and said.get(key) != value]
+    if different:
+        pairs = ", ".join(f"{key} {listed[key]!r} listed, {said.get(key)!r} recorded" for key in different)
+        raise EnvironmentProblem(
+            f"A run lists its records as what they say they are, but of {str(record.folder)!r} there is {pairs}. The "
+            f"run's {FILE} was changed: give the run's command again, which writes a new one and computes nothing "
+            f"twice."
+        )
 
 
 def target_text(target: float | None, only_target: bool) -> str:

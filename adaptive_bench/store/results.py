@@ -5,11 +5,13 @@ named.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
-from adaptive_bench.store.digest import changed, unsealed
+from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import changed, digests, unsealed
 from adaptive_bench.store.runs import files_of_runs, find_run, run_name
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
-_RUN = ("methods", "tasks", "model", "seeds")
+_KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
+TABLES = ("table.json", "answers.json", "methods.json")
+RUN, ENTRY = "run.json", "entry.json"  # with digests of the tables: of a run, of a run that is passed on
 PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`runs.packing`)
 
 
@@ -58,34 +62,49 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def check_unchanged(table: Path) -> None:
-    """Refuse a table of a run that is not what the run wrote. One that lies alone says nothing of its origin.
+def write_run(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write `run.json`: what a run says of its end, with digests of its tables. If it says the same as before but for
+    times, the run finished when it did, and nothing is written.
+    """
+    files = digests(folder, (file for name in TABLES if (file := folder / name).is_file()))
+    told = {**about, "files": files}
+    times = {"finished": "", "took_s": 0.0}
+    try:
+        before = unsealed((folder / RUN).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        before = {}
+    if {**before, **times} != json.loads(atomic.json_text({**told, **times})):
+        atomic.write_sealed(folder / RUN, told)
+
+
+def check_unchanged(file: Path) -> None:
+    """Refuse a table, or what lies beside it, that is not what its run wrote. The sealed `run.json` says what that was,
+    or the `entry.json` of a run that is passed on; a table that lies alone is nobody's result.
 
     Raises:
-        EnvironmentProblem: It, or what the run says of itself, was changed.
+        EnvironmentProblem: It, or what stands for it, was changed, has no seal or is not there.
     """
-    run = table.with_name("run.json")
-    if not run.is_file():
-        return
-    try:
-        about = unsealed(run.read_bytes())
-        different = changed(table.parent, {table.name: about["files"][table.name]})
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        if _is_of_first_version(run):
-            return
-        different = [run.name]
-    if different:
-        again = f"adaptive-bench run --config {table.with_name('config.yaml')} --table-only"
+    folder = file.parent
+    about = next((one for name in (ENTRY, RUN) if (one := folder / name).is_file()), None)
+    if about is None:
         raise EnvironmentProblem(
-            f"A run's table stays as the run wrote it, but {different[0]} in {str(table.parent)!r} changed since. "
-            f"Write it again from the records: `{again}`."
+            f"A table is read with what its run says of it, but in {str(folder)!r} there is {file.name} and no {RUN}. "
+            f"Put it back, or write both again from the records: `{_again(folder)}`."
+        )
+    try:
+        said = unsealed(about.read_bytes()) if about.name == RUN else read_json(about)
+        different = changed(folder, {file.name: said["files"][file.name]})
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        different = [about.name]
+    if different:
+        raise EnvironmentProblem(
+            f"A run's table stays as the run wrote it, but {different[0]} in {str(folder)!r} changed since. "
+            f"Write it again from the records: `{_again(folder)}`."
         )
 
 
-def _is_of_first_version(run: Path) -> bool:
-    """Whether a `run.json` is of a version that had no digests; the runs of today never say so."""
-    about = read_json(run)
-    return isinstance(about, dict) and about.get("schema", 1) == 1
+def _again(folder: Path) -> str:
+    return f"adaptive-bench run --config {folder / 'config.yaml'} --table-only"
 
 
 def read_run(config: Path) -> dict[str, Any]:
@@ -103,8 +122,8 @@ def read_run(config: Path) -> dict[str, Any]:
                 if not isinstance(known, dict):
                     raise _foreign(file, f"keys and values, got {type(known).__name__}")
                 about |= known
-        if missing := [key for key in _RUN if key not in about]:
-            raise _foreign(config, f"a run's {', '.join(_RUN)}, but has no {', '.join(missing)}")
+        if missing := [key for key in _KEYS_OF_A_RUN if key not in about]:
+            raise _foreign(config, f"a run's {', '.join(_KEYS_OF_A_RUN)}, but has no {', '.join(missing)}")
         if not all(isinstance(about.get(key, {}), dict) for key in ("train", "evaluation")):
             raise _foreign(config, "keys and values under `train` and `evaluation`")
     except AdaptiveBenchError as error:

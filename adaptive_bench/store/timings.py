@@ -6,7 +6,7 @@ different settings are never compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ def read(path: Path) -> dict[str, Any] | None:
     return record
 
 
-def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:
+def find_curves(
+    out: Path, fingerprint: str, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True
+) -> dict[str, dict[str, TimeCurve]]:
     """Saved time over saved tokens of every method spec that was timed on a model, by setting.
 
     Of several records of one method in one setting the newest counts.
@@ -70,9 +72,10 @@ def find_curves(out: Path, fingerprint: str) -> dict[str, dict[str, TimeCurve]]:
     Args:
         out: Folder of records.
         fingerprint: Of the model, see `BackboneSource`.
+        fits: Asked for each record of the model whether it was timed with what is there now.
     """
     records = [read(path) for path in sorted((out / FOLDER).glob("*.json"))]
-    ours = [record for record in records if record is not None and record["model_fingerprint"] == fingerprint]
+    ours = [one for one in records if one is not None and one["model_fingerprint"] == fingerprint and fits(one)]
     curves: dict[str, dict[str, TimeCurve]] = {}
     for record in sorted(ours, key=lambda record: str(record["date"])):
         curves.setdefault(label(record["setting"]), {})[record["method"]] = _curve(record)

@@ -22,6 +22,7 @@ class Conditions:
         shots: Worked examples before each question.
         asked: Digest of the prompts.
         contents: Digest of the documents themselves, right answers included.
+        definition: Digest of how the task asks, lets a model write and scores: its definition and its code.
     """
 
     model: str | None = field(default=None, compare=False)
@@ -32,6 +33,7 @@ class Conditions:
     shots: int | None = None
     asked: str | None = None
     contents: str | None = None
+    definition: str | None = None
 
     def facts(self) -> dict[str, str]:
         """What can be said of it, by what it is about; digests last."""
@@ -46,12 +48,13 @@ class Conditions:
         said |= {setting.partition(" ")[0]: setting.replace("_", " ") for setting in settings}
         said |= {} if self.backbone is None else {"backbone": f"weights {self.backbone[-8:]}"}
         said |= {} if self.asked is None else {"asked": f"prompts {self.asked[:8]}"}
-        return said | ({} if self.contents is None else {"contents": f"contents {self.contents[:8]}"})
+        said |= {} if self.contents is None else {"contents": f"contents {self.contents[:8]}"}
+        return said | ({} if self.definition is None else {"definition": f"task definition {self.definition[:8]}"})
 
 
 _NUMBERS = ("documents", "shots")
 _TEXTS = tuple(one.name for one in fields(Conditions) if one.name not in _NUMBERS)
-_DIGESTS = ("backbone", "asked", "contents")
+_DIGESTS = ("backbone", "asked", "contents", "definition")
 
 
 def conditions_of(row: Mapping[str, Any]) -> Conditions:

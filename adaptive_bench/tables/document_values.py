@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,6 +42,34 @@ def document_values(metric: str, samples: Sequence[Sample]) -> dict[int, float]:
         return {}
     values = linearised(*known.T)
     return dict(zip([one.doc for one in samples], values.tolist(), strict=True)) if np.isfinite(values).all() else {}
+
+
+def pooled_value(metric: str, samples: Sequence[Sample]) -> float | None:
+    """A pooled metric, made again from its documents the way lm-eval makes it; `None` where samples do not tell.
+
+    Args:
+        metric: lm-eval key for which `is_pooled` holds.
+    """
+    name = metric.split(",")[0]
+    if name == "perplexity":  # of answers, by the mean of their log-likelihoods
+        values = [one.scores[metric] for one in samples if metric in one.scores]
+        return _exp(-sum(values) / len(values)) if values else None
+    parts = [_part(one) for one in samples]
+    known = [part for part in parts if part is not None]
+    if not parts or len(known) < len(parts):
+        return None
+    bits = sum(lost for lost, _ in known)
+    if name == "word_perplexity":
+        return _exp(bits * math.log(2) / sum(len(re.split(r"\s+", one.target)) for one in samples))
+    per_byte = bits / sum(size for _, size in known)
+    return per_byte if name == _BITS else _exp(per_byte * math.log(2))
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 def _part(sample: Sample) -> tuple[float, int] | None:

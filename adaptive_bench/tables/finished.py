@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.tables.comparable import conditions_of
+from adaptive_bench.tables.made_with import both
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
 _DISPUTED = 3  # conditions, method and semantics: all rows of a method say of which run they are, or none
-_TIMES = ("seconds",)  # they differ whenever something is measured again
+_OF_MEASURING = ("seconds", "made_with")  # they may differ whenever something is measured again
 
 
 def phase_of(row: Mapping[str, Any]) -> str:
@@ -40,7 +41,9 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
         if meaning[:_DISPUTED] in disputed:
             result += [row | {"run": names[folder]} for folder, row in by_folder.items()]
         else:
-            result.append(next(iter(by_folder.values())))
+            row = next(iter(by_folder.values()))
+            made = both(one.get("made_with") for one in by_folder.values())
+            result.append(row if made == row.get("made_with") else row | {"made_with": made})
     return result
 
 
@@ -52,4 +55,6 @@ def short_names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _untimed(row: Row) -> str:
-    return json.dumps({key: value for key, value in row.items() if key not in _TIMES}, sort_keys=True, default=str)
+    return json.dumps(
+        {key: value for key, value in row.items() if key not in _OF_MEASURING}, sort_keys=True, default=str
+    )

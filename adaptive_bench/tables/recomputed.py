@@ -14,12 +14,14 @@ from adaptive_bench.engine.ledger import saved_shares
 from adaptive_bench.errors import EnvironmentProblem, one_line
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.tables.document_values import is_pooled, pooled_value
 
 _ROUNDING = 1e-9  # another machine sums in another order
 
 
 def check_point(evaluation: Evaluation, samples: Sequence[Sample], where: Path) -> None:
-    """Make the numbers of a point again. Metrics that are no mean over documents cannot be, and stand as they are.
+    """Make the numbers of a point again. Metrics that are neither a mean over documents nor pooled over their texts
+    cannot be, and stand as they are; so do the time a point took and the saving its dial claims.
 
     Args:
         where: The record, for the error.
@@ -29,6 +31,10 @@ def check_point(evaluation: Evaluation, samples: Sequence[Sample], where: Path) 
     """
     compared: list[tuple[str, Any, float | None]] = [("documents", evaluation.docs, len(samples))]
     for metric, score in evaluation.scores.items():
+        if is_pooled(metric):
+            if (made := pooled_value(metric, samples)) is not None:
+                compared.append((metric, score, made))
+            continue
         values = [one.scores[metric] for one in samples if metric in one.scores]
         if values and metric_of(metric).is_mean:
             compared.append((metric, score, fmean(values)))

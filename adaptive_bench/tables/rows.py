@@ -85,9 +85,9 @@ class Row:
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         seconds: Spent inside model calls there, on all documents.
-        made_with: Versions and devices that the records behind the row were made with, where those of one table differ.
-        model, backbone, recipe, task_version, shots, asked, contents: With `documents`, what it is comparable under:
-            see `comparable.Conditions`.
+        made_with: Versions and devices that the records behind the row were made with.
+        model, backbone, recipe, task_version, shots, asked, contents, definition: With `documents`, what it is
+            comparable under: see `comparable.Conditions`.
     """
 
     method: str
@@ -135,6 +135,7 @@ class Row:
     shots: int | None = None
     asked: str | None = None
     contents: str | None = None
+    definition: str | None = None
     made_with: str | None = None
 
     def but(self, **values: Any) -> Row:

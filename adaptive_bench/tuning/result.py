@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import unsealed
 
 SCHEMA = 1
 
@@ -94,17 +94,17 @@ class StudyResult:
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        atomic.write_json(folder / "result.json", {**plain, "best": best, **trials})
+        atomic.write_sealed(folder / "result.json", {**plain, "best": best, **trials})
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
         """Read it back.
 
         Raises:
-            EnvironmentProblem: It cannot be read, is damaged, or of another version.
+            EnvironmentProblem: It cannot be read, is not what the study wrote, or of another version.
         """
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = unsealed(file.read_bytes())
             if values["schema"] != SCHEMA:
                 raise EnvironmentProblem(
                     f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
@@ -114,7 +114,7 @@ class StudyResult:
             return cls(values["name"], values["definition"], read(values["trials"]), read(values.get("confirmed", ())))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
-                f"The study's result {str(file)!r} cannot be read ({type(error).__name__}). Give the `adaptive-bench "
+                f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "
                 f"tune` command again: it writes the file anew from the storage."
             ) from error
 

@@ -22,7 +22,7 @@ from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
 from adaptive_bench.tuning.space import Space, Values
 
@@ -92,6 +92,22 @@ class Study:
             self.study = optuna.create_study(
                 study_name=name, storage=storage, direction="maximize", load_if_exists=True, pruner=_WorseThanMedian()
             )
+
+    def check_definition(self, key: str) -> None:
+        """Note in the storage which definition the trials are of; refuse trials of another one.
+
+        Raises:
+            UsageError: There are such trials: a storage may outlive the folder of its study, or serve several.
+        """
+        with self._exclusive():
+            known = self.study.user_attrs.get("definition")
+            if known is None and not self.all:
+                self.study.set_user_attr("definition", key)
+            elif known != key:
+                raise UsageError(
+                    f"Trials of a study have one definition, but the storage has trials of {self.study.study_name!r} "
+                    f"that were made with another one than this command's. Give another --study."
+                )
 
     @property
     def all(self) -> list[FrozenTrial]:

@@ -12,9 +12,11 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.work.carry_out import carry_out
+from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.points import point_of
+from adaptive_bench.tuning.causes import Causes, check_causes
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.space import Space, Values
 from adaptive_bench.tuning.study import Intermediate, TrialFailed
@@ -25,13 +27,20 @@ class Trials:
 
     Args:
         config: The run whose recipe, tasks and seeds are used.
+        causes: What its trials are made from, from the first to the last.
         jobs: Processes for the work of one trial; see `carry_out`.
     """
 
     def __init__(
-        self, space: Space, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None
+        self,
+        space: Space,
+        objective: Objective,
+        config: RunConfig,
+        causes: Causes,
+        reporter: Reporter,
+        jobs: int | None = None,
     ) -> None:
-        self.space, self.objective, self.config = space, objective, config
+        self.space, self.objective, self.config, self.causes = space, objective, config, causes
         self.reporter, self.jobs = reporter, jobs
         self._dense: dict[tuple[int, str], float] = {}
 
@@ -40,6 +49,7 @@ class Trials:
 
         Raises:
             TrialFailed: Some of the work failed.
+            EnvironmentProblem: It would be made from something else than the trials before it.
         """
         values_so_far: list[float] = []
         curve: dict[str, list[list[float | None]]] = {}
@@ -47,6 +57,7 @@ class Trials:
             whole = plan(self.space.config_with(values, self.config), splits=("validation",))
         except UsageError as error:  # of these values: the study itself was checked
             raise TrialFailed(str(error)) from error
+        check_causes(whole, self.causes)
         for number, sweep in enumerate(whole.sweeps, 1):
             points = _measured(
                 whole, replace(sweep, levels=self.objective.levels(sweep.levels)), self.reporter, self.jobs
@@ -62,6 +73,7 @@ class Trials:
         """Score of the dense model that was trained with the same recipe and seed."""
         if (sweep.cell.seed, sweep.task) not in self._dense:
             whole = plan(self.config.model_copy(update={"methods": ("dense",)}), splits=("validation",))
+            check_causes(whole, self.causes)
             for other in whole.sweeps:
                 points = _measured(whole, other, self.reporter, self.jobs)
                 self._dense[other.cell.seed, other.task] = points[0].score
@@ -76,7 +88,9 @@ def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -
         TrialFailed: Some of the work failed otherwise.
     """
     cells = tuple(cell for cell in whole.cells if cell in _needed(sweep.cell))
-    failures = carry_out(Plan(whole.config, cells, (sweep,)), reporter, jobs)
+    needed = Plan(whole.config, cells, (sweep,))
+    put_aside(needed, reporter)
+    failures = carry_out(needed, reporter, jobs)
     points = _points(sweep)
     if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
         raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -17,10 +16,13 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.digest import unsealed
 from adaptive_bench.store.keys import key_of
+from adaptive_bench.tuning.causes import Causes, causes_of
 from adaptive_bench.tuning.helpers import helped
 from adaptive_bench.tuning.journal import Journal
 from adaptive_bench.tuning.objective import Objective
@@ -75,7 +77,11 @@ def tune(
         objective.check(task.metrics[0])
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
     again = config.model_copy(update={"seeds": tuple(range(FIRST_SEED, FIRST_SEED + confirm))})
-    definition = _definition(config, objective, spaces) | ({"confirm": list(again.seeds)} if confirm else {})
+    causes, causes_again = (_causes(one, objective, spaces) for one in (config, again))
+    made_from = {"made_from": causes} | ({"confirmed_from": causes_again} if confirm else {})
+    definition = (
+        _definition(config, objective, spaces) | ({"confirm": list(again.seeds)} if confirm else {}) | made_from
+    )
     name = name or f"tune-{key_of(definition)[:8]}"
     folder = studies_folder(config.out) / name
     _begin(folder, definition)
@@ -84,20 +90,25 @@ def tune(
     studies = {
         space: Study(f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials) for space in spaces
     }
+    for study in studies.values():
+        study.check_definition(key_of(definition))
     finals: dict[Space, Study] = {}
     if workers is None:
         workers = 1 if jobs else useful_processes(config)
     helpers = min(workers, sum(study.left() for study in studies.values())) - 1
 
     def work(share: int | None) -> None:
-        runners = {space: Trials(space, objective, config, reporter, share).run_trial for space in spaces}
+        runners = {space: Trials(space, objective, config, causes, reporter, share).run_trial for space in spaces}
         in_turns(studies, runners)
         if confirm:
             for space, study in studies.items():
                 study.finish(runners[space])
                 if study.best is not None and study.best.params:
                     finals[space] = _final(study)
-            in_turns(finals, {space: Trials(space, objective, again, reporter, share).run_trial for space in finals})
+            runners = {
+                space: Trials(space, objective, again, causes_again, reporter, share).run_trial for space in finals
+            }
+            in_turns(finals, runners)
 
     def in_turns(some: Mapping[Space, Study], runners: Mapping[Space, TrialRunner]) -> None:
         waiting = dict(some)
@@ -142,24 +153,46 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
     }
 
 
+def _causes(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> Causes:
+    """What trials with a config's seeds are made from, those of the dense model included where it is needed."""
+    if not config.seeds:
+        return {}
+    configs = [space.config_with({}, config) for space in spaces]
+    if objective.needs_dense:
+        configs.append(config.model_copy(update={"methods": ("dense",)}))
+    return causes_of(plan(one, splits=("validation",)) for one in configs)
+
+
 def _begin(folder: Path, definition: dict[str, Any]) -> None:
     """Write what the study is, or compare with what it was begun with."""
     file = folder / "study.json"
-    if file.is_file():
-        try:
-            begun_with = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise EnvironmentProblem(
-                f"The study's definition {str(file)!r} is damaged. Remove the file and give the command again."
-            ) from error
-        changed = sorted(key for key in {*begun_with, *definition} if begun_with.get(key) != definition.get(key))
-        if changed:
-            raise UsageError(
-                f"A study goes on with what it was begun with, but of {folder.name!r} would change: "
-                f"{', '.join(changed)}. See {str(file)!r}, or give another --study."
-            )
-    else:
-        atomic.write_json(file, definition)
+    if not file.is_file():
+        return atomic.write_sealed(file, definition)
+    try:
+        begun_with = unsealed(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The study's definition {str(file)!r} must be what was written when it was begun, but {error}. Give "
+            f"another --study; trainings that are on disk are not made again."
+        ) from error
+    changed = _changed(begun_with, definition)
+    if changed:
+        raise UsageError(
+            f"A study goes on with what it was begun with, but of {folder.name!r} would change: "
+            f"{', '.join(changed)}. See {str(file)!r}, or give another --study: it measures with what is there now."
+        )
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Keys of two definitions that differ; of what trials are made from, what differs in it."""
+    names: list[str] = []
+    for key in sorted(key for key in {*before, *now} if before.get(key) != now.get(key)):
+        one, other = before.get(key), now.get(key)
+        if key in ("made_from", "confirmed_from") and isinstance(one, dict) and isinstance(other, dict):
+            names += sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+        else:
+            names.append(key)
+    return list(dict.fromkeys(names))
 
 
 def _open(storage: str | None, folder: Path) -> BaseStorage:

@@ -10,6 +10,7 @@ import pytest
 
 import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for what a mistake costs
 from adaptive_bench import registry
+from adaptive_bench.store.results import write_run
 
 corpus = SimpleNamespace()
 for _name in ("bad_input.py", "bad_models.py"):  # beside this file; tests are no package
@@ -87,6 +88,7 @@ def test_other_plugins(refused, tmp_path, line, arguments, kind, words):
 @pytest.mark.parametrize(("content", "kind", "words"), corpus.TABLES, ids=range(len(corpus.TABLES)))
 def test_tables(refused, tmp_path, content, kind, words):
     _write(tmp_path / "runs" / "table.json", content)
+    write_run(tmp_path / "runs", {})
     refused(("leaderboard",), kind, words)
 
 

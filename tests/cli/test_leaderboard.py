@@ -3,6 +3,8 @@ import os
 
 import pytest
 
+from adaptive_bench.store.results import write_run
+
 ROW = {
     "method": "mod",
     "semantics": "bench",
@@ -25,9 +27,10 @@ def _titles(text):
     return [line.partition(" by ")[2] for line in text.splitlines() if " by " in line and "gsm8k" in line]
 
 
-def _write(folder, *rows):
-    folder.mkdir(parents=True)
+def _write(folder, *rows, **about):
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.json").write_text(json.dumps(rows))
+    write_run(folder, about)
 
 
 def test_one_run_is_rendered_as_markdown(command, tmp_path):
@@ -50,7 +53,7 @@ def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):
     rows = [ROW | {"axis": axis, "phase": phase} for axis in ("net", "tokens") for phase in ("all", "decode")]
     _write(tmp_path / "runs", *rows)
     assert _titles(command("leaderboard").stdout) == ["saved net FLOPs"]
-    (tmp_path / "runs" / "run.json").write_text(json.dumps({"match_on": "tokens", "match_phase": "decode"}))
+    _write(tmp_path / "runs", *rows, match_on="tokens", match_phase="decode")
     assert _titles(command("leaderboard").stdout) == ["saved tokens of decode"]
     assert _titles(command("leaderboard", "--phase", "all").stdout) == ["saved tokens"]
     assert len(_titles(command("leaderboard", "--full").stdout)) == 4
@@ -58,7 +61,7 @@ def test_by_default_it_shows_what_the_run_was_matched_on(command, tmp_path):
 
 def test_an_axis_that_is_pooled_only_is_shown_whatever_phase_was_matched(command, tmp_path):
     _write(tmp_path / "runs", *(ROW | about for about in ({"phase": "decode"}, {"axis": "claimed", "phase": "all"})))
-    (tmp_path / "runs" / "run.json").write_text(json.dumps({"match_on": "net", "match_phase": "decode"}))
+    write_run(tmp_path / "runs", {"match_on": "net", "match_phase": "decode"})
     assert _titles(command("leaderboard", "--axis", "claimed").stdout) == ["claimed saving"]
 
 
@@ -161,6 +164,7 @@ def test_no_table_says_what_to_do(command):
 def test_damaged_table_is_named(command, tmp_path):
     _write(tmp_path / "runs")
     (tmp_path / "runs" / "table.json").write_text("[{")
+    write_run(tmp_path / "runs", {})
     result = command("leaderboard")
     assert result.exit_code == 1
     assert "table.json" in result.stderr

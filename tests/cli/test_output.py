@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_bench.store.results import write_run
+
 ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-all"
 WRITERS = {
     "export": ("export", "few", "--write"),
@@ -26,6 +28,7 @@ def few(command, tmp_path):
     kept = [row for row in rows if row["method"] in ("dense", "mod") and row["axis"] == "net" and row["level"] == 0.15]
     (tmp_path / "few").mkdir()
     (tmp_path / "few" / "table.json").write_text(json.dumps(kept))
+    write_run(tmp_path / "few", {})
     shutil.copy(ENTRY / "config.yaml", tmp_path / "few")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.store.results import write_run
 
 ROW = {
     "method": "gateskip",
@@ -113,6 +114,7 @@ def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_
     folder = tmp_path / "there" / "first"
     folder.mkdir(parents=True)
     (folder / "table.json").write_text(json.dumps([ROW | {"axis": "net"}]))
+    write_run(folder, {})
     told = command("run", "--out", "there").stdout
     assert "The page:\n  adaptive-bench leaderboard build there/first --open" in told and not shown
     assert "The page is there/first/site/index.html" in command("run", "--out", "there", "--open").stdout

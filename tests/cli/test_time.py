@@ -4,6 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from adaptive_bench.store.results import write_run
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -52,6 +54,7 @@ def test_the_leaderboard_by_time_names_the_command_where_nothing_was_timed(comma
     row |= {"score": 0.9, "low": None, "high": None, "status": "ok"}
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "table.json").write_text(json.dumps([row]))
+    write_run(tmp_path / "runs", {})
     result = command("leaderboard", "--axis", "time")
     assert result.exit_code == 1
     assert "adaptive-bench time" in result.stderr

@@ -7,6 +7,7 @@ from shutil import which
 import pytest
 
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.store.results import write_run
 
 pytestmark = pytest.mark.browser
 CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
@@ -42,9 +43,6 @@ def site(tmp_path_factory) -> Path:
                     about |= {"low": score and score - 0.05, "high": score and score + 0.05}
                     rows.append(about | {"beyond_target": level == 0.25, "saved_net": level})
     (run / "table.json").write_text(json.dumps(rows))
-    (run / "run.json").write_text(
-        json.dumps({"records": ["aaaaaaaaaaaaaaaa"], "failures": ["mod: out of <b>memory</b>"]})
-    )
     (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
     (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
     (sweep / "0.1.json").write_text(json.dumps({"savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}))
@@ -64,6 +62,7 @@ def site(tmp_path_factory) -> Path:
     (run / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
     facts = {"gateskip": {"causality": "C0", "kv_policy": "recompute"}, "mod": {"causality": "C2"}}
     (run / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
+    write_run(run, {"records": ["aaaaaaaaaaaaaaaa"], "failures": ["mod: out of <b>memory</b>"]})
     build([run / "table.json"], root / "site")
     return root / "site" / "index.html"
 
@@ -168,6 +167,7 @@ def test_columns_show_what_each_method_is_and_sort_by_it(opened):
 def test_a_large_board_shows_its_first_methods_until_all_are_asked_for(browser, tmp_path, make_row):
     rows = [make_row(method=f"method_{number}", level=level) for number in range(230) for level in (0.0, 0.1)]
     (tmp_path / "table.json").write_text(json.dumps(rows))
+    write_run(tmp_path, {})
     build([tmp_path / "table.json"], tmp_path / "site")
     page = browser.new_page()
     page.goto((tmp_path / "site" / "index.html").as_uri())

@@ -13,6 +13,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
 from adaptive_bench.store.atomic import write_sealed
+from adaptive_bench.store.results import read_table, write_run
 
 OLD = Path(__file__).parent / "old_entries"
 
@@ -29,7 +30,7 @@ def run(tmp_path, make_row):
     (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
     (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {"gateskip": {"causality": "C0"}}}))
     about = {"state": "done", "model": "/home/secret/llama", "records": ["aaaaaaaaaaaaaaaa"], "warnings": ["a\x1bb"]}
-    (folder / "run.json").write_text(json.dumps(about | {"failures": []}))
+    write_run(folder, about | {"failures": []})
     config = "methods: [dense]\nmodel: /home/secret/llama\nout: /home/secret/runs\ndata_dir: /home/secret\n"
     (folder / "config.yaml").write_text(config)
     return folder
@@ -57,6 +58,32 @@ def test_records_go_along_when_asked_and_must_be_what_was_submitted(run, tmp_pat
     assert "digest differs" in read_board([entry / "table.json"]).problems[0]
 
 
+def first_version(about):
+    return json.dumps({key: value for key, value in about.items() if key != "content_sha256"} | {"schema": 1})
+
+
+@pytest.mark.parametrize("forged", [first_version, lambda about: None, json.dumps])
+def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make_row, forged):
+    (run / "table.json").write_text(json.dumps([make_row(score=0.1)]))
+    about = forged(json.loads((run / "run.json").read_text()))
+    (run / "run.json").unlink() if about is None else (run / "run.json").write_text(about)
+    with pytest.raises(UsageError, match=r"run\.json"):
+        submit(run, tmp_path / "entries")
+    assert not (tmp_path / "entries").exists()
+    board = read_board([run / "table.json"])
+    assert not board.rows and "table.json is left out" in board.problems[0]
+    with pytest.raises(EnvironmentProblem, match=r"run\.json"):
+        read_table(run / "table.json")
+
+
+def test_answers_that_were_edited_are_neither_submitted_nor_tested(run, tmp_path):
+    (run / "answers.json").write_text('{"sweeps": []}')
+    with pytest.raises(UsageError, match=r"answers\.json is not what the sealed run\.json"):
+        submit(run, tmp_path / "entries")
+    board = read_board([run / "table.json"])
+    assert board.rows and any("Paired tests" in text and "answers.json" in text for text in board.problems)
+
+
 def test_an_entry_is_never_overwritten(run, tmp_path):
     submit(run, tmp_path / "entries")
     with pytest.raises(UsageError, match="never changed"):
@@ -76,6 +103,8 @@ def test_an_entry_is_never_overwritten(run, tmp_path):
 )
 def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
     (run / name).unlink() if text is None else (run / name).write_text(text)
+    if name != "run.json":
+        write_run(run, json.loads((run / "run.json").read_text()))
     with pytest.raises(UsageError, match=why):
         submit(run, tmp_path / "entries")
     assert not (tmp_path / "entries").exists()

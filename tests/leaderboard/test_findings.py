@@ -11,6 +11,7 @@ from adaptive_bench.leaderboard.answers import Answers, Sweep
 from adaptive_bench.leaderboard.findings import findings, write_findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.store.results import write_run
 
 METRIC = "exact_match,strict-match"
 
@@ -78,5 +79,6 @@ def test_those_who_skip_much_and_save_little_are_named(board):
 def test_a_level_without_scores_is_refused(tmp_path, make_row):
 
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
+    write_run(tmp_path, {})
     with pytest.raises(UsageError, match=r"There is 0\.1"):
         write_findings([tmp_path / "table.json"], tmp_path / "findings.md")

@@ -14,6 +14,7 @@ from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.rows import Rejected, checked
 from adaptive_bench.leaderboard.site import as_csv, as_markdown
 from adaptive_bench.leaderboard.verdict import verdict
+from adaptive_bench.store import results
 
 DOCUMENTS, SEEDS = 60, 3
 METRIC = "exact_match,strict-match"
@@ -43,6 +44,7 @@ def write_run(tmp_path, make_row):
         folder.mkdir()
         (folder / "table.json").write_text(json.dumps(rows))
         (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
+        results.write_run(folder, {})
         return folder / "table.json"
 
     return write
@@ -100,6 +102,7 @@ def test_answers_that_do_not_give_the_row_s_score_are_not_taken_for_it(write_run
     path = write_run({"random_skip": 0.2, "mod": 0.9, "calm": 0.5})
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([row | ({"score": 0.99} if row["method"] == "calm" else {}) for row in rows]))
+    results.write_run(path.parent, {})
     groups = {row.method: row.tie_group for row in read_board([path]).rows}
     assert groups["calm"] is None and groups["mod"] == 1
 
@@ -110,6 +113,7 @@ def test_a_method_is_tested_with_the_answers_of_comparable_runs_alone(write_run)
     for table, model in zip(tables, ("nano", "tiny"), strict=True):
         rows = [row | {"model": model, "backbone": model} for row in json.loads(table.read_text())]
         table.write_text(json.dumps(rows))
+        results.write_run(table.parent, {})
     rows = read_board(tables).rows
     groups = {row.model: [one.tie_group for one in rows if one.model == row.model] for row in rows}
     assert sorted(groups["nano"]) == [1, 2] and groups["tiny"] == [1, 1]
@@ -139,6 +143,7 @@ HOSTILE = (
 def test_damaged_answers_are_refused_and_the_build_goes_on(tmp_path, make_row, text):
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
     (tmp_path / "answers.json").write_text(text)
+    results.write_run(tmp_path, {})
     with pytest.raises(Rejected):
         read_answers(tmp_path)
     board = read_board([tmp_path / "table.json"])

@@ -7,6 +7,7 @@ import pytest
 
 from adaptive_bench.leaderboard.rows import Rejected, checked
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.store.results import write_run
 
 GOOD = {
     "method": "gateskip[gate=scalar]",
@@ -126,7 +127,7 @@ def test_the_build_goes_on_and_says_what_it_left_out(tmp_path):
         "failures": ["<script>alert(1)</script>\x1b[2J"],
         "warnings": 3,
     }
-    (runs / "run.json").write_text(json.dumps(about | {"match_on": "<b>", "match_phase": ["x"]}))
+    write_run(runs, about | {"match_on": "<b>", "match_phase": ["x"]})
     (runs / "config.yaml").write_text("model: </script><script>alert(1)</script>\x1b]0;evil\x07")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
@@ -134,6 +135,8 @@ def test_the_build_goes_on_and_says_what_it_left_out(tmp_path):
     nothing = tmp_path / "nan"
     nothing.mkdir()
     (nothing / "table.json").write_text("[{'a': NaN}]".replace("'", '"'))
+    for folder in (damaged, nothing):
+        write_run(folder, {})
     said = build([folder / "table.json" for folder in (runs, damaged, nothing)], tmp_path / "site")
     assert sum("left out" in text for text in said) >= 50
     page = (tmp_path / "site" / "index.html").read_text()

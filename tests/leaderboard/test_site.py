@@ -17,6 +17,7 @@ from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
 from adaptive_bench.source import code_of
+from adaptive_bench.store.results import write_run
 
 METHODS = ("dense", "base", "random_skip", "gateskip", "gateskip@paper", "mod[capacity=0.5]")
 SHARE = st.floats(0, 1)
@@ -85,6 +86,7 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     run.mkdir()
     rows = [make_row(method=method, level=level) for method in ("dense", "random_skip", "mod") for level in (0.0, 0.1)]
     (run / "table.json").write_text(json.dumps(rows))
+    write_run(run, {})
     build([run / "table.json"], tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
     assert written == {"index.html", "board.md", "board.csv", "board.json", "board.parquet"}
@@ -102,6 +104,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
     run = tmp_path / "run"
     run.mkdir()
     (run / "table.json").write_text(json.dumps([make_row(), make_row(method="dense")]))
+    write_run(run, {})
     for name in ("one", "other"):
         build([run / "table.json"], tmp_path / name)
     for path in (path for path in (tmp_path / "one").rglob("*") if path.is_file()):
@@ -113,6 +116,7 @@ def test_a_view_that_does_not_exist_is_refused(tmp_path, make_row, axis, phase):
     from adaptive_bench.errors import UsageError
 
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
+    write_run(tmp_path, {})
     with pytest.raises(UsageError, match="There is net"):
         build([tmp_path / "table.json"], tmp_path / "site", axis, phase)
 

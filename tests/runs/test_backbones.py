@@ -60,3 +60,10 @@ def test_a_hub_id_that_cannot_be_reached_says_what_to_set():
 
 def test_auto_takes_what_is_there():
     assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_an_adapter_is_no_model(model_folder, tmp_path):
+    copy = shutil.copytree(model_folder, tmp_path / "copy")
+    (copy / "adapter_config.json").write_text("{}")
+    with pytest.raises(EnvironmentProblem, match=r"adapter_config\.json .* merge"):
+        find_backbone(str(copy))

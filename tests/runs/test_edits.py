@@ -551,7 +551,7 @@ of_run("manifest.json", '"mine"', '"dense"')
 def _(world: World) -> Change:
     original = importlib.metadata.version
     changed = lambda name: "1.0" if name == "transformers" else original(name)  # noqa: E731
-    world.patch.setattr("adaptive_bench.store.records.version", changed)
+    world.patch.setattr("adaptive_bench.model.timing.hardware.version", changed)
     return {"methods": "dense,mine,static_depth"}
 
 
@@ -563,7 +563,7 @@ def _(world: World) -> Change:
 
 @edit("name of the device, one more method", expected="noted: .*same versions")
 def _(world: World) -> Change:
-    world.patch.setattr("adaptive_bench.store.records.describe_device", lambda name: "another")
+    world.patch.setattr("adaptive_bench.model.timing.hardware.describe_device", lambda name: "another")
     return {"methods": "dense,mine,static_depth"}
 
 

@@ -13,6 +13,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.outcome.trained import find_checkpoint, manifest_of, work_of
 from adaptive_bench.store import manifest
+from adaptive_bench.store.atomic import write_sealed
 
 
 @pytest.fixture
@@ -62,6 +63,24 @@ def test_a_manifest_that_was_edited_is_refused(finished):
     file.write_text(file.read_text().replace('"gateskip"', '"dense"'))
     with pytest.raises(EnvironmentProblem, match="changed since"):
         work_of(outcome.folder)
+
+
+@pytest.mark.parametrize("group", ["evaluations", "trainings"])
+def test_a_sealed_manifest_with_two_methods_swapped_is_refused(finished, group):
+    config, outcome = finished
+    file = outcome.folder / manifest.FILE
+    about = json.loads(file.read_text())
+    about.pop("content_sha256")
+    swapped = {"gateskip": "dense", "dense": "gateskip"}
+    for entry in about[group]:
+        entry["method"] = swapped.get(entry["method"], entry["method"])
+    write_sealed(file, about)
+    both = "method '(gateskip|dense)' listed, '(gateskip|dense)' recorded"
+    for reader in (work_of, read, lambda folder: list(compared(folder, folder))):
+        with pytest.raises(EnvironmentProblem, match=both):
+            reader(outcome.folder)
+    with pytest.raises(EnvironmentProblem, match=both):
+        run(config, table_only=True)
 
 
 def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):

@@ -170,7 +170,9 @@ def test_a_table_that_was_edited_is_refused(config_of):
 
 def test_other_versions_in_one_table_are_said(config_of):
     config = config_of("dense")
-    assert {row["made_with"] for row in run(config).rows} == {None}
+    first = run(config)
+    (made,) = {row["made_with"] for row in first.rows}
+    assert f"torch {torch.__version__}" in made and not any("same versions" in text for text in first.warnings)
     (sweep,) = plan(config).sweeps
     about = json.loads((sweep.folder / "env.json").read_text())
     about.pop("content_sha256")
@@ -178,3 +180,18 @@ def test_other_versions_in_one_table_are_said(config_of):
     outcome = run(config, table_only=True)
     assert any("same versions on the same device" in text for text in outcome.warnings)
     assert all("torch 1.0" in row["made_with"] and torch.__version__ in row["made_with"] for row in outcome.rows)
+
+
+def test_what_goes_on_elsewhere_says_both(config_of):
+    config = config_of("random_skip")
+    run(config)
+    (sweep,) = plan(config).sweeps
+    about = json.loads((sweep.folder / "env.json").read_text())
+    about.pop("content_sha256")
+    write_sealed(sweep.folder / "env.json", about | {"torch": "1.0"})
+    file = points(config)[-1]
+    file.unlink()
+    outcome = run(config)
+    assert all("torch 1.0" in row["made_with"] and torch.__version__ in row["made_with"] for row in outcome.rows)
+    assert any("same versions on the same device" in text for text in outcome.warnings)
+    assert "machine" not in json.loads((sweep.folder / "env.json").read_text())["before"][0]

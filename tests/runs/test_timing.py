@@ -2,14 +2,19 @@
 
 import dataclasses
 import json
+import platform
+from importlib.metadata import version
 
 import pytest
 
 from adaptive_bench.cli.time import table
 from adaptive_bench.errors import UsageError
+from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import run
 from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.timing import TimingRequest, time_specs
+from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store import timings
 
@@ -107,3 +112,36 @@ def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_
     assert timed["random_skip", 0.1]["saved_tokens"] == pytest.approx(0.2, abs=0.05)
     (record,) = time_specs(dataclasses.replace(request_of("random_skip"), run=config))
     assert record["weights"].startswith("checkpoint ") and "nano_qa_ll" in record["tokens"]
+
+
+def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said(config_of):
+    config = config_of("random_skip", levels=(0.0,), train={"steps": 0})
+    right = {
+        "method": "random_skip",
+        "model_fingerprint": find_backbone(config.model).fingerprint,
+        "code": code_behind("random_skip", "timing"),
+        "weights": "untrained",
+        "versions": {name: version(name) for name in ("torch", "transformers")} | {"python": platform.python_version()},
+    }
+    others = [
+        {},
+        {"code": right["code"] | {"engine": 0}},
+        {"weights": "checkpoint 0123, seed 1"},
+        {"versions": right["versions"] | {"torch": "1.0"}},
+    ]
+    for batch, other in enumerate(others, 1):
+        content = right | other | {"setting": SETTING | {"batch": batch}}
+        timings.write(config.out, content, {"date": "1", "points": []})
+    said = Said()
+    (sweep,) = plan(config, said).sweeps
+    assert list(sweep.curves) == [timings.label(SETTING)]
+    (line,) = said.lines
+    assert all(f"random_skip (other {why})" in line for why in ("code", "weights", "versions"))
+
+
+class Said(SilentReporter):
+    def __init__(self):
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)

@@ -6,6 +6,7 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.answers import read_answers
+from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.runs import run
 from adaptive_bench.runs.outcome.verification import _may_be_a_seed, verify
 
@@ -29,7 +30,7 @@ def test_answers_give_every_score_of_the_table_again(config_of):
     answers = read_answers(folder)
     compared = 0
     for row in json.loads((folder / "table.json").read_text()):
-        scores = answers.at_levels(row, row["method"], [row["level"]])[0]
+        scores = answers.at_levels(Row.of(row), [row["level"]])[0]
         if scores is None:
             assert row["score"] is None
         else:

@@ -25,6 +25,7 @@ def test_alike_there_is_nothing_to_say():
         ({"recipe": "steps 320, batch_size 8, target 0.2 net"}, ["batch size 32", "batch size 8"]),
         ({"recipe": "steps 0"}, ["steps 320, batch size 32, target 0.2 net", "steps 0"]),
         ({"asked": "ef" * 8}, ["prompts cdcdcdcd", "prompts efefefef"]),
+        ({"definition": "ef" * 8}, ["of an earlier version", "task definition efefefef"]),
         ({"backbone": "ef" * 8}, ["weights abababab", "weights efefefef"]),
         ({"documents": 8, "shots": 1}, ["128 documents, 0 shots", "8 documents, 1 shot"]),
         (dict.fromkeys(asdict(ONE)), None),

@@ -23,7 +23,7 @@ KEYS += "seeds documents saved_tokens saved_core saved_net "
 KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
 KEYS += "parameters_added train_tokens train_flops target beyond_target dial gap seconds model backbone recipe "
-KEYS += "task_version shots asked contents made_with"
+KEYS += "task_version shots asked contents definition made_with"
 
 
 def _savings(tokens: float | None) -> dict[str, Any]:

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from adaptive_bench.config import load_config
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.planning import plan as plan_module
+from adaptive_bench.store import atomic
 from adaptive_bench.tuning import Objective, find_result, tune, tuned
 from adaptive_bench.tuning import trial as trial_module
 
@@ -108,3 +110,63 @@ def test_a_full_disk_costs_no_trial(config, monkeypatch):
             tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
     result = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
     assert [trial.state for trial in result.trials if not trial.interrupted] == ["complete"]
+
+
+def fixed_trial(self, values):
+    yield trial_module.Intermediate(0.5, True, {})
+
+
+def other_code(original):
+    return lambda method, work: original(method, work) | {"source": "edited"}
+
+
+def other_documents(original):
+    return lambda task, data_dir: original(task, data_dir) | {"task_code": "edited"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "edited", "named"),
+    [("code_behind", other_code, "code of gateskip"), ("task_inputs", other_documents, "documents of nano_qa_ll")],
+)
+def test_a_finished_study_does_not_outlive_what_its_trials_were_made_from(config, monkeypatch, asked, edited, named):
+    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
+    first = tune(config, Objective.parse("area"), 1, PARAMS, jobs=1)
+    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    monkeypatch.setattr(plan_module, asked, edited(getattr(plan_module, asked)))
+    with pytest.raises(UsageError, match=f"would change: {named}. .*--study"):
+        tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    assert tune(config, Objective.parse("area"), 1, PARAMS, jobs=1).name != first.name  # begun anew beside it
+
+
+def test_trials_of_one_study_are_made_from_the_same_things(config, monkeypatch):
+    from adaptive_bench.jobs.failure import Failure
+
+    original = plan_module.task_inputs
+
+    def carry_out(*_):
+        monkeypatch.setattr(plan_module, "task_inputs", other_documents(original))
+        return [Failure("train gateskip", "it burns")]
+
+    monkeypatch.setattr(trial_module, "carry_out", carry_out)
+    with pytest.raises(EnvironmentProblem, match="there changed: documents of nano_qa_ll"):
+        tune(config, Objective.parse("area"), 2, PARAMS, name="mine", jobs=1)
+    states = [trial.state for trial in find_result("mine", config.out).trials if not trial.interrupted]
+    assert "complete" not in states and states.count("fail") == 1
+
+
+def test_files_of_a_study_that_were_edited_are_refused(config, monkeypatch):
+    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
+    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    folder = config.out / "studies" / "mine"
+    atomic.write_text(folder / "result.json", (folder / "result.json").read_text().replace("0.5", "0.9"))
+    with pytest.raises(EnvironmentProblem, match=r"result\.json.*changed since it was written"):
+        find_result("mine", config.out)
+    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    assert find_result("mine", config.out).best["gateskip"].value == 0.5  # from the storage
+
+    (folder / "study.json").write_text((folder / "study.json").read_text().replace("area", "score@0.1"))
+    with pytest.raises(EnvironmentProblem, match=r"study\.json.*changed since it was written"):
+        tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
+    (folder / "study.json").unlink()  # the storage knows what its trials are of
+    with pytest.raises(UsageError, match="made with another one"):
+        tune(config, Objective.parse("score@0.1"), 1, PARAMS, name="mine", jobs=1)

@@ -162,7 +162,7 @@ def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None
     """Add what one record says."""
     config = files_of(folder).read("config.json") or {}
     for sweep in map(files_of, folder.glob("eval/*")):
-        method, backbone = (sweep.read("config.json") or {}).get("method"), config["backbone"]
+        method, backbone = (sweep.read("config.json") or {}).get("method", ""), config["backbone"]
         names = (name for name in sweep.names() if name[0].isdigit() and name.endswith(".json"))
         for point in (point for name in names if method and (point := sweep.read(name) or {}).get("docs")):
             one_s, task = point["wall_s"] / point["docs"], point["task"]

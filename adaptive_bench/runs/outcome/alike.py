@@ -8,11 +8,9 @@ from typing import Any
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.tables import made_with as environments
 
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
-# What rounding depends on, and with it nearly as likely answers.
-_MADE_WITH = ("adaptive-bench", "torch", "transformers", "lm-eval", "device", "device_name")
-_UNKNOWN = "unknown"
 
 
 class SameDocuments:
@@ -52,9 +50,6 @@ class SameDocuments:
 
 def made_with(sweeps: Iterable[Sweep]) -> str:
     """Versions and device that some sweeps and their trainings were made with, each combination once."""
-    found: dict[str, None] = {}
-    for sweep in sweeps:
-        for record in (sweep.cell.record, sweep.record):
-            about = record.read("env.json") or {}
-            found[", ".join(f"{name} {about.get(name, _UNKNOWN)}" for name in _MADE_WITH)] = None
-    return "; ".join(sorted(found))
+    records = (record for sweep in sweeps for record in (sweep.cell.record, sweep.record))
+    found = (record.read("env.json") or {} for record in records)
+    return environments.made_with(one for about in found for one in (*about.get("before", ()), about))

@@ -31,7 +31,7 @@ _OF_A_MACHINE = ("machine", "system")
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
     r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?"
-    r"((config|env|status|data|cost|target|timing|dial|calibration|behaviour)\.json|train\.jsonl"
+    r"((config|env|status|data|cost|target|timing|dial|calibration|behaviour|files_read)\.json|train\.jsonl"
     r"|[0-9]{1,12}(\.[0-9]{1,12})?(\.json|\.samples\.jsonl))",
     re.ASCII,
 )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.runs.outcome.run_json import SEALED_FILES
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.store.files import read_file
+from adaptive_bench.store.results import RUN, TABLES
 
-_OUTPUTS = (*SEALED_FILES, "run.json", "data_card.md", "leaderboard.md")
+_OUTPUTS = (*TABLES, RUN, "data_card.md", "leaderboard.md")
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,5 @@ def ended_before(folder: Path, memory: Memory | None) -> RunOutcome | None:
     """What the run ended with, if it did with the same records, and nothing was changed since."""
     if memory is None or not memory.is_same(outputs_of(folder)):
         return None
-    about = read_file(folder / "run.json") or {}
+    about = read_file(folder / RUN) or {}
     return RunOutcome(json.loads((folder / "table.json").read_text(encoding="utf-8")), folder, about["warnings"], [])

@@ -24,6 +24,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.files import forget, read_once
+from adaptive_bench.tables.made_with import environments
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 
@@ -117,12 +118,11 @@ class _Pass:
             )
         damaged = {name: files for group in groups.values() for name, files in group.damaged.items()}
         warnings += _damaged(whole, damaged)
-        rows, differences = _with_versions(rows)
         behaviours = {name: digest for group in groups.values() for name, digest in group.behaviours.items()}
         answers = {name: entry for group in groups.values() for name, entry in group.answers.items()}
         return Outcome(
             rows,
-            list(dict.fromkeys([*warnings, *differences, *_duplicate_warnings(whole, behaviours)])),
+            list(dict.fromkeys([*warnings, *_version_warnings(rows), *_duplicate_warnings(whole, behaviours)])),
             as_file([answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]),
         )
 
@@ -277,14 +277,12 @@ def _damaged(whole: Plan, known: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{found[0]}{more} changed since it was written: the table is made without it."] if found else []
 
 
-def _with_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """Rows that say what they were made with where not all of them were made with the same, and the warning."""
-    if len({row.made_with for row in rows}) <= 1 and not any(";" in (row.made_with or "") for row in rows):
-        return [row.but(made_with=None) for row in rows], []
-    return list(rows), [
+def _version_warnings(rows: Sequence[Row]) -> list[str]:
+    found = environments(row.made_with for row in rows)
+    return [
         "Not everything in this table was made with the same versions on the same device (`made_with` in table.json "
         "says which): nearly as likely answers may differ by rounding, and trainings end at other weights."
-    ]
+    ] * (len(found) > 1)
 
 
 def _best_on_validation(

@@ -14,13 +14,14 @@ from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.notes import notes_on
-from adaptive_bench.runs.outcome.run_json import write_run
 from adaptive_bench.runs.outcome.run_outcome import outputs_of
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.results import write_run
+from adaptive_bench.store.schema import SCHEMA
 
 
 def write_table(
@@ -39,6 +40,7 @@ def write_table(
     plain = [row.to_json() for row in found.rows]
     warnings = [*notes, *notes_on(plain, config), *found.warnings]
     about: dict[str, Any] = {
+        "schema": SCHEMA,
         "state": "partial" if failures else "done",
         "methods": config.methods,
         "tasks": config.tasks,

@@ -171,6 +171,12 @@ def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
             f"{str(folder)!r}. Set --model to another folder."
         )
     _check_config(folder / "config.json")
+    if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
+        raise EnvironmentProblem(
+            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
+            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and set "
+            f"--model to the merged model."
+        )
     if not any(folder.glob("*.safetensors")):
         raise EnvironmentProblem(
             f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "

@@ -12,6 +12,7 @@ from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.keys import key_of
 from adaptive_bench.tables.comparable import Conditions
 
 # What neither belongs to every method alike nor changes a result.
@@ -21,6 +22,7 @@ _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel",
 def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
     """The conditions of a sweep's rows, one of whose evaluations this is."""
     data: Mapping[str, Any] = evaluation.data or {}
+    definition = sweep.content.get("task_code")  # the part of its key that `task_inputs` gives
     version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
@@ -31,6 +33,7 @@ def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
         shots=evaluation.num_fewshot,
         asked=None if prompts is None else str(prompts)[:16],
         contents=None if contents is None else str(contents)[:16],
+        definition=None if definition is None else key_of(definition),
     )
 
 

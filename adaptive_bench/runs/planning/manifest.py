@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Cell, Sweep
-from adaptive_bench.runs.planning.plan import Plan, curves_of, without_groups
+from adaptive_bench.runs.planning.plan import Plan, without_groups
+from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, read
+from adaptive_bench.store.manifest import (
+    EvaluationEntry,
+    Manifest,
+    TrainingEntry,
+    check_evaluation,
+    check_training,
+    read,
+)
 from adaptive_bench.store.records import Record
 
 
@@ -42,10 +52,10 @@ def manifest_of(whole: Plan) -> Manifest:
     return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
 
 
-def plan_on_disk(folder: Path, config: RunConfig) -> Plan | None:
+def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:
     """The plan that a run's own manifest lists; `None` without one."""
     written = read(folder)
-    return None if written is None else plan_of(config, written)
+    return None if written is None else plan_of(config, written, reporter)
 
 
 def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
@@ -110,28 +120,25 @@ def _bases_first(known: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapp
     return list(ordered.items())
 
 
-def plan_of(config: RunConfig, manifest: Manifest) -> Plan:
-    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again."""
+def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
+    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again.
+
+    Raises:
+        EnvironmentProblem: A record is not what the manifest says of it.
+    """
     config = without_groups(config)
     records = config.out / "records"  # beside the run, or where the caller says
     cells: dict[str, Cell] = {}
     for one in manifest.trainings:
-        content = Record(records / one.record).read("config.json") or {}
+        content = check_training(one, Record(records / one.record))
         base = None if one.base is None else cells.get(one.base)
         spec, folder = MethodSpec.parse(one.method), records / one.record
         cells[one.record] = Cell(spec, one.seed, content, folder, base, one.target, one.only_target)
-    curves = {
-        fingerprint: curves_of(config, fingerprint)
-        for fingerprint in dict.fromkeys(str(cell.content.get("backbone")) for cell in cells.values())
-    }
     sweeps = []
     for each in manifest.evaluations:
         cell, folder = cells[each.training], records / each.record
-        timed = curves[str(cell.content.get("backbone"))]
-        by_setting = {name: by_spec[each.method] for name, by_spec in timed.items() if each.method in by_spec}
-        content = Record(folder).read("config.json") or {}
+        content = check_evaluation(each, Record(folder))
         spec, split = MethodSpec.parse(each.method), each.split
-        sweeps.append(
-            Sweep(spec, each.task, each.metric, each.levels, cell, config, content, folder, by_setting, split)
-        )
-    return Plan(config, tuple(cells.values()), tuple(sweeps))
+        found = Sweep(spec, each.task, each.metric, each.levels, cell, config, content, folder)
+        sweeps.append(replace(found, split=split))
+    return Plan(config, tuple(cells.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))

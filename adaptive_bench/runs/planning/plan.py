@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.task_inputs import task_inputs
+from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import (
     draw_calibration,
@@ -24,10 +25,8 @@ from adaptive_bench.runs.planning.training_text import (
 )
 from adaptive_bench.source import check_plugin, code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import timings
 from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.store.schema import SCHEMA
-from adaptive_bench.store.time_curves import TimeCurves
 from adaptive_bench.task import DocumentSplit, Task
 
 
@@ -76,7 +75,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     backbone = find_backbone(config.model)
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in config.seeds}
     targets = TrainingTargets.of(config, tasks, pricing)
-    questions = _Questions(config, tasks, curves_of(config, backbone.fingerprint))
+    questions = _Questions(config, tasks)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     cells: dict[Path, Cell] = {}
@@ -98,14 +97,14 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             for cell in _cells(as_trained, shared, targets, config.out / "records", cells):
                 asked: Sequence[DocumentSplit] = ("test",) if cell.alone else ("test", "validation")
                 sweeps += questions.to(spec, cell, splits or asked)
-    return Plan(config, tuple(cells.values()), tuple(sweeps))
+    return Plan(config, tuple(cells.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
 
 
 class _Questions:
     """What every trained model of a run is asked."""
 
-    def __init__(self, config: RunConfig, tasks: Iterable[Task], curves: TimeCurves) -> None:
-        self.config, self.curves = config, curves
+    def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
+        self.config = config
         recipe = config.evaluation.model_dump(mode="json", exclude={"grid"})
         self.contents = {
             task: recipe
@@ -124,7 +123,6 @@ class _Questions:
     def to(self, spec: MethodSpec, cell: Cell, splits: Iterable[DocumentSplit]) -> list[Sweep]:
         """The sweeps of one spec on one training."""
         about = {"cell": cell.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
-        timed = {setting: by_spec[str(spec)] for setting, by_spec in self.curves.items() if str(spec) in by_spec}
         sweeps = []
         for task, common in self.contents.items():
             for split in splits:
@@ -132,9 +130,8 @@ class _Questions:
                 content |= {} if split == "test" else {"split": split}
                 folder = cell.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
                 levels = self.config.levels or task.levels
-                sweeps.append(
-                    Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder, timed, split)
-                )
+                found = Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder)
+                sweeps.append(replace(found, split=split))
         return sweeps
 
 
@@ -142,16 +139,6 @@ def without_groups(config: RunConfig) -> RunConfig:
     """The config with every group of tasks replaced by its tasks."""
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
-
-
-def curves_of(config: RunConfig, fingerprint: str) -> TimeCurves:
-    """Timings of the model; where the run is matched on time, of the one setting that it is matched in."""
-    curves = timings.find_curves(config.out, fingerprint)
-    if config.match_on != "time":
-        return curves if config.timing is None else timings.choose(curves, config.timing)
-    chosen = timings.choose(curves, config.timing) if curves else curves
-    setting = timings.matching_setting(chosen, config.methods, config.model, config.out)
-    return {setting: chosen[setting]}
 
 
 def _cells(

@@ -13,6 +13,7 @@ from adaptive_bench import guard, processes
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.recording import recorded
@@ -64,8 +65,10 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
         with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
+        read = files_read(sweep.config, (sweep.spec.name, sweep.cell.spec.name), (sweep.task,))
+        check_unchanged(read)
         guard.check()
-        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s, files_read=read)
         reporter.emit(PointMeasured(str(sweep.folder)))
         return evaluation
 

@@ -24,6 +24,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.share import Share
 from adaptive_bench.runs.work.jobs import RunJobGroup
 from adaptive_bench.store import atomic, attempts
+from adaptive_bench.store.files import FOLDED
 
 
 class Overwrite(StrEnum):
@@ -81,6 +82,6 @@ def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
         )
     with attempts.alone(work.folder, str(work), SilentReporter()):
         # The state goes first: half removed, it is work that nothing was done of.
-        for path in sorted(work.folder.iterdir(), key=lambda path: path.name != "status.json"):
+        for path in sorted(work.folder.iterdir(), key=lambda path: path.name not in (FOLDED, "status.json")):
             if path.name not in (attempts.FOLDER, *keep):
                 atomic.remove(path)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
-from adaptive_bench import guard, stopping
+import torch
+
+from adaptive_bench import guard, opened, stopping
 from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
@@ -15,8 +18,11 @@ from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.source import check_code
-from adaptive_bench.store.records import Record
+from adaptive_bench.store.records import FILES_READ, Record
+from adaptive_bench.tables.made_with import FACTS
+from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.tracking import Tracking
 
 _MANY = 500  # trainings of a run, from which on opening files takes longer than what is done with them
@@ -53,9 +59,10 @@ def recorded(work: Cell | Sweep, config: RunConfig, reporter: Reporter) -> Itera
     """
     record, seed = work.record, work.seed if isinstance(work, Cell) else work.cell.seed
     check_code(work.spec.name, "training" if isinstance(work, Cell) else "evaluation", work.content["code"])
+    opened.begin()
     record.begin(work.content)
     code = code_digest(work.spec.name, config.out)
-    record.write("env.json", environment(find_device(config.device)) | {"code": code})
+    record.write("env.json", _environments(record, find_device(config.device)) | {"code": code})
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
         guard.check()
@@ -73,6 +80,31 @@ def recorded(work: Cell | Sweep, config: RunConfig, reporter: Reporter) -> Itera
     record.move("done")
     if len(config.methods) * len(config.seeds) >= _MANY:
         record.fold()
+
+
+@contextmanager
+def reading(cell: Cell, config: RunConfig) -> Iterator[None]:
+    """Write down what the method reads in the block, however that ends: a training may go on from where it stopped."""
+    try:
+        yield
+    finally:
+        read = files_read(config, (cell.spec.name,))
+        before = cell.record.files_read()
+        both = {plugin: before.get(plugin, {}) | read.get(plugin, {}) for plugin in before | read}
+        if both:
+            cell.record.write(FILES_READ, {"files_read": both})
+    check_unchanged(read)
+
+
+def _environments(record: Record, device: torch.device) -> dict[str, Any]:
+    """Versions and hardware of this process, and `before` it those of the processes whose work it goes on with."""
+    about, known = environment(device), record.read("env.json")
+    goes_on = (record.folder / RESUME_FOLDER).is_dir() or bool(record.point_files())
+    if known is None or not goes_on:
+        return about
+    earlier = [{name: one.get(name) for name in FACTS} for one in (*known.get("before", ()), known, about)]
+    before = [one for place, one in enumerate(earlier) if one != earlier[-1] and one not in earlier[:place]]
+    return about | ({"before": before} if before else {})
 
 
 def curves_of(cell: Cell, config: RunConfig) -> Tracking:

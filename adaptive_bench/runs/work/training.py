@@ -12,7 +12,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.training_text import as_planned, draw_training
 from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained_of
-from adaptive_bench.runs.work.recording import curves_of, recorded
+from adaptive_bench.runs.work.recording import curves_of, reading, recorded
 from adaptive_bench.runs.work.target import set_target
 from adaptive_bench.store.attempts import alone
 from adaptive_bench.training import first_steps, train
@@ -33,7 +33,7 @@ def train_cell(cell: Cell, config: RunConfig, reporter: Reporter) -> None:
             model, tokenizer = build_model(cell, config), backbone_of(cell, config).load_tokenizer()
             if cell.target is not None:
                 set_target(model, cell, config, tokenizer, said)
-            with processes.world().broadcast_job("train", cell, config, model.method.target):
+            with processes.world().broadcast_job("train", cell, config, model.method.target), reading(cell, config):
                 _fit(model, cell, config, tokenizer, said)
 
 

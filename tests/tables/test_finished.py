@@ -1,0 +1,48 @@
+"""Tables of several runs in one: what is not comparable stays apart, what was made elsewhere is said."""
+
+from pathlib import Path
+
+from adaptive_bench.leaderboard.grid import grids
+from adaptive_bench.leaderboard.row import Row
+from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.tables.finished import joined
+from adaptive_bench.tables.made_with import environments, made_with
+
+HERE, THERE = Path("runs/here-seed1-aa"), Path("runs/there-seed1-bb")
+ROW = {"method": "dense", "task": "t", "metric": "acc,none", "axis": "net", "level": 0.0, "score": 0.5, "status": "ok"}
+
+
+def made(torch, device="cpu"):
+    about = {"adaptive-bench": "1", "torch": torch, "transformers": "4", "lm-eval": "0.4", "device": device}
+    return made_with([about | {"device_name": "A/B (R) <x>"}])
+
+
+def shown(tables):
+    return grids(Row.of(checked(row)) for row in joined(tables))
+
+
+def test_rows_that_were_scored_otherwise_share_no_table():
+    other = {"method": "mod", "score": 0.4}
+    tables = shown({HERE: [ROW | {"definition": "ab" * 8}], THERE: [ROW | other | {"definition": "cd" * 8}]})
+    assert [(grid.apart, grid.methods) for grid in tables] == [
+        ("task definition abababab", ["dense"]),
+        ("task definition cdcdcdcd", ["mod"]),
+    ]
+    (together,) = shown({HERE: [ROW], THERE: [ROW | other]})
+    assert together.methods == ["dense", "mod"], "rows of earlier versions, which say nothing of it"
+
+
+def test_a_joined_table_says_that_it_was_made_with_different_versions():
+    old, new = {"made_with": made("1.0")}, {"made_with": made("2.0+cu1", "cuda:1")}
+    (grid,) = shown({HERE: [ROW | old], THERE: [ROW | {"method": "mod"} | new]})
+    (note,) = grid.notes
+    assert "torch 1.0" in note and "torch 2.0+cu1" in note and "cuda:1" in note
+    (alike,) = shown({HERE: [ROW | old], THERE: [ROW | {"method": "mod"} | old]})
+    assert not alike.notes
+    (unknown,) = shown({HERE: [ROW], THERE: [ROW | {"method": "mod"} | old]})
+    assert not unknown.notes
+
+
+def test_one_score_of_two_machines_is_one_row_that_names_both():
+    (row,) = joined({HERE: [ROW | {"made_with": made("1.0")}], THERE: [ROW | {"made_with": made("2.0")}]})
+    assert len(environments([row["made_with"]])) == 2
