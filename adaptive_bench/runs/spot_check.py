@@ -137,18 +137,18 @@ def _out(work: _Work) -> Path:
 def _pick(works: Iterable[_Work], whole: Plan) -> tuple[Cell | None, Sweep | None]:
     """A training and a sweep that can be repeated here, always the same ones of the same works."""
     ordered = sorted(works, key=lambda work: hashlib.sha256(work.folder.name.encode()).hexdigest())
-    ours = [work for work in ordered if not _is_of_plugin(work, whole)]
+    ours = [work for work in ordered if not _is_of_plugin(work, whole.config.tasks)]
     trainings = (work for work in ours if isinstance(work, Cell) and _can_be_repeated(work))
     sweeps = (work for work in ours if isinstance(work, Sweep) and _can_be_asked(work))
     return next(trainings, None), next(sweeps, None)
 
 
-def _is_of_plugin(work: _Work, whole: Plan) -> bool:
+def _is_of_plugin(work: _Work, tasks: Sequence[str]) -> bool:
     """Whether it is done in a process of its own, and this one loads none of its code."""
-    tasks = (work.task,) if isinstance(work, Sweep) else whole.config.tasks
+    tasks = (work.task,) if isinstance(work, Sweep) else tasks
     foreign = needs_own_process(work.spec.name) or any(needs_own_process(task, "tasks") for task in tasks)
     under = work.cell if isinstance(work, Sweep) else work.base
-    return foreign or (under is not None and _is_of_plugin(under, whole))
+    return foreign or (under is not None and _is_of_plugin(under, tasks))
 
 
 def _can_be_repeated(cell: Cell) -> bool:
