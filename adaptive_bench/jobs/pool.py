@@ -224,7 +224,7 @@ class _Schedule(Generic[JobT]):
 
 def _killed(job: Job, how: str) -> list[Failure]:
     """What a job that was ended twice has not done."""
-    plugin = named_plugins(job.methods)
+    plugin = named_plugins(job.methods, job.tasks) if has_own_process(job) else None
     reason = _KILLED if plugin is None else _PLUGIN_KILLED.format(how=how, plugin=plugin)
     kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
     return [Failure(name, reason, kind) for name in job.unfinished]

@@ -58,6 +58,7 @@ def merge_adapters(model):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
     peft.get_peft_model(model.backbone_model, config).merge_and_unload()
+    model.backbone_model.requires_grad_(True)  # peft froze it, and a step may follow
 
 
 def to_half(model):

@@ -1,0 +1,56 @@
+"""Tasks of plugins that end their process: they fail alone, and what they stand beside is measured."""
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.runs import run
+
+DOCS = """
+import os, sys
+from datasets import Dataset, DatasetDict
+
+def load(**_):
+    return DatasetDict({{"test": Dataset.from_list([{{"question": f"Item {{n}}", "gold": n % 2}} for n in range(6)])}})
+
+def score(doc, results):
+    {act}
+    return {{"acc": 1.0}}
+"""
+TASK = """
+task: {name}
+output_type: multiple_choice
+custom_dataset: !function docs.load
+process_results: !function docs.score
+test_split: test
+doc_to_text: "{{{{question}}}} a or b?"
+doc_to_choice: ["a", "b"]
+doc_to_target: gold
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+metadata: {{version: 1}}
+"""
+PLUGIN = """
+from pathlib import Path
+from adaptive_bench.registry import register
+from adaptive_bench.task import Task
+
+folder = Path(__file__).parent / "{name}"
+register("tasks", "{name}")(Task("{name}", "", "loglikelihood", folder, ("acc,none",), 0.5, (0.0, 0.1), None))
+"""
+ACTS = {"ends": "os._exit(0)", "leaves": "sys.exit(0)", "scores": "pass"}
+
+
+@pytest.mark.slow
+def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    for name, act in ACTS.items():
+        (folder := tmp_path / name).mkdir()
+        (folder / "docs.py").write_text(DOCS.format(act=act))
+        (folder / f"{name}.yaml").write_text(TASK.format(name=name))
+        (plugin := tmp_path / f"{name}.py").write_text(PLUGIN.format(name=name))
+        registry.load_plugin(plugin)
+    tasks = ("nano_qa_ll", *ACTS)
+    outcome = run(config_of(tasks=tasks, train={"steps": 0}, train_on=("nano_qa_ll",)), jobs=1)
+    assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_qa_ll", "scores"}
+    assert outcome.exit_code == 1 and len(outcome.failures) == 2
+    for name in ("ends", "leaves"):
+        assert any(f"the task '{name}'" in str(failure) for failure in outcome.failures)
