@@ -11,12 +11,11 @@ def needs_own_process(name: str, group: registry.Group = "methods") -> bool:
     """Whether what a method or a task does is done in processes of its own: it is a plugin's, and can be loaded there.
 
     Args:
+        name: Of a task with what it is given (`perplexity:letters`), which may be one of lm-eval's own.
         group: `methods` or `tasks`.
     """
-    return (
-        registry.is_foreign(group, name)
-        and registry.has_source(group, name)
-        and processes.world().is_single  # several that share a job load the same
+    return processes.world().is_single and any(  # several that share a job load the same
+        registry.is_foreign(group, one) and registry.has_source(group, one) for one in _registered([name], group)
     )
 
 
@@ -26,7 +25,11 @@ def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | No
     found = [
         f"the {group.removesuffix('s')} {name!r} of {registry.origin(group, name)}"
         for group, names in groups
-        for name in sorted(set(names) & set(registry.names(group)))
+        for name in sorted(_registered(names, group))
         if registry.is_foreign(group, name)
     ]
     return " or ".join(found) or None
+
+
+def _registered(names: Iterable[str], group: registry.Group) -> set[str]:
+    return {name.partition(":")[0] for name in names} & set(registry.names(group))

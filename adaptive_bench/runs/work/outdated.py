@@ -20,7 +20,7 @@ def put_aside(whole: Plan, reporter: Reporter) -> bool:
     What somebody is at is left to them.
     """
     methods = [*(cell.spec.name for cell in whole.cells), *(sweep.spec.name for sweep in whole.sweeps)]
-    if named_plugins(methods, (sweep.task.partition(":")[0] for sweep in whole.sweeps)) is None:
+    if named_plugins(methods, (sweep.task for sweep in whole.sweeps)) is None:
         return False
     trainings: set[Path] = set()
     moved = False
