@@ -146,6 +146,7 @@ def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path,
         (tmp_path / name).mkdir()
         rows = [make_row(semantics="paper", score=score, low=None, high=None), make_row(method="dense")]
         (tmp_path / name / "table.json").write_text(json.dumps(rows))
+        write_run(tmp_path / name, {})
     board = read_board(sorted(tmp_path.glob("*/table.json")))
     assert {row.method for row in board.rows} == {"gateskip", "dense"}
     labels = {row.label: (row.spec, row.run) for row in board.rows}
