@@ -50,11 +50,14 @@ def test_a_folded_record_says_the_same(config_of):
 
 def test_work_goes_on_in_a_folded_record(config_of):
     run(config_of("gateskip"), jobs=1)
+    record = plan(config_of("gateskip")).sweeps[0].record
+    record.write("env.json", record.read("env.json") | {"torch": "0.1"})
     for folder in folders(config_of("gateskip")):
         files.fold(folder)
     wider = config_of("gateskip", evaluation={"grid": (0.0, 0.2, 0.3)})
     assert not run(wider, jobs=1).failures
     record = plan(wider).sweeps[0].record
+    assert record.read("env.json")["before"][0]["torch"] == "0.1"
     assert {0.0, 0.2, 0.3} <= set(record.savings())
     assert {dial["saving"] for dial in record.read("calibration.json")["dials"]} >= {0.2, 0.3}
 
