@@ -13,7 +13,7 @@ from adaptive_bench.runs.workers.work import train_cell
 from adaptive_bench.training import checkpoint
 
 
-def wait_until(true: Callable[[], bool], limit_s: float = 90.0) -> None:
+def wait_until(true: Callable[[], bool], limit_s: float = 300.0) -> None:
     end_s = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end_s, "waited too long"
