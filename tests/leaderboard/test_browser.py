@@ -7,7 +7,9 @@ from shutil import which
 import pytest
 
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.results import write_run
+from adaptive_bench.store.schema import SCHEMA
 
 pytestmark = pytest.mark.browser
 CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
@@ -45,7 +47,8 @@ def site(tmp_path_factory) -> Path:
     (run / "table.json").write_text(json.dumps(rows))
     (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
     (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
-    (sweep / "0.1.json").write_text(json.dumps({"savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}))
+    about = {"schema": SCHEMA, "savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}
+    (sweep / "0.1.json").write_text(sealed(json.dumps(about)))
     sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
     (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
     metric, sweeps = "exact_match,strict-match", []
