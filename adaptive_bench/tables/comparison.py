@@ -1,4 +1,4 @@
-"""Which of many methods differ: families of paired differences with Holm's correction, and the ranks they leave open."""
+"""Which of many methods differ: families of paired differences with Holm's correction, and the ranks left open."""
 
 from __future__ import annotations
 
@@ -138,7 +138,10 @@ def _alike(methods: Mapping[str, DocumentScores]) -> Iterable[Sequence[str]]:
 
 
 def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHARE) -> Difference:
-    """Difference of two methods alone, with its 95 % interval and p-value.
+    """Difference of two runs of a method, or of others that a seed moves alike, with its 95 % interval and p-value.
+
+    Seeds are pairs here, as documents are; methods that only share the order of their training text are compared by
+    `Column`.
 
     Args:
         first, second: [S, D], scores of the same seeds on the same documents.
@@ -153,9 +156,9 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
             f"Paired methods need scores of the same seeds and documents, got {one.shape} and {other.shape}. Take what "
             f"they share: DocumentScores.shared."
         )
-    seeds, documents = (tuple(range(count)) for count in one.shape)
-    methods = {name: DocumentScores(seeds, documents, scores) for name, scores in (("first", one), ("second", other))}
-    return Column(methods, bounds).family([("first", "second")])["first", "second"]
+    block = _Block([("first", "second")], Pairs.of_same_seeds(np.array([one, other]), bounds), np.empty(0), one.shape)
+    low, high = block.pairs.limits(np.array([1 - CONFIDENCE]))
+    return block.difference(*(float(part[0]) for part in (block.pairs.differences, low, high, block.pairs.p_values())))
 
 
 def _holm(p_values: Floats) -> tuple[Floats, Floats]:

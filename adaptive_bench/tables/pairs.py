@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.crossed import Crossed, Floats
 from adaptive_bench.tables.intervals import Bounds, squared_error, wilson
 from adaptive_bench.tables.seed_variance import Prior
 from adaptive_bench.tables.spread import Spread
@@ -68,15 +68,8 @@ class Pairs:
         by_seeds = of_seeds[one] + of_seeds[other]
         by_documents = of_documents[one] + of_documents[other] - 2 * spread.documents[one, other]
         rest = np.maximum(by_documents - spread.chance[one] - spread.chance[other], 0)
-        width = spread.bounds[1] - spread.bounds[0]
-        if math.isfinite(width) and documents > 1:
-            doubt = (width / (documents + _PRIOR_DOCUMENTS)) ** 2 / seeds
-            rest, by_documents = rest + doubt, by_documents + doubt
-        covariance = (alone[one] + alone[other] - np.maximum(by_seeds + rest, by_documents)) / 2
-        # Two means cannot share more than the less variable one has; with more, a wider arm could shorten an interval.
-        covariance = np.minimum(covariance, np.minimum(alone[one], alone[other]))
-        product = np.sqrt(alone[one] * alone[other])
-        correlation = np.divide(covariance, product, out=np.zeros_like(product), where=product > 0)
+        doubt = _doubt(spread)
+        rest, by_documents = rest + doubt, by_documents + doubt
         # Welch and Satterthwaite: each part of the variance by its squared share.
         inverse = np.zeros_like(rest)
         if seeds > 1:
@@ -85,8 +78,30 @@ class Pairs:
             inverse += rest**2 / (documents - 1)
         total = (by_seeds + rest) ** 2
         degrees = np.divide(total, inverse, out=np.full_like(total, np.inf), where=inverse > 0)
-        errors = _errors(spread, alone)
-        return cls(spread.mean[places.T], errors[places.T], np.clip(correlation, -1.0, 1.0), degrees, spread.bounds)
+        return cls._from(spread, places, alone, np.maximum(by_seeds + rest, by_documents), degrees)
+
+    @classmethod
+    def of_same_seeds(cls, scores: Floats, bounds: Bounds) -> Pairs:
+        """Of two tables [2, S, D] whose seeds are pairs: two runs of one method, which a seed moves
+        alike.
+        """
+        spread = Spread.of(scores, bounds)
+        one, other = scores
+        both = Crossed.of(one - other)
+        variance = np.reshape(both.variance + _doubt(spread), 1)
+        degrees = np.reshape(both.degrees_of_freedom, 1)
+        return cls._from(spread, np.array([[0, 1]]), Crossed.of(scores).variance, variance, degrees)
+
+    @classmethod
+    def _from(cls, spread: Spread, places: NDArray[np.intp], alone: Floats, variance: Floats, degrees: Floats) -> Pairs:
+        """From the variances of the means [K] and of their differences [N]."""
+        one, other = places.T
+        # Two means cannot share more than the less variable one has; with more, a wider arm could shorten an interval.
+        covariance = np.minimum((alone[one] + alone[other] - variance) / 2, np.minimum(alone[one], alone[other]))
+        product = np.sqrt(alone[one] * alone[other])
+        correlation = np.divide(covariance, product, out=np.zeros_like(product), where=product > 0)
+        correlation = np.clip(correlation, -1.0, 1.0)
+        return cls(spread.mean[places.T], _errors(spread, alone)[places.T], correlation, degrees, spread.bounds)
 
     @property
     def differences(self) -> Floats:
@@ -150,6 +165,14 @@ class Pairs:
 
     def _joined(self, one: Floats, other: Floats) -> Floats:
         return np.sqrt(np.maximum(one**2 + other**2 - 2 * self.correlation * one * other, 0.0))
+
+
+def _doubt(spread: Spread) -> float:
+    """Variance of a difference that two documents more would add, of which each favours one side."""
+    (seeds, documents), width = spread.shape, spread.bounds[1] - spread.bounds[0]
+    if documents == 1 or not math.isfinite(width):
+        return 0.0
+    return (width / (documents + _PRIOR_DOCUMENTS)) ** 2 / seeds
 
 
 def _errors(spread: Spread, variance: Floats) -> Floats:

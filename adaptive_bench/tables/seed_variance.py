@@ -19,9 +19,10 @@ from scipy.special import polygamma, psi
 
 from adaptive_bench.tables.crossed import Floats
 
-# Chosen by simulation, see docs/statistics.md: with more, one method whose seeds collapse is taken to be as steady as
-# the others.
+# Degrees of freedom that the others may count for, at most and for each of a method's own. Chosen by simulation, see
+# docs/statistics.md: with more, a method that is less steady than the others is taken to be as steady.
 MOST_DEGREES = 4.0
+MOST_FOR_OWN = 1.5
 _FEWEST_METHODS = 3
 _WIDEST, _FAINTEST = 100.0, 1e-14  # where the spread is looked for, as a share of the largest
 _STEPS = 60
@@ -63,8 +64,12 @@ class Prior:
     degrees: float = 0.0
 
     @classmethod
-    def of(cls, known: SeedVariances, most: float = MOST_DEGREES) -> Prior:
-        """Fitted to logarithms of the variances, which a single method moves little however its seeds collapse."""
+    def of(cls, known: SeedVariances, most: float | None = None) -> Prior:
+        """Fitted to logarithms of the variances, which a single method moves little however its seeds collapse.
+
+        Args:
+            most: Degrees of freedom the prior has at most; by default as many as simulation showed to be safe.
+        """
         used = (known.seeds > 1) & (known.variance > 0)
         if used.sum() < _FEWEST_METHODS:
             return cls()
@@ -82,6 +87,7 @@ class Prior:
             low, high = (middle, high) if left(middle).sum() > 0 else (low, middle)
         # How much more the logarithms differ than estimates of one and the same variance would.
         more = float(left(low).var(ddof=1) - polygamma(1, degrees / 2).mean())
+        most = min(MOST_DEGREES, MOST_FOR_OWN * float(degrees.min())) if most is None else most
         return cls(low, most if more <= 0 else min(most, 2 * _inverse_trigamma(more)))
 
     def moderated(self, known: SeedVariances) -> tuple[Floats, Floats]:

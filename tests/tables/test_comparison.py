@@ -66,14 +66,29 @@ def test_tables_of_different_shape_are_refused() -> None:
         paired_difference(np.zeros((2, 3)), np.zeros((2, 4)))
 
 
-def test_equal_methods_differ_in_five_percent() -> None:
+@pytest.mark.parametrize("are_paired", [True, False])
+def test_equal_methods_differ_in_five_percent(are_paired) -> None:
     random = np.random.default_rng(2)
-    right = 1 / (1 + np.exp(-random.normal(0, 1.5, (1500, 1, 80))))
+    right = 1 / (1 + np.exp(-random.normal(0, 1.5, (1000, 1, 80))))
     one, other = (
-        (random.random((1500, 4, 80)) < np.clip(right + random.normal(0, 0.05, (1500, 4, 1)), 0, 1)) for _ in range(2)
+        (random.random((1000, 4, 80)) < np.clip(right + random.normal(0, 0.05, (1000, 4, 1)), 0, 1)).astype(float)
+        for _ in range(2)
     )
-    apart = [paired_difference(*tables).apart for tables in zip(one.astype(float), other.astype(float), strict=True)]
-    assert 0.015 <= np.mean(apart) <= 0.065
+    if are_paired:
+        apart = [paired_difference(*tables).apart for tables in zip(one, other, strict=True)]
+    else:
+        columns = [Column({"a": _scores(some), "b": _scores(others)}) for some, others in zip(one, other, strict=True)]
+        apart = [column.family([("a", "b")])["a", "b"].apart for column in columns]
+    assert 0.01 <= np.mean(apart) <= 0.065
+
+
+def test_what_a_seed_does_to_both_runs_drops_out() -> None:
+    random = np.random.default_rng(6)
+    runs = random.normal(0, 1, (3, 60)) + random.normal(0, 0.5, (3, 1))
+    found = paired_difference(runs + random.normal(0.05, 0.05, (3, 60)), runs, UNBOUNDED)
+    assert found.apart and found.low is not None and found.high is not None and found.high - found.low < 0.1
+    column = Column({"a": _scores(runs + 0.05), "b": _scores(runs)}, UNBOUNDED)
+    assert not column.family([("a", "b")])["a", "b"].apart
 
 
 def test_holm_by_hand() -> None:

@@ -43,6 +43,12 @@ def test_the_moderated_variance_is_smyth_s_weighted_mean() -> None:
     assert degrees.tolist() == [6.0, 6.0]
 
 
+def test_with_fewer_seeds_others_count_for_less() -> None:
+    alike = [0.04] * 8
+    assert [Prior.of(_known(alike, seeds)).degrees for seeds in (2, 3, 5)] == [1.5, 3.0, 4.0]
+    assert Prior.of(_known(alike), most=50).degrees == 50
+
+
 def test_a_single_seed_has_no_variance_and_two_methods_no_prior() -> None:
     assert Prior.of(_known([0.1, 0.2])) == Prior()
     known = _known([0.0, 0.0, 0.0], seeds=1)
