@@ -180,7 +180,8 @@ and which documents it was asked. An interval of a score covers both.
   the range and never ends at its own estimate, but for a difference that could not be larger. Degrees of freedom are
   Welch and Satterthwaite's. For bounded metrics two documents are added that favour each side by a half (Agresti and
   Min, 2005), so that a few documents which all agree are not certain. p is 1 less the largest confidence whose interval
-  does not hold 0.
+  does not hold 0. Two runs of one method (`adaptive-bench diff`), which a seed moves alike, have their seeds as pairs
+  too.
 - **Variance between seeds.** With three methods or more each estimate is drawn towards what the methods of the column
   have in common (Smyth, 2004): how much seeds move a logit. That counts for at most four degrees of freedom, with three
   seeds for three, and for less where methods differ in it. The scores' own intervals do without.

@@ -96,8 +96,11 @@ class Pairs:
     def _from(cls, spread: Spread, places: NDArray[np.intp], alone: Floats, variance: Floats, degrees: Floats) -> Pairs:
         """From the variances of the means [K] and of their differences [N]."""
         one, other = places.T
-        # Two means cannot share more than the less variable one has; with more, a wider arm could shorten an interval.
-        covariance = np.minimum((alone[one] + alone[other] - variance) / 2, np.minimum(alone[one], alone[other]))
+        covariance = (alone[one] + alone[other] - variance) / 2
+        if math.isfinite(spread.bounds[1] - spread.bounds[0]):
+            # Means of right-or-wrong answers cannot share more than the less variable one has. With more, as near the
+            # ends rounding and the prior could make it, a wider arm would shorten an interval.
+            covariance = np.minimum(covariance, np.minimum(alone[one], alone[other]))
         product = np.sqrt(alone[one] * alone[other])
         correlation = np.divide(covariance, product, out=np.zeros_like(product), where=product > 0)
         correlation = np.clip(correlation, -1.0, 1.0)

@@ -173,6 +173,18 @@ def test_one_method_leads_alone_and_none_leads_nothing() -> None:
     assert compare({}, metric_of("acc")).ranks == {}
 
 
+def test_documents_that_vary_more_for_one_method_than_for_another_drop_out_all_the_same() -> None:
+    """Bits per byte: what is hard for one is harder for the other, and hides no difference."""
+    random = np.random.default_rng(7)
+    documents = random.normal(2, 0.5, (1, 100))
+    methods = {
+        name: _scores(factor * documents + random.normal(shift, 0.05, (3, 100)) + random.normal(0, 0.005, (3, 1)))
+        for name, factor, shift in (("a", 1.0, 0.0), ("b", 1.08, -0.1), ("c", 1.0, 0.5))
+    }
+    found = Column(methods, UNBOUNDED).family([("b", "a"), ("c", "a")])
+    assert found["b", "a"].apart and found["b", "a"].high - found["b", "a"].low < 0.1
+
+
 def test_methods_of_unlike_seeds_and_documents_are_compared_on_what_they_share() -> None:
     random = np.random.default_rng(4)
     whole = _scores(random.normal(0, 1, (5, 60)))
