@@ -190,7 +190,8 @@ and which documents it was asked. An interval of a score covers both.
   static control, the question of the protocol, are a family of their own.
 - **Ranks.** A method's ranks reach from behind all that are certainly better to before all that are certainly worse,
   by the tests of all pairs: with 95 % confidence every interval of the column holds the true rank. Intervals that
-  overlap do not say that methods are equal.
+  overlap do not say that methods are equal, and a method whose seeds differ much has more ranks open than its
+  neighbours.
 
 Below, how often the intervals hold the truth on simulated scores, {tables} tables for each setting (up to a few million
 single scores): 95 is asked for. Cells show the smallest and the largest coverage over the settings they stand for. In a
