@@ -1,4 +1,4 @@
-"""How often intervals hold the truth on simulated scores, and how often equal methods are ranked: `docs/statistics.md`.
+"""How often intervals hold the truth on simulated scores, and what tests tell apart: writes `docs/statistics.md`.
 
 Every method's seeds answer the same documents. A right-or-wrong
 answer has the logit m + seed + document + interaction, each normal, with m such that the mean over all of them is the
@@ -6,27 +6,24 @@ mean asked for; an interpolated score is 0.4 of one such answer and 0.6 of anoth
 score without bounds is the sum itself. A pooled score is a ratio of sums over documents whose sizes are log-normal and
 whose sum rises with the logarithm of their size.
 
-    python benchmarks/coverage.py    # about three minutes on one core
+    python benchmarks/coverage.py    # about four minutes on one core
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+import pair_coverage
+import ranking
+from simulated import WORLDS, Floats, World, logits, offset
 from tabulate import tabulate
 
-from adaptive_bench.leaderboard.paired import compare
-from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic
-from adaptive_bench.tables.comparison import differences
 from adaptive_bench.tables.crossed import Crossed
-from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import linearised
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, limits
 
@@ -37,58 +34,8 @@ DOCUMENTS = (8, 30, 100, 500)
 MEANS = (0.02, 0.1, 0.5, 0.9, 0.98)
 SIZES = 0.6  # standard deviation of the logarithm of a document's size
 AT_ONCE = 2_000_000  # single scores
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 KINDS = ("right or wrong", "interpolated", "without bounds", "pooled")
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class World:
-    """Standard deviations between seeds, between documents, and of seeds on a document, in logits."""
-
-    name: str
-    seed: float
-    document: float
-    both: float
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of a logit."""
-        return float(np.sqrt(self.seed**2 + self.document**2 + self.both**2))
-
-    def of(self, seeds: int) -> World:
-        """One seed answers for itself: its interval is about the same trained model on other documents."""
-        return self if seeds > 1 else replace(self, seed=0.0)
-
-
 Found = tuple[World, int, int, float, float]  # seeds, documents, mean, and how many intervals hold it, in percent
-
-WORLDS = (
-    World("alike", 0.0, 1.5, 0.0),
-    World("usual", 0.2, 1.5, 0.3),
-    World("seeds", 0.6, 1.5, 0.3),
-    World("hard", 0.2, 3.0, 0.5),
-    World("noise", 0.1, 0.5, 1.0),
-)
-
-
-def offset(mean: float, spread: float) -> float:
-    """The logit whose share right is `mean` when a normal of this standard deviation is added."""
-    low, high = -30.0, 30.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        share = WEIGHTS @ (1 / (1 + np.exp(-middle - spread * NODES))) / WEIGHTS.sum()
-        low, high = (middle, high) if share < mean else (low, middle)
-    return low
-
-
-def logits(
-    random: np.random.Generator, world: World, shape: tuple[int, int, int], shared: Floats | float = 0.0
-) -> Floats:
-    """Sums of the three parts [N, S, D]; documents' difficulty is `shared` where it is given."""
-    tables, seeds, documents = shape
-    easy = random.normal(0, world.document, (tables, 1, documents)) if np.isscalar(shared) else shared
-    return easy + random.normal(0, world.seed, (tables, seeds, 1)) + random.normal(0, world.both, shape)
 
 
 def answers(random: np.random.Generator, world: World, mean: float, shape: tuple[int, int, int], kind: str) -> Floats:
@@ -118,38 +65,6 @@ def coverage(kind: str, tables: int) -> Iterator[Found]:
                 low, high = limits(crossed, seeds, documents, bounds)
                 held.append(np.mean((low <= mean + 1e-12) & (mean - 1e-12 <= high)))
             yield world, seeds, documents, mean, 100 * float(np.mean(held))
-
-
-def paired(tables: int) -> Iterator[Found]:
-    """The same for the difference of two methods that are equally good: how many intervals hold 0."""
-    for seeds, documents, (number, world), mean in product(SEEDS, DOCUMENTS, enumerate(WORLDS), MEANS[:3]):
-        random = np.random.default_rng([number, seeds, documents])
-        shape = (min(tables, AT_ONCE // (seeds * documents)), seeds, documents)
-        here, base = world.of(seeds), offset(mean, world.of(seeds).spread)
-        easy = random.normal(0, here.document, (shape[0], 1, documents))
-        one, other = (
-            random.random(shape) < 1 / (1 + np.exp(-base - logits(random, here, shape, easy))) for _ in range(2)
-        )
-        _, low, high, _ = differences(one.astype(float) - other, SHARE)
-        yield world, seeds, documents, mean, 100 * float(np.mean((low <= 0) & (high >= 0)))
-
-
-def ranked(runs: int, methods: int = 6, documents: int = 100) -> Iterator[list[str]]:
-    """How often equal methods are put into more than one tie group, in percent, by seeds and world."""
-    for seeds in (1, 3, 5):
-        random = np.random.default_rng(seeds)
-        row = [str(seeds)]
-        for world in WORLDS:
-            groups = []
-            for _ in range(runs):
-                easy = random.normal(0, world.document, (1, 1, documents))
-                sums = logits(random, world.of(seeds), (methods, seeds, documents), easy)
-                scores = (random.random(sums.shape) < 1 / (1 + np.exp(-sums))).astype(float)
-                members = tuple(range(seeds)), tuple(range(documents))
-                tables = {str(name): DocumentScores(*members, one) for name, one in enumerate(scores)}
-                groups.append(max(compare(tables, metric_of("acc")).groups.values()))
-            row.append(f"{100 * float(np.mean(np.array(groups) > 1)):.1f}")
-        yield row
 
 
 def span(found: Iterable[Found]) -> str:
@@ -194,10 +109,9 @@ def summary(found: Sequence[Found]) -> str:
     )
 
 
-def page(tables: int, runs: int) -> str:
+def page(tables: int, boards: int) -> str:
     """The page, with everything measured anew."""
     kinds = {kind: list(coverage(kind, tables)) for kind in KINDS}
-    both = list(paired(tables))
     about = table(
         ["world", "seeds", "documents", "seed on document"],
         [[one.name, f"{one.seed:g}", f"{one.document:g}", f"{one.both:g}"] for one in WORLDS],
@@ -209,9 +123,28 @@ def page(tables: int, runs: int) -> str:
             parts.insert(-2, POOLED_TEXT)
         if kind == "right or wrong":
             parts += ["By world and mean, from 30 documents on:", by_world(found, 30)]
-    parts += ["## Coverage: differences of two equal methods", PAIRED_TEXT, summary(both), by_size(both)]
-    ties = table(["seeds", *(one.name for one in WORLDS)], ranked(runs))
-    parts += ["## Ranking of equal methods", RANKED_TEXT.format(runs=runs), ties]
+    few = tables // 5
+    both = table(
+        ["means", *(f"seeds: {seeds}" for seeds in pair_coverage.SEEDS), "before, 3", "before, 5"],
+        pair_coverage.differences(few),
+    )
+    parts += ["## Coverage: differences of two methods", PAIRED_TEXT.format(tables=few), both]
+    seeds = [f"{what}, {count}" for count in pair_coverage.SEEDS[2:] for what in ("score", "difference")]
+    collapsing = table(["collapse", *seeds], pair_coverage.collapsing(few))
+    parts += ["## Coverage: seeds that collapse", COLLAPSING_TEXT.format(tables=few), collapsing]
+    compared = [f"{when}, {count}" for count in ranking.SEEDS for when in ("before", "now")]
+    parts += ["## Ranking: equal methods told apart", ERRORS_TEXT.format(boards=boards)]
+    parts += [table(["methods", *compared], ranking.errors(boards))]
+    parts += ["## Ranking: different methods told apart", POWER_TEXT.format(boards=boards)]
+    parts += [table(["true difference (pairs)", *compared], ranking.power(boards)), CONTROL_TEXT]
+    families = [f"{what}, {count}" for count in ranking.SEEDS for what in ("all pairs", "control")]
+    parts += [table(["", *families], ranking.against_control(boards))]
+    parts += ["## Ranking: what methods may say of each other's seeds", CHOICE_TEXT.format(boards=boards)]
+    names = ("power", "equal", "board's case", "twelvefold", "one less steady")
+    columns = [f"{name}, {count}" for name in names for count in (3, 5)]
+    parts += [table(["prior", *columns], ranking.choices(boards))]
+    parts += ["## Ranking: all intervals at once", AT_ONCE_TEXT.format(boards=boards)]
+    parts += [table(["methods", *(f"seeds: {count}" for count in ranking.SEEDS)], ranking.at_once(boards))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -240,13 +173,25 @@ and which documents it was asked. An interval of a score covers both.
   here holds for them too.
 - **Interpolated scores.** The score at a saving is a mix of two measured neighbours; each document's score is the same
   mix.
-- **Two methods** are compared by the differences on the documents and seeds that both have, so what makes a document
-  hard for both drops out. p is 5 % where that interval just reaches 0; smaller p-values fall as Student's t with the
-  degrees of freedom of the smaller level does, which holds far out in the tail, where corrected p-values are needed.
-  For bounded metrics two documents are added that favour each side by a half (Agresti and Min, 2005), so that a few
-  documents which all agree are not certain.
-- **Tie groups.** p-values of all pairs are corrected by Holm's method; a method that is not significantly different
-  from the best belongs to the group of the best, and so on with the others.
+- **Two methods** are compared on the documents and seeds that both have, document by document, so what makes a
+  document hard for both drops out. Seeds are not paired: two methods of the same seed have hardly more in common than
+  of different ones, and as pairs they would cost half of the degrees of freedom. The interval is MOVER's (Newcombe,
+  1998; Zou and Donner, 2008): it joins the Wilson limits of the two scores, so that it is asymmetric near the ends of
+  the range and never ends at its own estimate, but for a difference that could not be larger. Degrees of freedom are
+  Welch and Satterthwaite's. For bounded metrics two documents are added that favour each side by a half (Agresti and
+  Min, 2005), so that a few documents which all agree are not certain. p is 1 less the largest confidence whose interval
+  does not hold 0. Two runs of one method (`adaptive-bench diff`), which a seed moves alike, have their seeds as pairs
+  too.
+- **Variance between seeds.** With three methods or more each estimate is drawn towards what the methods of the column
+  have in common (Smyth, 2004): how much seeds move a logit. That counts for at most four degrees of freedom, with three
+  seeds for three, and for less where methods differ in it. The scores' own intervals do without.
+- **Families.** p of all pairs of a column is corrected by Holm's method, and each interval has the confidence at which
+  Holm tested its pair: it does not hold 0 exactly where the corrected p is below 5 %. The comparisons with the trained
+  static control, the question of the protocol, are a family of their own.
+- **Ranks.** A method's ranks reach from behind all that are certainly better to before all that are certainly worse,
+  by the tests of all pairs: with 95 % confidence every interval of the column holds the true rank. Intervals that
+  overlap do not say that methods are equal, and a method whose seeds differ much has more ranks open than its
+  neighbours.
 
 Below, how often the intervals hold the truth on simulated scores, {tables} tables for each setting (up to a few million
 single scores): 95 is asked for. Cells show the smallest and the largest coverage over the settings they stand for. In a
@@ -259,18 +204,44 @@ Bits per byte of documents whose sizes are log-normal (standard deviation 0.6) a
 are. Of few documents the ratio itself is a little biased."""
 
 PAIRED_TEXT = """\
-Two methods that are equally good on average, on the same documents, each with seeds of its own; means 0.02, 0.1, 0.5.
-Where answers hardly ever differ the interval nearly always holds 0."""
+Two methods of these true means on the same documents, each with seeds of its own, {tables} tables for each setting.
+Cells show the smallest and the largest coverage over 30, 100 and 500 documents and spreads between seeds of 0, 0.2 and
+0.6 (logits). Before: seeds paired, a t interval with two documents more, as this page described it until then."""
 
-RANKED_TEXT = """\
-How often six equally good methods (mean 0.5, 100 documents) are put into more than one group, in percent of {runs}
-boards; at most 5 is asked for."""
+COLLAPSING_TEXT = """\
+Some methods have seeds that fail altogether: here a share of the seeds scores 5 %, the others 95 %, on 100 documents.
+No interval from a few seeds knows of a failure that has not happened: coverage can be half of what is asked for
+({tables} tables for each setting; the difference is that from a method at 95 % which never fails). Nothing on a board
+mends that. Where the seeds of a method lie apart like this, read them one by one, and train more of them."""
+
+ERRORS_TEXT = """\
+How often some pair of equal methods is told apart, in percent of {boards} boards of 13 methods, 100 documents and 2, 3
+or 5 seeds; at most 5 is asked for, and at most 10 where spreads between seeds differ twelvefold. Spreads are 0.4 unless
+it says otherwise; the board's case has the spreads that the published nano board had, and groups of equal methods at
+98, 93, 65, 13 and 3 %. Before: seeds paired, p from Student's t with S - 1 degrees of freedom, Holm."""
+
+POWER_TEXT = """\
+The other side: the share of pairs that are told apart, in percent, on {boards} boards with the true scores and spreads
+of the published nano board at 15 %, by the true difference of the two."""
+
+CONTROL_TEXT = """\
+And of the comparisons with one control at 95.6 %, corrected as part of all pairs and as a family of their own:"""
+
+CHOICE_TEXT = """\
+How many degrees of freedom the methods of a column may count for each other's variance between seeds, 0 being Welch's
+test: power on the board, and the errors of four cases from above, in percent of {boards} boards, with 3 and 5 seeds.
+The suite takes one and a half for each degree of freedom of a method's own, and at most four."""
+
+AT_ONCE_TEXT = """\
+How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's
+correction promises that for 0 alone; intervals of pairs that are told apart are narrower than those of a correction
+which promises it for all differences."""
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=1500, help="simulated tables for each setting")
-    parser.add_argument("--boards", type=int, default=300, help="simulated boards for each ranking")
+    parser.add_argument("--boards", type=int, default=400, help="simulated boards for each ranking")
     parser.add_argument("--out", type=Path, default=PAGE)
     chosen = parser.parse_args()
     atomic.write_text(chosen.out, page(chosen.tables, chosen.boards))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench import output
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
+from adaptive_bench.tables.comparison import Difference
 
 from .frame import Board, read_board
 from .grid import AXES, Grid, grids, marks, percent
@@ -39,8 +40,10 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
     parts = [
         f"# Findings: {', '.join(models)}" if models else "# Findings",
         f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
-        "unit of the score, p corrected for all pairs of their column.",
+        "unit of the score. Ranks are what tests of all pairs of a column leave open, at 5 % for all of them together; "
+        "p is corrected, and the interval of a difference has the confidence of its test.",
         *_section("Which methods are ahead", _order(board, rows, axis)),
+        *_section("Who is better than static depth", _static(board, rows, axis)),
         *_section("The order beside the paper's Table 1", _paper(board, rows)),
         *_section("Why the order differs", _reasons(board, rows)),
         *_section("What random controls show", _controls(board, rows, axis)),
@@ -67,12 +70,23 @@ def _columns(board: Board, rows: Sequence[Row], axis: str) -> Iterator[tuple[Gri
 
 def _order(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
     for grid, level, found in _columns(board, rows, axis):
-        groups: dict[int, list[str]] = {}
-        for name in found.order:
-            groups.setdefault(found.groups[name], []).append(f"`{name}` {_shown(grid, name, level)}")
-        told = "; then ".join(", ".join(names) for names in groups.values())
-        tied = f" The first {len(groups[1])} are not told apart." if len(groups[1]) > 1 else ""
-        yield f"**{markdown(grid.name)}** by {AXES[axis]}: {told}.{tied}"
+        told = "; ".join(f"`{name}` {_shown(grid, name, level)}, rank {_rank(found, name)}" for name in found.order)
+        yield f"**{markdown(grid.name)}** by {AXES[axis]}: {told}."
+
+
+def _static(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
+    """The question of the protocol: who is better than skipping the same layers for every token."""
+    for grid, level, found in _columns(board, rows, axis):
+        if found.static is None:
+            continue
+        told = "; ".join(
+            f"{relation} {', '.join(f'`{name}` {_difference(grid, over)}' for name, over in some.items()) or 'none'}"
+            for relation, some in _by_relation(found, found.over_static).items()
+        )
+        yield (
+            f"**{markdown(grid.name)}**, `{found.static}` {_shown(grid, found.static, level)}, p corrected for "
+            f"{len(found.over_static)} comparisons with it: {told}."
+        )
 
 
 def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
@@ -82,8 +96,8 @@ def _paper(board: Board, rows: Sequence[Row]) -> Iterator[str]:
         if row["values_"][_PAPER_COLUMN]
     ]
     for grid, _, found in _columns(board, rows, "tokens"):
-        ours = ", ".join(f"`{name}` ({found.groups[name]})" for name in found.order)
-        yield f"**{markdown(grid.name)}** by saved tokens, best first, tie group in brackets: {ours}."
+        ours = ", ".join(f"`{name}` ({_rank(found, name)})" for name in found.order)
+        yield f"**{markdown(grid.name)}** by saved tokens, best first, rank in brackets: {ours}."
     if any(row.axis == "tokens" for row in rows):
         order = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
         yield f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {order}."
@@ -121,18 +135,14 @@ def _controls(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
     for grid, level, found in _columns(board, rows, axis):
         chance = [name for name in found.order if method_name(name) == "random_skip"]
         for control in chance:
-            ahead: list[str] = []
-            level_with: list[str] = []
-            for name in found.order:
-                if method_name(name) in FAMILY_OF_CONTROLS:
-                    continue
-                better = (name, control) in found.pairs and found.apart(name, control)
-                (ahead if better else level_with).append(name)
-            best = f", `{ahead[0]}` by {_difference(grid, found, ahead[0], control)}" if ahead else ""
+            over = {name: found.over(name, control) for name in found.order if name != control}
+            ahead, behind, unknown = _by_relation(found, over).values()
+            first = next(iter(ahead), None)
+            best = f", `{first}` by {_difference(grid, ahead[first])}" if first is not None else ""
             yield (
                 f"**{markdown(grid.name)}**, `{control}` {_shown(grid, control, level)}: {len(ahead)} of "
-                f"{len(ahead) + len(level_with)} methods are ahead of it{best}; not separated or behind: "
-                f"{', '.join(f'`{name}`' for name in level_with) or 'none'}."
+                f"{len(ahead) + len(behind) + len(unknown)} methods are ahead of it{best}; behind it: "
+                f"{_names(behind)}; not separated from it: {_names(unknown)}."
             )
 
 
@@ -147,7 +157,7 @@ def _gates(board: Board, rows: Sequence[Row], axis: str) -> Iterator[str]:
         told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
         skipped = [_share(grid.cells[name, level].saved_tokens) for name in both]
         yield (
-            f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found, better, worse)}. "
+            f"**{markdown(grid.name)}**: `{better}` {told} `{worse}`, {_difference(grid, found.over(better, worse))}. "
             f"For the same {percent(level)} % {AXES[axis]} vector gates skip {skipped[0]} of the token-branches, "
             f"scalar gates {skipped[1]}."
         )
@@ -190,12 +200,32 @@ def _shown(grid: Grid, name: str, level: float) -> str:
     return f"{grid.score(name, level)}{unit}"
 
 
-def _difference(grid: Grid, found: Comparison, better: str, worse: str) -> str:
-    pair = found.pairs.get((better, worse))
-    if pair is None:
+def _by_relation(found: Comparison, over: Mapping[str, Difference | None]) -> dict[str, dict[str, Difference | None]]:
+    """The methods that are no controls, by how they stand to a control that they are ahead of by `over`."""
+    some: dict[str, dict[str, Difference | None]] = {"ahead": {}, "behind": {}, "not separated": {}}
+    for name in found.order:
+        if name not in over or method_name(name) in FAMILY_OF_CONTROLS:
+            continue
+        by = over[name]
+        apart = by is not None and by.apart
+        some["not separated" if by is None or not apart else "ahead" if by.difference > 0 else "behind"][name] = by
+    return some
+
+
+def _names(methods: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in methods) or "none"
+
+
+def _rank(found: Comparison, name: str) -> str:
+    low, high = found.ranks[name]
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _difference(grid: Grid, found: Difference | None) -> str:
+    if found is None:
         return "which cannot be tested"
-    low, high = (difference(grid.metric, end) for end in (pair.low, pair.high))
-    return f"{difference(grid.metric, pair.difference)} [{low}, {high}], p {p_value(found.corrected[better, worse])}"
+    low, high = (difference(grid.metric, end) for end in (found.low, found.high))
+    return f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}"
 
 
 def _share(value: float | None) -> str:

@@ -197,16 +197,18 @@ class Grid:
         return notes + [table[key] for table, key in self._explained if key in table]
 
     @property
-    def ties(self) -> str:
-        """Which methods are not told apart, one line for each tested level, from the best group on."""
+    def ranks(self) -> str:
+        """The methods with their ranks, one line for each tested level, from the best on."""
         lines = []
         for level in self.levels:
-            groups: dict[int, list[str]] = {}
-            for (method, at), row in self.cells.items():
-                if at == level and row.tie_group:
-                    groups.setdefault(row.tie_group, []).append(method)
-            if groups:
-                lines.append(f"* {100 * level:.4g} %: {'; '.join(', '.join(groups[one]) for one in sorted(groups))}")
+            tested = [
+                (row.rank_low, row.rank_high, method, rank(row))
+                for (method, at), row in self.cells.items()
+                if at == level and row.rank_low is not None
+            ]
+            if tested:
+                told = ", ".join(f"{method} {ranks}" for *_, method, ranks in sorted(tested))
+                lines.append(f"* {100 * level:.4g} %: {told}")
         return "\n".join(lines)
 
     @property
@@ -247,6 +249,13 @@ def marks(row: Row) -> list[tuple[str, str]]:
     if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
         found.append(_CLAIMED)
     return found
+
+
+def rank(row: Row) -> str:
+    """The ranks that tests leave open, `1–3`, or one alone; empty where nothing was tested."""
+    if row.rank_low is None or row.rank_high is None:
+        return ""
+    return str(row.rank_low) if row.rank_low == row.rank_high else f"{row.rank_low}–{row.rank_high}"
 
 
 def number(metric: str, score: float) -> str:

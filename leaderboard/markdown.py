@@ -14,9 +14,9 @@ LEGEND = (
     "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
 )
 _MOST_METHODS = 200  # with details of each
-_TIES = (
-    "Groups of methods that paired tests do not tell apart from the best of the group (5 %, Holm's correction for all "
-    "pairs of the column), the best group first:"
+_RANKS = (
+    "Ranks that tests of all pairs leave open (5 % for all of them together, Holm): behind everyone who is certainly "
+    "better, before everyone who is certainly worse:"
 )
 
 
@@ -37,8 +37,8 @@ def written(rows: Iterable[Row], failures: Sequence[str] = ()) -> str:
         parts += ["\n".join(f"* {' '.join(failure.split())}" for failure in failures)]
     for grid in grids(rows):
         parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
-        if grid.ties:
-            parts += [f"{_TIES}\n\n{grid.ties}"]
+        if ranks := grid.ranks:
+            parts += [f"{_RANKS}\n\n{ranks}"]
         if len(grid.methods) > _MOST_METHODS:
             parts.append("What was saved at every score is in the CSV: it would make this page unreadable.")
             continue

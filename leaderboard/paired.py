@@ -1,27 +1,26 @@
-"""Which methods of a column differ: paired tests with Holm's correction, and tie groups anchored at their leader."""
+"""Which methods of a column differ: ranks from tests of all pairs, and every method against one trained control."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
-
-import numpy as np
 
 from adaptive_bench.metric import Metric, metric_of
+from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparable import Conditions
-from adaptive_bench.tables.comparison import Difference, anchored, differences, holm
+from adaptive_bench.tables.comparison import Column as Tests
+from adaptive_bench.tables.comparison import Difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.intervals import CONFIDENCE, UNBOUNDED, levels_of
+from adaptive_bench.tables.intervals import UNBOUNDED
 
 from .answers import Answers
 from .grid import Place, grids
 from .row import Row
 
 MOST_METHODS = 100  # of one column: 4950 pairs
-_AT_ONCE = 200
 RANDOM = "random_skip"
+_STATIC, _TRAINED = "static_depth", "trained=true"  # the same layers for every token, and trained for it
 Column = tuple[Place, float]  # of a grid, and a level of it
 Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: the tasks it asked, and under which conditions
 _SAME = 1e-6  # between a score and the mean of its documents
@@ -33,75 +32,63 @@ class Comparison:
 
     Attributes:
         order: Labels from best to worst.
-        groups: 1 for those that are not told apart from the best method; of the others the best leads group 2, and
-            so on.
-        pairs: By two labels, better one first: the difference in their favour with its uncorrected p.
-        corrected: p by the same two labels, corrected for all pairs of the column; 1 where a pair cannot be tested.
+        ranks: By label the best and the worst rank that the tests of all pairs leave open.
+        pairs: By two labels, better one first: the difference in their favour, corrected for all pairs of the column.
+        static: Label of the trained static control, the best where there are several; `None` where there is none.
+        over_static: By label of all others: the difference over that control in the method's favour, corrected for
+            these comparisons alone.
     """
 
     order: tuple[str, ...]
-    groups: Mapping[str, int]
+    ranks: Mapping[str, tuple[int, int]]
     pairs: Mapping[tuple[str, str], Difference]
-    corrected: Mapping[tuple[str, str], float]
+    static: str | None = None
+    over_static: Mapping[str, Difference] = field(default_factory=dict)
+
+    def over(self, one: str, other: str) -> Difference | None:
+        """The difference of two methods in favour of the first, `None` where they share nothing."""
+        if (one, other) in self.pairs:
+            return self.pairs[one, other]
+        found = self.pairs.get((other, one))
+        return None if found is None else found.turned()
 
     def apart(self, one: str, other: str) -> bool:
         """Whether two methods differ significantly at 5 %."""
-        pair = (one, other) if (one, other) in self.corrected else (other, one)
-        return self.corrected.get(pair, 1.0) < 1 - CONFIDENCE
+        found = self.over(one, other)
+        return found is not None and found.apart
+
+    def better(self, one: str, other: str) -> bool:
+        """Whether the first is significantly better than the second."""
+        return self.apart(one, other) and self.order.index(one) < self.order.index(other)
 
 
 Comparisons = Mapping[Column, Comparison]
 
 
 def compare(methods: Mapping[str, DocumentScores], metric: Metric) -> Comparison:
-    """Compare all pairs on the seeds and documents that both have; a pair without any, or with one score, counts as
-    tied. Which method leads is read off the same scores, so p is corrected for every pair, not only for the leader's.
+    """Compare all pairs on the seeds and documents that both have; a pair without any, or with one score, is not told
+    apart. Which method leads is read off the same scores, so p is corrected for every pair, not only for the leader's.
 
     Args:
         methods: Scores by label, of one metric whose direction is known.
     """
     sign = -1.0 if metric.better == "lower" else 1.0
     order = tuple(sorted(methods, key=lambda name: -sign * float(methods[name].values.mean())))
-    places = list(combinations(order, 2))
-    pairs = _differences(methods, places, metric, sign)
-    p_values = [1.0 if (found := pairs.get(place)) is None or found.p is None else found.p for place in places]
-    corrected = dict(zip(places, holm(p_values), strict=True))
-    tied = anchored(order, lambda leader, name: corrected[leader, name] < 1 - CONFIDENCE)
-    groups = {name: number for number, members in enumerate(tied, 1) for name in members}
-    return Comparison(order, groups, pairs, corrected)
+    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
+    bounded = all(
+        metric.low <= scores.values.min() and scores.values.max() <= metric.high for scores in methods.values()
+    )
+    tests = Tests(methods, (metric.low, metric.high) if bounded else UNBOUNDED)
+    pairs = _favouring(tests, list(combinations(order, 2)), sign)
+    static = next((name for name in order if method_name(name) == _STATIC and _TRAINED in name), None)
+    against = [(name, static) for name in order if static is not None and name != static]
+    over_static = {name: found for (name, _), found in _favouring(tests, against, sign).items()}
+    ranks = rank_intervals(order, lambda one, other: (one, other) in pairs and pairs[one, other].apart)
+    return Comparison(order, ranks, pairs, static, over_static)
 
 
-def _differences(
-    methods: Mapping[str, DocumentScores], places: Sequence[tuple[str, str]], metric: Metric, sign: float
-) -> dict[tuple[str, str], Difference]:
-    """Differences in favour of the first of each pair; tables of one shape are worked on together."""
-    by_shape: dict[tuple[int, ...], list[tuple[tuple[str, str], np.ndarray]]] = {}
-    bounded = True
-    for place in places:
-        one, other = (methods[name] for name in place)
-        if one.seeds != other.seeds or one.documents != other.documents:
-            if not set(one.seeds) & set(other.seeds) or not set(one.documents) & set(other.documents):
-                continue
-            one, other = one.shared(other)
-        table = sign * (one.values - other.values)
-        by_shape.setdefault(table.shape, []).append((place, table))
-        for scores in (one.values, other.values):
-            # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
-            bounded &= bool(metric.low <= scores.min() and scores.max() <= metric.high)
-    bounds = (metric.low, metric.high) if bounded else UNBOUNDED
-    found: dict[tuple[str, str], Difference] = {}
-    for (seeds, documents), tables in by_shape.items():
-        levels = levels_of(seeds, documents)
-        for start in range(0, len(tables), _AT_ONCE):
-            some = tables[start : start + _AT_ONCE]
-            parts: list[list[Any]]
-            if levels == "none":
-                parts = [[float(table.mean()) for _, table in some], *[[None] * len(some)] * 3]
-            else:
-                parts = [part.tolist() for part in differences(np.array([table for _, table in some]), bounds)]
-            for (place, _), mean, low, high, p in zip(some, *parts, strict=True):
-                found[place] = Difference(mean, low, high, p, seeds, documents, levels)
-    return found
+def _favouring(tests: Tests, pairs: Sequence[tuple[str, str]], sign: float) -> dict[tuple[str, str], Difference]:
+    return {pair: found if sign > 0 else found.turned() for pair, found in tests.family(pairs).items()}
 
 
 def add_tests(
@@ -109,11 +96,12 @@ def add_tests(
 ) -> dict[Column, Comparison]:
     """Give each row of a tested column:
 
-    tie_group: 1 where it is not told apart from the best score of the column, see `Comparison`.
+    rank_low, rank_high: The best and the worst rank that the tests of all pairs leave open, see `Comparison`.
     compared_to: The label of the best.
-    difference, difference_low, difference_high, difference_p: How much better the best scores, 95 % interval, and p
-        corrected for all pairs of the column. `None` in the row of the best.
+    difference, difference_low, difference_high, difference_p: How much better the best scores, with interval and p
+        corrected for all pairs. `None` in the row of the best.
     over_random, ...: How much better this method scores than random skipping, alike.
+    over_static, ...: How much better than the trained static control, corrected for its comparisons alone.
     tested_seeds, tested_documents: How many the difference rests on.
 
     Args:
@@ -175,19 +163,16 @@ def _give(scores: DocumentScores, row: Row) -> bool:
 
 def _add(row: Row, comparison: Comparison, scores: DocumentScores) -> None:
     best, name = comparison.order[0], row.label
-    row.tie_group, row.compared_to = comparison.groups[name], best
+    row.rank_low, row.rank_high = comparison.ranks[name]
+    row.compared_to = best
     row.tested_seeds, row.tested_documents = scores.values.shape
     if (behind := comparison.pairs.get((best, name))) is not None:
         row.difference, row.difference_low, row.difference_high = behind.difference, behind.low, behind.high
-        row.difference_p = None if behind.p is None else comparison.corrected[best, name]
+        row.difference_p = behind.p
         row.tested_seeds, row.tested_documents = behind.seeds, behind.documents
-    pair = (RANDOM, name) if (RANDOM, name) in comparison.pairs else (name, RANDOM)
-    if (over := comparison.pairs.get(pair)) is not None:
-        over = over if pair[0] == name else _turned(over)
+    if (over := comparison.over(name, RANDOM)) is not None:
         row.over_random, row.over_random_low, row.over_random_high = over.difference, over.low, over.high
-        row.over_random_p = None if over.p is None else comparison.corrected[pair]
-
-
-def _turned(found: Difference) -> Difference:
-    low, high = (None if end is None else -end for end in (found.high, found.low))
-    return Difference(-found.difference, low, high, found.p, found.seeds, found.documents, found.levels)
+        row.over_random_p = over.p
+    if (over := comparison.over_static.get(name)) is not None:
+        row.over_static, row.over_static_low, row.over_static_high = over.difference, over.low, over.high
+        row.over_static_p = over.p

@@ -19,7 +19,7 @@ class Row:
     Attributes:
         run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
         kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
-        tie_group, compared_to, difference, ...: See `paired.add_tests`.
+        rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
 
@@ -75,7 +75,8 @@ class Row:
     area: float | None = None
     keeps_90: float | None = None
     keeps_90_to_end: bool | None = None
-    tie_group: int | None = None
+    rank_low: int | None = None
+    rank_high: int | None = None
     compared_to: str | None = None
     difference: float | None = None
     difference_low: float | None = None
@@ -85,6 +86,10 @@ class Row:
     over_random_low: float | None = None
     over_random_high: float | None = None
     over_random_p: float | None = None
+    over_static: float | None = None
+    over_static_low: float | None = None
+    over_static_high: float | None = None
+    over_static_p: float | None = None
     tested_seeds: int | None = None
     tested_documents: int | None = None
     conditions: Conditions = field(repr=False)

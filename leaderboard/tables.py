@@ -8,7 +8,7 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, Grid, grids, marks, number, percent
+from .grid import AXES, Grid, grids, marks, number, percent, rank
 from .provenance import METHOD_FACTS, OTHER_CODE
 from .row import Row
 from .rows import first_metrics
@@ -29,7 +29,7 @@ SAVED = {
 CELL = (
     "score", "low", "high", "kept", "kept_low", "kept_high", "own", "area", "marks", "seeds",
     *(f"saved {name}" for name in SAVED),
-    "group", "behind", "behind_low", "behind_high", "p", "n", "over_random",
+    "rank", "behind", "behind_low", "behind_high", "p", "n", "over_random", "over_static",
 )  # fmt: skip
 Cell = Mapping[str, str]
 # Values the page can show instead of the score -> what they are called.
@@ -75,7 +75,7 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
 
 
 def _best(grid: Grid, level: float) -> str | None:
-    return next((row.compared_to for (_, at), row in grid.cells.items() if at == level and row.tie_group), None)
+    return next((row.compared_to for (_, at), row in grid.cells.items() if at == level and row.rank_low), None)
 
 
 def _line(grid: Grid, method: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def cell(row: Row) -> Cell:
         "marks": "".join(mark for mark, _ in marks(row)) if row.score is not None else "",
         "seeds": str(row.seeds),
         **{f"saved {name}": _maybe(getattr(row, key), percent) for name, key in SAVED.items()},
-        **(tests(row) if row.tie_group is not None else {}),
+        **(tests(row) if row.rank_low is not None else {}),
     }
 
 
@@ -117,21 +117,26 @@ def packed(cell: Cell) -> list[str]:
 
 
 def tests(row: Row) -> dict[str, str]:
-    """Of a tested row: its group, how far it is behind the best with interval and p, n, and the same over random
-    skipping in one text.
+    """Of a tested row: its ranks, how far it is behind the best with interval and p, n, and how far it is over random
+    skipping and over the trained static control in one text each.
     """
-    ends = (row.over_random_low, row.over_random_high)
-    low, high = (difference(row.metric, end) for end in ends)
-    chance = f"{difference(row.metric, row.over_random)} [{low}, {high}], p {p_value(row.over_random_p)}"
     return {
-        "group": str(row.tie_group),
+        "rank": rank(row),
         "behind": difference(row.metric, row.difference),
         "behind_low": difference(row.metric, row.difference_low),
         "behind_high": difference(row.metric, row.difference_high),
         "p": p_value(row.difference_p),
         "n": f"{row.tested_seeds} × {row.tested_documents}",
-        "over_random": NONE if row.over_random is None else chance,
+        "over_random": _over(row, row.over_random, row.over_random_low, row.over_random_high),
+        "over_static": _over(row, row.over_static, row.over_static_low, row.over_static_high),
     }
+
+
+def _over(row: Row, value: float | None, low: float | None, high: float | None) -> str:
+    """Without p, for the sake of the page's size: the interval has the confidence at which p was corrected."""
+    if value is None:
+        return NONE
+    return f"{difference(row.metric, value)} [{difference(row.metric, low)}, {difference(row.metric, high)}]"
 
 
 def difference(metric: str, value: float | None) -> str:

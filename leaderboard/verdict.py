@@ -20,10 +20,12 @@ _MOST_NAMES = 3
 
 
 def verdict(board: Board, axis: str, phase: str = "all") -> str:
-    """One sentence, a clause for each task: the best method at one saving, and whether random skipping is behind it.
+    """One sentence, a clause for each task: the best method at one saving with its ranks, and whether random skipping
+    and static depth are behind it.
 
-    Two methods are told apart by a paired test, corrected for all pairs of the column; where documents are not known,
-    only where their intervals do not overlap, which is stricter, and the sentence says so.
+    Two methods are told apart by a test, corrected for all pairs of the column, and from the trained static control
+    by one that is corrected for the comparisons with it; where documents are not known, only where their intervals do
+    not overlap, which is stricter, and the sentence says so.
     """
     first: dict[str, str] = {}
     for row in board.rows:
@@ -66,6 +68,8 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     def apart(better: Row, worse: Row) -> bool:
         ahead = sign * (better.reached() - worse.reached()) > 0
         if tests is not None:
+            if worse.label == tests.static:
+                return ahead and better.label in tests.over_static and tests.over_static[better.label].apart
             return ahead and tests.apart(better.label, worse.label)
         return ahead and _separate(better, worse, sign)
 
@@ -84,9 +88,11 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     fixed = [row.label for row in reached if method_name(row.method) == "static_depth" and not apart(leader, row)]
     if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
-    tied = [row.label for row in others if not apart(leader, row)]
+    if tests is not None:
+        return f"{told}; {_rank(leader, len(tests.order))}"
     if not others:
         return told
+    tied = [row.label for row in others if not apart(leader, row)]
     return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told}, and ahead of every other method"
 
 
@@ -122,6 +128,11 @@ def _keeps(row: Row, grid: Grid) -> str:
     low, high = row.kept_low, row.kept_high
     interval = "" if low is None or high is None else f" [{percent(low)}, {percent(high)}]"
     return f"keeps {percent(row.kept)} %{reservations}{interval} of the dense score"
+
+
+def _rank(row: Row, methods: int) -> str:
+    only = row.rank_low == row.rank_high
+    return f"rank {row.rank_low} of {methods}" if only else f"rank {row.rank_low} to {row.rank_high} of {methods}"
 
 
 def _names(names: Sequence[str]) -> str:

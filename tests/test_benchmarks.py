@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
 MODULES = ("measure", "page", "plot", "decode", "growth", "training_step", "prefill", "progress_bar")
+SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def benchmark(monkeypatch):
     """Import a file of `benchmarks/` as the benchmarks themselves do."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module
-    for name in MODULES:
+    for name in (*MODULES, *SIMULATIONS):
         sys.modules.pop(name, None)
 
 
@@ -82,3 +83,13 @@ def test_a_bar_that_moves_with_the_clock_is_never_off_and_one_that_stands_still_
 
     assert worst([1.0] * 300) < 0.02
     assert worst([1.0] * 150 + [0.1] * 150) > 0.3
+
+
+def test_the_simulations_of_the_statistics_fill_their_tables(benchmark):
+    coverage, ranking = benchmark("coverage"), benchmark("ranking")
+    shown = (FOLDER.parent / "docs" / "statistics.md").read_text(encoding="utf-8")
+    assert shown.startswith(coverage.TEXT.format(tables=1500, means="0.02, 0.1, 0.5, 0.9, 0.98"))
+    for rows in (ranking.power(2), ranking.at_once(1), benchmark("pair_coverage").collapsing(2)):
+        found = list(rows)
+        assert all(f"\n| {row[0]} " in shown and len(row) == len(found[0]) for row in found)
+        assert all(0 <= float(value) <= 100 for row in found for value in row[1:])

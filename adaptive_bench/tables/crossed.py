@@ -34,8 +34,6 @@ class Crossed:
             would lessen, var_seed / S and var_document / D, set to 0 where the estimate is negative. Of one seed the
             documents' part holds the interaction, and the other way round.
         degrees_of_freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
-        least_freedom: Those of the level with fewer members. Student's t with them is cautious far out in the tails
-            too, whatever the parts are (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
     """
 
     mean: Floats
@@ -43,7 +41,6 @@ class Crossed:
     seed_variance: Floats
     document_variance: Floats
     degrees_of_freedom: Floats
-    least_freedom: int
 
     @classmethod
     def of(cls, scores: Floats) -> Crossed:
@@ -62,8 +59,7 @@ class Crossed:
         # below either of them by chance alone.
         variance = np.maximum(of_seeds + of_documents - both, np.maximum(of_seeds, of_documents))
         degrees = _degrees_of_freedom(of_seeds, of_documents, both, variance, seeds, documents)
-        least = min((members - 1 for members in (seeds, documents) if members > 1), default=1)
-        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), degrees, least)
+        return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), degrees)
 
     def quantile(self, confidence: float) -> Floats:
         """Two-sided quantile of Student's t."""

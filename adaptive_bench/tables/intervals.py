@@ -106,7 +106,7 @@ def limits(
         return np.clip(crossed.mean - half, *bounds), np.clip(crossed.mean + half, *bounds)
     width, answers = highest - lowest, documents if documents > 1 else seeds
     share = np.clip((crossed.mean - lowest) / width, 0.0, 1.0)
-    low, high = _wilson(share, _squared_error(crossed, share, width, answers, confidence))
+    low, high = wilson(share, _squared_error(crossed, share, width, answers, confidence))
     # Rounding must leave neither the range nor the mean outside.
     low, high = (
         np.clip(lowest + width * low, lowest, crossed.mean),
@@ -147,16 +147,28 @@ def levels_of(seeds: int, documents: int) -> Levels:
 def _squared_error(crossed: Crossed, share: Floats, width: float, answers: int, confidence: float) -> Floats:
     """Squared half width of a t interval over share * (1 - share): what z² / n is in Wilson's own interval."""
     independent = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / answers
-    spread = share * (1 - share)
     # Variance and spread vanish together: at an end of the range only the prior is left.
-    squared = crossed.quantile(confidence) ** 2 * crossed.variance / width**2
+    return squared_error(crossed.quantile(confidence) ** 2 * crossed.variance / width**2, independent, share, answers)
+
+
+def squared_error(squared: Floats, independent: float, share: Floats, answers: int) -> Floats:
+    """A squared half width over share * (1 - share), mixed near the ends of the range with that of independent answers.
+
+    Args:
+        squared: Squared half widths, as shares of the range.
+        independent: What the result would be of independent right-or-wrong answers.
+        share: Where the means lie in the range, from 0 to 1.
+        answers: How many answers a mean is of.
+    """
+    spread = share * (1 - share)
     estimated = np.divide(squared, spread, out=np.zeros_like(spread), where=spread > 0)
     informative = answers * np.minimum(share, 1 - share)
     prior = _PRIOR_DOCUMENTS * np.maximum(estimated, independent)
     return (informative * estimated + prior) / (informative + _PRIOR_DOCUMENTS)
 
 
-def _wilson(share: Floats, squared_error: Floats) -> tuple[Floats, Floats]:
-    centre = share + squared_error / 2
-    half = np.sqrt(squared_error * share * (1 - share) + squared_error**2 / 4)
-    return (centre - half) / (1 + squared_error), (centre + half) / (1 + squared_error)
+def wilson(share: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Wilson's limits of shares, with `error` in the place of z² / n."""
+    centre = share + error / 2
+    half = np.sqrt(error * share * (1 - share) + error**2 / 4)
+    return (centre - half) / (1 + error), (centre + half) / (1 + error)

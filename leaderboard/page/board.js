@@ -170,10 +170,10 @@ function name(table, label) {
 
 /** What a paired test says of a cell, in words. */
 function tested(cell, best) {
-  if (cell.group === undefined) return "";
+  if (cell.rank === undefined) return "";
   const n = `n = ${cell.n} seeds × documents`;
-  if (cell.behind === NONE) return `leads the column; ${n}`;
-  return `${best} is better by ${cell.behind} [${cell.behind_low}, ${cell.behind_high}], p ${cell.p} (Holm), ${n}: ${cell.group === "1" ? "not told apart" : `group ${cell.group}`}`;
+  if (cell.behind === NONE) return `leads the column, rank ${cell.rank}; ${n}`;
+  return `${best} is better by ${cell.behind} [${cell.behind_low}, ${cell.behind_high}], p ${cell.p} (Holm), ${n}; rank ${cell.rank}`;
 }
 
 function score(cell, best) {
@@ -182,11 +182,11 @@ function score(cell, best) {
   if (text === NONE) return element("td", {}, element("span", { class: "na" }, "n/a"));
   const saved = data.saved.map((name) => `${name} ${saving(cell, name)}`).filter((one) => !one.endsWith(NONE)).join(", ");
   const said = tested(cell, best);
-  const grouped = said && (state.value === "score" || state.value === "kept");
+  const ranked = said && (state.value === "score" || state.value === "kept");
   return element("td", { title: `${said ? `${said}\n` : ""}${cell.seeds} seed(s); saved there in %: ${saved}` },
     element("span", { class: "whole" }, element("b", {}, text), cell.marks ? element("sup", {}, cell.marks) : null), " ",
-    element("span", { class: "whole" }, low === NONE ? null : element("small", {}, `[${low}, ${high}]`), grouped ? " " : null,
-      grouped ? element("i", { class: "tie" }, cell.group) : null));
+    element("span", { class: "whole" }, low === NONE ? null : element("small", {}, `[${low}, ${high}]`), ranked ? " " : null,
+      ranked ? element("i", { class: "rank" }, cell.rank) : null));
 }
 
 function farthest(row) {

@@ -19,9 +19,9 @@ function facts(known) {
 
 /** What the paired tests say of a cell, in columns. */
 function test(cell) {
-  if (cell.group === undefined) return [NONE, NONE, NONE, NONE, NONE];
+  if (cell.rank === undefined) return [NONE, NONE, NONE, NONE, NONE, NONE];
   const behind = cell.behind === NONE ? NONE : `${cell.behind} [${cell.behind_low}, ${cell.behind_high}]`;
-  return [cell.group, behind, cell.p, cell.n, cell.over_random ?? NONE];
+  return [cell.rank, behind, cell.p, cell.n, cell.over_random ?? NONE, cell.over_static ?? NONE];
 }
 
 /** Score, interval, seeds and every saving at each level. */
@@ -30,8 +30,8 @@ function details(table, label) {
   if (!row) return "";
   const cells = row.cells.map((cell, at) => [table.levels[at], cell]).filter(([, cell]) => cell && cell.score !== NONE);
   const used = data.saved.filter((name) => cells.some(([, cell]) => saving(cell, name) !== NONE));
-  const paired = cells.some(([, cell]) => cell.group !== undefined);
-  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["group", "best is better by", "p (Holm)", "n", "over random skipping"] : []), ...used];
+  const paired = cells.some(([, cell]) => cell.rank !== undefined);
+  const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["rank", "best is better by", "p (Holm)", "n", "over random skipping", "over trained static depth"] : []), ...used];
   const body = cells.map(([level, cell]) => [`${level} %`, cell.score, cell.low, cell.high, cell.kept, cell.marks || NONE, cell.seeds, ...(paired ? test(cell) : []), ...used.map((name) => saving(cell, name))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
     element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),

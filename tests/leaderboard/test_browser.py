@@ -148,7 +148,7 @@ def test_the_drawer_shows_what_is_behind_a_row_and_gives_the_focus_back(opened):
 
 def test_a_cell_says_what_the_paired_test_found(opened):
     page = opened()
-    tips = page.locator("section[data-task=nano_math] td:has(.tie)").evaluate_all(
+    tips = page.locator("section[data-task=nano_math] td:has(.rank)").evaluate_all(
         "(all) => all.map((one) => one.title)"
     )
     assert len(tips) == 9 and sum("leads the column" in tip for tip in tips) == 3
@@ -218,7 +218,7 @@ def test_intervals_stand_below_scores_where_a_table_would_be_too_wide(opened):
         "(cell) => { const [one, other] = cell.querySelectorAll('.whole'); "
         "return other.getBoundingClientRect().top - one.getBoundingClientRect().top; }"
     )
-    cell = page.locator("td:has(.tie)").first
+    cell = page.locator("td:has(.rank)").first
     assert page.locator("table.stacked").count() == 0 and cell.evaluate(below) < 8
     page.set_viewport_size({"width": 390, "height": 900})
     page.wait_for_selector("table.stacked")

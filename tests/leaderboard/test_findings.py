@@ -39,15 +39,24 @@ def board(make_row):
 
 def test_what_a_test_tells_apart_is_said_with_its_figures(board):
     text = findings(board(random_skip=10, mod=90, calm=88))
-    assert "`mod` 90.0⚠ [0.0, 100.0] %, `calm` 88.0⚠ [0.0, 100.0] %; then `random_skip`" in text
+    assert "`mod` 90.0⚠ [0.0, 100.0] %, rank 1 to 2; `calm` 88.0⚠ [0.0, 100.0] %, rank 1 to 2; `random_skip`" in text
     assert "- ⚠ the dial claims" in text
-    assert "The first 2 are not told apart." in text
+    assert "not told apart" not in text
     assert "2 of 2 methods are ahead of it, `mod` by +80.0 [" in text
 
 
 def test_nothing_is_ahead_where_nothing_is_told_apart(board):
     text = findings(board(random_skip=50, mod=51))
-    assert "0 of 1 methods are ahead of it; not separated or behind: `mod`." in text
+    assert "0 of 1 methods are ahead of it; behind it: none; not separated from it: `mod`." in text
+
+
+def test_who_is_certainly_worse_is_not_called_not_separated(board):
+    static = "static_depth[trained=true]"
+    text = findings(board(**{"random_skip": 50, static: 53, "mod": 90, "calm": 52, "free": 10}))
+    assert "1 of 3 methods are ahead of it, `mod` by +40.0 [" in text
+    assert "behind it: `free`; not separated from it: `calm`." in text
+    assert f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod` +37.0 [+2" in text
+    assert "; behind `free` -43.0 [-5" in text and "; not separated `calm` -1.0 [" in text
 
 
 def test_gates_claims_and_phases_have_their_sentences(board):
