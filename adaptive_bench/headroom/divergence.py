@@ -1,0 +1,65 @@
+"""How far a run that skips is from the full model: the KL divergence of what it predicts, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptive_bench.headroom.texts import TaskText, TextBatch, text_batches
+from adaptive_bench.model import AdaptiveModel
+
+
+class Divergence(NamedTuple):
+    """Mean KL divergence in nats from the full model's predictions.
+
+    Attributes:
+        everywhere: Over all tokens of the texts.
+        answers: Over those that predict the answer.
+    """
+
+    everywhere: float
+    answers: float
+
+
+class FullModel:
+    """What the full model predicts on some texts, kept once for many comparisons.
+
+    Args:
+        model: It skips nothing.
+        texts: Read with the answers they have.
+        rows: Texts in a batch.
+    """
+
+    def __init__(self, model: AdaptiveModel, texts: Sequence[TaskText], rows: int) -> None:
+        device = next(model.parameters()).device
+        self.batches = list(text_batches(texts, rows, device))
+        self._log_probabilities = [_log_probabilities(model, batch) for batch in self.batches]
+
+    def divergence(self, model: AdaptiveModel, prepare: Callable[[int], None] | None = None) -> Divergence:
+        """From this model's predictions to another's, KL(full || other).
+
+        Args:
+            prepare: Called with the number of each batch before it runs.
+        """
+        sums, counts = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        for number, (batch, full) in enumerate(zip(self.batches, self._log_probabilities, strict=True)):
+            if prepare is not None:
+                prepare(number)
+            other = _log_probabilities(model, batch)
+            each = functional.kl_div(other, full, reduction="none", log_target=True).sum(dim=-1).double().cpu()
+            answers = batch.writing.cpu()[batch.attention_mask.bool().cpu()]
+            sums += torch.stack([each.sum(), each[answers].sum()])
+            counts += torch.tensor([each.numel(), int(answers.sum())])
+        everywhere, answers_only = (sums / counts).tolist()
+        return Divergence(everywhere, answers_only)
+
+
+@torch.no_grad()
+def _log_probabilities(model: AdaptiveModel, batch: TextBatch) -> Tensor:
+    """[N, V] of the real tokens of a batch, in (row, position) order."""
+    logits = model(batch.input_ids, batch.attention_mask).logits
+    return logits[batch.attention_mask.bool()].float().log_softmax(dim=-1)
