@@ -17,7 +17,7 @@ class Divergence(NamedTuple):
     """Mean KL divergence in nats from the full model's predictions.
 
     Attributes:
-        everywhere: Over all tokens of the texts.
+        everywhere: Over all tokens of the texts, or what was looked at of them.
         answers: Over those that predict the answer.
     """
 
@@ -32,12 +32,19 @@ class FullModel:
         model: It skips nothing.
         texts: Read with the answers they have.
         rows: Texts in a batch.
+        answers_only: Look at the tokens that predict answers alone, which is faster.
     """
 
-    def __init__(self, model: AdaptiveModel, texts: Sequence[TaskText], rows: int) -> None:
+    def __init__(
+        self, model: AdaptiveModel, texts: Sequence[TaskText], rows: int, *, answers_only: bool = False
+    ) -> None:
         device = next(model.parameters()).device
         self.batches = list(text_batches(texts, rows, device))
-        self._log_probabilities = [_log_probabilities(model, batch) for batch in self.batches]
+        self._looked_at = [batch.writing if answers_only else batch.attention_mask.bool() for batch in self.batches]
+        self._log_probabilities = [
+            _log_probabilities(model, batch, chosen)
+            for batch, chosen in zip(self.batches, self._looked_at, strict=True)
+        ]
 
     def divergence(self, model: AdaptiveModel, prepare: Callable[[int], None] | None = None) -> Divergence:
         """From this model's predictions to another's, KL(full || other).
@@ -46,12 +53,13 @@ class FullModel:
             prepare: Called with the number of each batch before it runs.
         """
         sums, counts = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-        for number, (batch, full) in enumerate(zip(self.batches, self._log_probabilities, strict=True)):
+        known = zip(self.batches, self._looked_at, self._log_probabilities, strict=True)
+        for number, (batch, chosen, full) in enumerate(known):
             if prepare is not None:
                 prepare(number)
-            other = _log_probabilities(model, batch)
+            other = _log_probabilities(model, batch, chosen)
             each = functional.kl_div(other, full, reduction="none", log_target=True).sum(dim=-1).double().cpu()
-            answers = batch.writing.cpu()[batch.attention_mask.bool().cpu()]
+            answers = batch.writing[chosen].cpu()
             sums += torch.stack([each.sum(), each[answers].sum()])
             counts += torch.tensor([each.numel(), int(answers.sum())])
         everywhere, answers_only = (sums / counts).tolist()
@@ -59,7 +67,7 @@ class FullModel:
 
 
 @torch.no_grad()
-def _log_probabilities(model: AdaptiveModel, batch: TextBatch) -> Tensor:
-    """[N, V] of the real tokens of a batch, in (row, position) order."""
+def _log_probabilities(model: AdaptiveModel, batch: TextBatch, chosen: Tensor) -> Tensor:
+    """[N, V] of the chosen tokens of a batch, in (row, position) order."""
     logits = model(batch.input_ids, batch.attention_mask).logits
-    return logits[batch.attention_mask.bool()].float().log_softmax(dim=-1)
+    return logits[chosen].float().log_softmax(dim=-1)
