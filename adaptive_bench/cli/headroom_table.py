@@ -35,24 +35,24 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
 
 
 def verdict(task: Mapping[str, Any]) -> str:
-    """At which savings a task can rank adaptive methods, as far as headroom tells."""
-    reached = [level for level in task["levels"] if level["reached"]]
-    known = [level for level in reached if level["headroom"] is not None]
+    """At which savings a task can rank adaptive methods, as far as the attainable oracles tell."""
+    found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
+    known = {level: some for level, some in found.items() if some}
     if not known:
         reason = task["asked_once"] or "no static set saves that much"
-        return f"Whether {task['task']} can rank adaptive methods is not known: {reason}."
-    without = [level["level"] for level in known if level["headroom"]["holds_0"]]
+        return f"Whether {task['task']} can rank adaptive methods on this model is not known: {reason}."
+    without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
     if not without:
-        return f"At every saving the headroom of {task['task']} lies above 0: the task may rank adaptive methods."
-    if len(without) == len(known):
-        return (
-            f"At no saving does the headroom of {task['task']} lie above 0: on this model the task cannot rank "
-            f"adaptive methods."
-        )
+        return f"An attainable oracle lies above the best static sets at every saving: there is something to decide."
+    where = "at any saving" if len(without) == len(known) else f"at {_percents(without)} % saved"
     return (
-        f"At {_percents(without)} % the interval of the headroom holds 0 or lies below: there {task['task']} cannot "
-        f"rank adaptive methods on this model."
+        f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
+        f"static sets there (the intervals hold 0 or lie below)."
     )
+
+
+def _headrooms(level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [level[name] for name in ("headroom", "headroom_of_exits") if level[name] is not None]
 
 
 def _levels(task: Mapping[str, Any], number: _Number) -> str:

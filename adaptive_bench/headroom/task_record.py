@@ -48,7 +48,7 @@ def task_record(
         priors=np.array([sign * one.score for one in validation]),
         costs=np.array([1.0 - np.mean([some[place].saved for some in runs]) for place in range(len(sets))]),
     )
-    levels = [_level(found, level, settings["seed"], metric) for level in settings["levels"]]
+    levels = [_level(found, online, level, settings["seed"], metric) for level in settings["levels"]]
     dense = interval([runs[0][0].scores], (metric.low, metric.high))
     return {
         "task": task.name,
@@ -73,7 +73,7 @@ def task_record(
             for place, skipped in enumerate(sets)
         ],
         "levels": levels,
-        "exit_oracle": {**exits, "online": _online(found, online, runs[0][0], metric)},
+        "exit_oracle": {**exits, "online": _online(_first(found), online, runs[0][0], metric)},
         "sites": {
             "dominance": {
                 name: {where: dominance(sites, name, where) for where in ("everywhere", "answers")}
@@ -90,7 +90,7 @@ def _agreement(some: Sequence[Asked]) -> Floats:
                      for one in some], dtype=float).T
 
 
-def _level(askings: Askings, level: float, seed: int, metric: Metric) -> dict[str, Any]:
+def _level(askings: Askings, online: Asked, level: float, seed: int, metric: Metric) -> dict[str, Any]:
     read = at_saving(askings, level, seed)
     if read is None:
         return {"level": level, "reached": False}
@@ -106,7 +106,20 @@ def _level(askings: Askings, level: float, seed: int, metric: Metric) -> dict[st
         },
         "in_sample": _difference(read.gold, read.floor, metric),
         "headroom": None if read.crossed is None else _difference(read.crossed, read.floor, metric),
+        "headroom_of_exits": _above_floor(_first(askings), online, level, metric) if online.saved >= level else None,
     }
+
+
+def _first(askings: Askings) -> Askings:
+    """The first asking alone, the task as it is."""
+    return Askings(askings.scores[:1], askings.agrees[:1], askings.priors, askings.costs)
+
+
+def _above_floor(askings: Askings, online: Asked, saving: float, metric: Metric) -> dict[str, Any] | None:
+    """The attainable exit oracle less the best static mixture that saves so much; `None` where none does."""
+    floor = floor_at(askings, saving)
+    sign = 1 if metric.better == "higher" else -1
+    return None if floor is None else _difference(sign * np.array(online.scores), floor[1], metric)
 
 
 def _readings(read: AtSaving) -> dict[str, Floats | None]:
@@ -114,18 +127,19 @@ def _readings(read: AtSaving) -> dict[str, Floats | None]:
 
 
 def _online(askings: Askings, online: Asked, dense: Asked, metric: Metric) -> dict[str, Any]:
-    """The attainable exit oracle beside the best static mixture that saves as much, on the first asking."""
+    """The attainable exit oracle beside the best static mixture that saves as much."""
     sign = 1 if metric.better == "higher" else -1
     agreement = None
     if online.answers is not None and dense.answers is not None:
         agreement = float(np.mean([mine == full for mine, full in zip(online.answers, dense.answers, strict=True)]))
     known = {"saved": online.saved, "score": online.score, "agreement": agreement}
-    first = Askings(askings.scores[:1], askings.agrees[:1], askings.priors, askings.costs)
-    floor = floor_at(first, max(0.0, online.saved))
-    if floor is None:
-        return {**known, "static": None, "headroom": None}
-    scores = sign * np.array(online.scores)
-    return {**known, "static": sign * float(floor[1].mean()), "headroom": _difference(scores, floor[1], metric)}
+    saving = max(0.0, online.saved)
+    floor = floor_at(askings, saving)
+    return {
+        **known,
+        "static": None if floor is None else sign * float(floor[1].mean()),
+        "headroom": _above_floor(askings, online, saving, metric),
+    }
 
 
 def _changes(scores: Sequence[Floats]) -> float | None:
