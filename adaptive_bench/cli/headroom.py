@@ -1,4 +1,4 @@
-"""`adaptive-bench headroom`: what adaptive compute could save at most on a model and tasks, before anything is trained."""
+"""`adaptive-bench headroom`: what adaptive compute could save at most on a model and tasks, before any training."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def headroom(
         list[Path] | None, typer.Option(help="Python file that registers tasks or models; may be repeated.")
     ] = None,
 ) -> None:
-    """Measure what adaptive methods could save at most: which sites matter, oracles, and the best static sets of layers.
+    """Measure what adaptive methods could save at most: which sites matter, oracles, the best static sets of layers.
 
     Headroom is an attainable oracle less the best static set. Where its interval holds 0, the task cannot rank adaptive
     methods on this model. Layers are left out of the model as it is; train it on the tasks first (`run --methods
@@ -73,7 +73,7 @@ def headroom(
 
     names = expand_tasks(part.strip() for part in tasks.split(",") if part.strip())
     if not names:
-        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `adaptive-bench list tasks` shows them.")
+        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
     for name in names:
         find_task(name)  # what cannot be found is said before a model is loaded
     settings = Settings(

@@ -22,14 +22,16 @@ def shown(record: Mapping[str, Any]) -> str:
 def _task(task: Mapping[str, Any], share: float) -> list[str]:
     number = _Number(task["unit"])
     dense = task["dense"]
+    better = "" if task["better"] == "higher" else ", lower is better"
     title = (
-        f"{task['task']}: {task['metric']} {number.unit}{'lower is better, ' if task['better'] == 'lower' else ''}"
-        f"{task['documents']} documents, all layers {number.of(dense['score'])} {number.ends(dense)}"
+        f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
+        f"{number.of(dense['score'])} {number.ends(dense)}"
     )
+    texts = [text for text in (verdict(task), _luck(task, number), _exits(task, number)) if text]
     return [
         wrapped(title, _WIDTH),
         _levels(task, number),
-        *(wrapped(text, _WIDTH) for text in (verdict(task), _luck(task, number), _exits(task, number))),
+        *(wrapped(text, _WIDTH) for text in texts),
         _sites(task, share),
     ]
 
@@ -43,7 +45,7 @@ def verdict(task: Mapping[str, Any]) -> str:
         return f"Whether {task['task']} can rank adaptive methods on this model is not known: {reason}."
     without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
     if not without:
-        return f"An attainable oracle lies above the best static sets at every saving: there is something to decide."
+        return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
     where = "at any saving" if len(without) == len(known) else f"at {_percents(without)} % saved"
     return (
         f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
@@ -62,9 +64,7 @@ def _levels(task: Mapping[str, Any], number: _Number) -> str:
             rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 6])
             continue
         readings = [level[name] for name in ("static", "cross_fitted", "agreement", "gold", "chance_gold")]
-        rows.append(
-            [f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])]
-        )
+        rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
     header = ["saved", "static", "crossed", "agree", "gold", "luck", "headroom"]
     align = ("right",) * len(header)
     return tabulate(rows, header, tablefmt="simple", colalign=align, disable_numparse=True)
@@ -97,8 +97,8 @@ def _exits(task: Mapping[str, Any], number: _Number) -> str:
         text += f"; static {number.of(online['static'])}, headroom {number.difference(online['headroom'])}"
     text += (
         f". On the dense text these exits keep {100 * found['replayed']['agreement']:.0f} % of the tokens, given to "
-        f"other tokens {100 * shuffled['agreement']:.0f} %, at {100 * shuffled['saved']['tokens']:.1f} % of tokens saved "
-        f"both times."
+        f"other tokens {100 * shuffled['agreement']:.0f} %, at {100 * shuffled['saved']['tokens']:.1f} % of tokens "
+        f"saved both times."
     )
     subsets = found["subsets"]
     if subsets is not None:
@@ -139,7 +139,7 @@ class _Number:
 
     def __init__(self, unit: str) -> None:
         self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)
-        self.unit = "(%), " if unit == "share" else ", "
+        self.unit = " (%)" if unit == "share" else ""
 
     def of(self, value: float | None, sign: str = "") -> str:
         """A score."""

@@ -1,4 +1,4 @@
-"""A model's answers to the documents of a task, as oracles use them: a score and an answer each, higher being better."""
+"""A model's answers to the documents of a task, as oracles use them: a score and an answer each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What early exits could save on the texts of a task: exits, replays and the references beside them, as plain values."""
+"""What early exits could save on the texts of a task: exits, replays and the references beside them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exit_report(
         `depth`: mean exits, the share of layer passes of answer tokens that stable exits need not make (with exact K,V,
         which take all layers: a bound on time), and passes a token of ideal self-speculation.
         `deferred`: stable exits replayed with exact K,V at the one layer where they leave out most.
-        `replayed`, `shuffled`: stable exits on the K,V that the policy leaves, and the same exits given to other tokens.
+        `replayed`, `shuffled`: stable exits on the K,V that the policy leaves, and the same given to other tokens.
         `suitability`: EAS by alpha. `subsets`: the exact subset oracle; `None` for more than 10 layers.
     """
     dense = DenseText.of(backbone_model, texts, rows)

@@ -7,6 +7,7 @@ value is never below the best whole choice, and above it by less than one step o
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
     for sequence, row in enumerate(table):
         path = _hull(row, prices)
         weights[sequence, path[0]] = 1.0
-        for before, after in zip(path, path[1:], strict=False):
+        for before, after in pairwise(path):
             cost = prices[after] - prices[before]
             steps.append(_Step((row[after] - row[before]) / cost, sequence, before, after, cost))
     left = len(table) * budget - float((weights @ prices).sum())

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.headroom.prescribed import prescribed_model
+from adaptive_bench.headroom.prescribed import Prescribed, prescribed_model
 from adaptive_bench.headroom.watched import WatchedModel
 from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
@@ -35,6 +35,7 @@ class OnlineExits(AdaptiveModel):
         exits: Exit depths of all tokens that wrote so far, one tensor [B] a column.
     """
 
+    method: Prescribed
     prober: WatchedModel
     exits: list[Tensor]
 
@@ -60,9 +61,11 @@ class OnlineExits(AdaptiveModel):
         """
         batch, length = input_ids.shape
         writing = logits_to_keep if isinstance(logits_to_keep, int) else logits_to_keep.shape[-1]
-        if labels is not None or not 0 < writing <= length or (attention_mask is not None and not bool(
-            attention_mask[:, -writing:].all()
-        )):
+        if (
+            labels is not None
+            or not 0 < writing <= length
+            or (attention_mask is not None and not bool(attention_mask[:, -writing:].all()))
+        ):
             raise UsageError(
                 "The exit oracle reads texts that end with the tokens that write, without labels. Evaluate it with "
                 "adaptive_bench.evaluation.evaluate."
@@ -75,10 +78,8 @@ class OnlineExits(AdaptiveModel):
             self._leave_at(None)
             nothing = torch.empty(0, dtype=torch.long, device=input_ids.device)
             mask = None if attention_mask is None else attention_mask[:, :prompt]
-            super().forward(
-                input_ids[:, :prompt], mask, logits_to_keep=nothing, documents=documents, **shared
-            )
-        logits = []
+            super().forward(input_ids[:, :prompt], mask, logits_to_keep=nothing, documents=documents, **shared)
+        logits: list[Tensor] = []
         for place in range(prompt, length):
             column = input_ids[:, place : place + 1]
             probe = cache.fork(torch.arange(batch, device=input_ids.device))
@@ -87,7 +88,9 @@ class OnlineExits(AdaptiveModel):
             exits = stable_exits(predictions(self.backbone, states))
             self.exits.append(exits.cpu())
             self._leave_at(exits)
-            logits.append(super().forward(column, logits_to_keep=1, **shared).logits)
+            left = super().forward(column, logits_to_keep=1, **shared).logits
+            assert left is not None, "every call gives logits"
+            logits.append(left)
         return CausalLMOutputWithPast(logits=torch.cat(logits, dim=1), past_key_values=cache if use_cache else None)
 
     def _leave_at(self, exits: Tensor | None) -> None:

@@ -38,7 +38,9 @@ class Prescribed(Method):
 
     paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
 
-    def __init__(self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool) -> None:
+    def __init__(
+        self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool
+    ) -> None:
         super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
         self.unit = unit  # type: ignore[misc]  # of this one, not of the class
         self._kv = kv

@@ -19,6 +19,7 @@ from adaptive_bench.headroom.exits import (
     stable_exits,
 )
 from adaptive_bench.headroom.prescribed import prescribed_model
+from adaptive_bench.headroom.similarity import cosines
 from adaptive_bench.headroom.texts import TaskText, TextBatch, text_batches
 from adaptive_bench.headroom.watched import WatchedModel
 from adaptive_bench.method import KVPolicy, SiteView
@@ -44,8 +45,6 @@ class DenseText:
     @torch.no_grad()
     def of(cls, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> DenseText:
         """Read the texts with every layer."""
-        from adaptive_bench.headroom.similarity import cosines
-
         model: WatchedModel = prescribed_model(backbone_model, kind=WatchedModel)
         found = list(text_batches(texts, rows, backbone_model.device))
         predicted, owners, before = [], [], 0

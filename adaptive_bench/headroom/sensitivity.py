@@ -62,6 +62,4 @@ def dominance(rows: Sequence[dict[str, Any]], name: str = "share", where: str = 
 def _draws(full: FullModel, seed: int) -> list[Tensor]:
     """Uniform numbers [B, S] for each batch."""
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.rand(batch.input_ids.shape, generator=generator).to(batch.input_ids.device) for batch in full.batches
-    ]
+    return [torch.rand(batch.input_ids.shape, generator=generator).to(batch.input_ids.device) for batch in full.batches]

@@ -108,7 +108,7 @@ class _TaskStudy:
 
     def record(self) -> dict[str, Any]:
         """Everything about the task."""
-        task, backbone = self._task, self._subject.model
+        task = self._task
         harness_task = load_task(task, self._settings.data_dir, self._settings.num_fewshot, "test")
         shots = harness_task.config.num_fewshot or 0
         encode = self._subject.tokenizer.encode
@@ -185,7 +185,7 @@ class _TaskStudy:
     def _tested(self, sets: Sequence[tuple[int, ...]], ways: Sequence[Asking]) -> list[list[Asked]]:
         """[askings][sets]."""
         with self._reporter.task(f"{self._task.name}: sets on test documents", total=len(sets) * len(ways)) as task:
-            runs = []
+            runs: list[list[Asked]] = []
             for way in ways:
                 runs.append([])
                 for skipped in sets:

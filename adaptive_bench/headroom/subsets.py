@@ -1,7 +1,7 @@
 """The exact subset oracle of a small model: for a token the fewest layers whose prediction is the full model's.
 
 All 2^L subsets of layers are run for one token each, on the dense K,V of the tokens before it. Nobody who saves FLOPs
-has those, so this is a reference and not attainable; it shows what choosing layers freely could do beside leaving early.
+has those, so this is a reference and not attainable: what choosing layers freely could do beside leaving early.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was measured on one task, as the record says it: scores, savings, and headroom with its interval at each level."""
+"""What was measured on one task, as the record says it: scores, savings, and headroom at each level."""
 
 from __future__ import annotations
 
@@ -86,8 +86,10 @@ def task_record(
 
 def _agreement(some: Sequence[Asked]) -> Floats:
     """[D, K] whether the answers are those of the first one."""
-    return np.array([[mine == full for mine, full in zip(one.answers or (), some[0].answers or (), strict=True)]
-                     for one in some], dtype=float).T
+    return np.array(
+        [[mine == full for mine, full in zip(one.answers or (), some[0].answers or (), strict=True)] for one in some],
+        dtype=float,
+    ).T
 
 
 def _level(askings: Askings, online: Asked, level: float, seed: int, metric: Metric) -> dict[str, Any]:
@@ -100,10 +102,7 @@ def _level(askings: Askings, online: Asked, level: float, seed: int, metric: Met
         "reached": True,
         "static": sign * float(read.floor.mean()),
         "static_weights": read.weights.tolist(),
-        **{
-            name: None if scores is None else sign * float(scores.mean())
-            for name, scores in _readings(read).items()
-        },
+        **{name: None if scores is None else sign * float(scores.mean()) for name, scores in _readings(read).items()},
         "in_sample": _difference(read.gold, read.floor, metric),
         "headroom": None if read.crossed is None else _difference(read.crossed, read.floor, metric),
         "headroom_of_exits": _above_floor(_first(askings), online, level, metric) if online.saved >= level else None,

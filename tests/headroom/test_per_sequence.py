@@ -62,9 +62,13 @@ def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
         found = _askings(np.array([0.9, 0.8, 0.6, 0.5]), seed, documents=37)
         read = at_saving(found, saving, seed)
         assert read.gold.mean() >= read.floor.mean() - 1e-12
-        feasible = [table[:, place].mean() for table in found.scores for place in range(4) if COSTS[place] <= 1 - saving]
-        assert read.gold.mean() >= np.mean([max(t[:, p].mean() for p in range(4) if COSTS[p] <= 1 - saving)
-                                            for t in found.scores]) - 1e-12
+        feasible = [
+            table[:, place].mean() for table in found.scores for place in range(4) if COSTS[place] <= 1 - saving
+        ]
+        assert (
+            read.gold.mean()
+            >= np.mean([max(t[:, p].mean() for p in range(4) if COSTS[p] <= 1 - saving) for t in found.scores]) - 1e-12
+        )
         assert feasible
 
 
