@@ -12,6 +12,9 @@ from torch.nn import functional
 from adaptive_bench.headroom.texts import TaskText, TextBatch, text_batches
 from adaptive_bench.model import AdaptiveModel
 
+# Logits of one batch at most: 1 GiB in fp32, whatever the vocabulary.
+_MOST_VALUES = 1 << 28
+
 
 class Divergence(NamedTuple):
     """Mean KL divergence in nats from the full model's predictions.
@@ -31,7 +34,7 @@ class FullModel:
     Args:
         model: It skips nothing.
         texts: Read with the answers they have.
-        rows: Texts in a batch.
+        rows: Most texts in a batch.
         answers_only: Look at the tokens that predict answers alone, which is faster.
     """
 
@@ -39,6 +42,8 @@ class FullModel:
         self, model: AdaptiveModel, texts: Sequence[TaskText], rows: int, *, answers_only: bool = False
     ) -> None:
         device = next(model.parameters()).device
+        longest = max((len(text.read) for text in texts), default=1)
+        rows = min(rows, max(1, _MOST_VALUES // (longest * model.backbone.vocab_size)))
         self.batches = list(text_batches(texts, rows, device))
         self._looked_at = [batch.writing if answers_only else batch.attention_mask.bool() for batch in self.batches]
         self._log_probabilities = [

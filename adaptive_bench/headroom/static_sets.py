@@ -7,10 +7,11 @@ them. Layers are left out of the model as it is, without training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -37,32 +38,44 @@ class LayerSet:
     divergence: float
     saved: float
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LayerSet:
+        """Read back what `asdict` gave."""
+        return cls(tuple(values["skipped"]), values["divergence"], values["saved"])
 
-def layer_sets(
-    backbone_model: PreTrainedModel, full: FullModel, largest_saving: float, reporter: Reporter, label: str
-) -> Iterator[list[LayerSet]]:
-    """For 1, 2, ... layers left out the finalists, nearest to the full model first, until a saving is reached or one
-    layer is left. The set that extends the last nested one best is always among them.
+
+def finalists(
+    backbone_model: PreTrainedModel,
+    full: FullModel,
+    count: int,
+    nested: Collection[int],
+    reporter: Reporter,
+    label: str,
+) -> list[LayerSet]:
+    """The sets of so many layers that go on, nearest to the full model first. The one that extends a nested chain best
+    is always among them (`next_nested`).
+
+    Args:
+        nested: The chain's set of one layer less.
     """
     layers = int(backbone_model.config.num_hidden_layers)
-    nested: tuple[int, ...] = ()
-    for count in range(1, layers):
-        if comb(layers, count) <= MOST_SUBSETS:
-            tried = list(combinations(range(layers), count))
-        else:
-            tried = [tuple(sorted({*nested, layer})) for layer in range(layers) if layer not in nested]
-        with reporter.task(f"{label}: {count} layers left out", total=len(tried)) as task:
-            measured = []
-            for skipped in tried:
-                measured.append(_measure(backbone_model, full, skipped))
-                task.advance()
-        measured.sort(key=lambda one: one.divergence)
-        extending = next(one for one in measured if set(nested) < set(one.skipped))
-        nested = extending.skipped
-        finalists = measured[:FINALISTS]
-        yield finalists if extending in finalists else [*finalists, extending]
-        if measured[0].saved >= largest_saving:
-            return
+    if comb(layers, count) <= MOST_SUBSETS:
+        tried = list(combinations(range(layers), count))
+    else:
+        tried = [tuple(sorted({*nested, layer})) for layer in range(layers) if layer not in nested]
+    with reporter.task(f"{label}: sets of {count} layer(s) to leave out", total=len(tried)) as task:
+        measured = []
+        for skipped in tried:
+            measured.append(_measure(backbone_model, full, skipped))
+            task.advance()
+    measured.sort(key=lambda one: one.divergence)
+    best, extending = measured[:FINALISTS], next_nested(measured, nested)
+    return best if extending in best else [*best, extending]
+
+
+def next_nested(sets: Sequence[LayerSet], nested: Collection[int]) -> LayerSet:
+    """The first that leaves out all that a nested set does."""
+    return next(one for one in sets if set(nested) < set(one.skipped))
 
 
 def _measure(backbone_model: PreTrainedModel, full: FullModel, skipped: tuple[int, ...]) -> LayerSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from adaptive_bench.headroom.online import online_exits
 from adaptive_bench.headroom.pieces import Pieces
 from adaptive_bench.headroom.prescribed import static_model
 from adaptive_bench.headroom.sensitivity import SHARE, site_sensitivity
-from adaptive_bench.headroom.static_sets import LayerSet, layer_sets
+from adaptive_bench.headroom.static_sets import LayerSet, finalists, next_nested
 from adaptive_bench.headroom.subject import Subject
 from adaptive_bench.headroom.task_record import task_record
 from adaptive_bench.headroom.texts import TaskText, collect_texts
@@ -121,7 +121,7 @@ class _TaskStudy:
         exits = self._pieces.get("exits", self._exits)
         online = self._online()
         largest = max(*(self._settings.levels or ()), online.saved)
-        searched = self._pieces.get("sets", lambda: {"sizes": self._search(largest)})["sizes"]
+        searched = self._search(largest)
         validation = {(): dense_validation} | self._validated(searched)
         chosen = _chosen(searched, validation, self._asker.sign)
         runs = self._tested(chosen, ways)
@@ -138,7 +138,7 @@ class _TaskStudy:
             exits=exits,
             sites=sites,
             asked_once=asked_once,
-        ) | {"searched": searched}
+        ) | {"finalists": [[asdict(one) for one in sets] for sets in searched]}
 
     def _sites(self) -> dict[str, Any]:
         label = f"{self._task.name}: every site"
@@ -167,14 +167,34 @@ class _TaskStudy:
 
         return Asked(**self._pieces.get(f"online-{self._settings.kv}", run))
 
-    def _search(self, largest_saving: float) -> list[list[dict[str, Any]]]:
-        texts = self._texts("validation")
-        full = FullModel(self._dense, texts, self._settings.batch_size, answers_only=True)
-        sizes = layer_sets(self._subject.model, full, largest_saving, self._reporter, self._task.name)
-        return [[asdict(one) for one in finalists] for finalists in sizes]
+    def _search(self, largest_saving: float) -> list[list[LayerSet]]:
+        """Finalists of 1, 2, ... layers left out, until a saving is reached or one layer is left."""
+        found: list[list[LayerSet]] = []
+        nested: tuple[int, ...] = ()
+        for count in range(1, int(self._subject.model.config.num_hidden_layers)):
+            sets = [
+                LayerSet.from_json(one) for one in self._pieces.get(f"sets-{count}", self._finalists(nested))["sets"]
+            ]
+            found.append(sets)
+            nested = next_nested(sets, nested).skipped
+            if sets[0].saved >= largest_saving:
+                break
+        return found
 
-    def _validated(self, searched: list[list[dict[str, Any]]]) -> dict[tuple[int, ...], Asked]:
-        found = [tuple(one["skipped"]) for finalists in searched for one in finalists]
+    def _finalists(self, nested: tuple[int, ...]) -> Callable[[], dict[str, Any]]:
+        def search() -> dict[str, Any]:
+            where = self._reporter, self._task.name
+            sets = finalists(self._subject.model, self._validation, len(nested) + 1, nested, *where)
+            return {"sets": [asdict(one) for one in sets]}
+
+        return search
+
+    @cached_property
+    def _validation(self) -> FullModel:
+        return FullModel(self._dense, self._texts("validation"), self._settings.batch_size, answers_only=True)
+
+    def _validated(self, searched: list[list[LayerSet]]) -> dict[tuple[int, ...], Asked]:
+        found = [one.skipped for sets in searched for one in sets]
         with self._reporter.task(f"{self._task.name}: sets on validation documents", total=len(found)) as task:
             answered = {}
             for skipped in found:
@@ -232,16 +252,15 @@ class _TaskStudy:
 
 
 def _chosen(
-    searched: list[list[dict[str, Any]]], validation: dict[tuple[int, ...], Asked], sign: int
+    searched: Sequence[Sequence[LayerSet]], validation: Mapping[tuple[int, ...], Asked], sign: int
 ) -> list[tuple[int, ...]]:
     """The candidates: no layer left out, and of every number of layers the best set on validation documents (of equal
     ones that nearer to the full model) and the one in the chain of nested sets.
     """
     chosen: list[tuple[int, ...]] = [()]
     nested: tuple[int, ...] = ()
-    for finalists in searched:
-        sets = [LayerSet(tuple(one["skipped"]), one["divergence"], one["saved"]) for one in finalists]
+    for sets in searched:
         best = max(sets, key=lambda one: (sign * validation[one.skipped].score, -one.divergence))
-        nested = next(one.skipped for one in sets if set(nested) < set(one.skipped))
+        nested = next_nested(sets, nested).skipped
         chosen += dict.fromkeys((best.skipped, nested))
     return chosen

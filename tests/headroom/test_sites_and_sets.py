@@ -9,7 +9,7 @@ from adaptive_bench.headroom import static_sets
 from adaptive_bench.headroom.divergence import FullModel
 from adaptive_bench.headroom.prescribed import static_model
 from adaptive_bench.headroom.sensitivity import dominance, site_sensitivity
-from adaptive_bench.headroom.static_sets import layer_sets
+from adaptive_bench.headroom.static_sets import finalists, next_nested
 from adaptive_bench.progress import SilentReporter
 
 BRANCHES = ("attention", "mlp")
@@ -78,39 +78,35 @@ def test_layers_that_are_left_out_are_gone_and_counted(make_backbone, shared_bac
     assert model.compute_report()["saved"]["tokens"] == pytest.approx(0.5)
 
 
-def _finalists(backbone, texts, saving):
+def _sizes(backbone, texts):
     full = FullModel(static_model(backbone, ()), texts, rows=5, answers_only=True)
-    return list(layer_sets(backbone, full, saving, SilentReporter(), "toy"))
+    found, nested = [], ()
+    for count in range(1, 4):
+        found.append(finalists(backbone, full, count, nested, SilentReporter(), "toy"))
+        nested = next_nested(found[-1], nested).skipped
+    return found
 
 
 def test_the_best_of_all_subsets_of_each_size_go_on(shared_backbone, texts):
     backbone = shared_backbone("llama")
     full = FullModel(static_model(backbone, ()), texts, rows=5, answers_only=True)
-    sizes = _finalists(backbone, texts, 1.0)
-    assert len(sizes) == 3  # one layer is left
     nested = set()
-    for count, finalists in enumerate(sizes, 1):
+    for count, sets in enumerate(_sizes(backbone, texts), 1):
         distances = {
             skipped: full.divergence(static_model(backbone, skipped)).answers
             for skipped in combinations(range(4), count)
         }
-        assert finalists[0].skipped == min(distances, key=distances.__getitem__)
-        assert [one.divergence for one in finalists[:3]] == pytest.approx(sorted(distances.values())[:3])
-        extending = [one for one in finalists if nested < set(one.skipped)]
-        assert extending
-        nested = set(extending[0].skipped)
-
-
-def test_the_search_ends_where_the_saving_is_reached(shared_backbone, texts):
-    backbone = shared_backbone("llama")
-    sizes = _finalists(backbone, texts, 0.3)
-    assert sizes[-1][0].saved >= 0.3
-    assert all(finalists[0].saved < 0.3 for finalists in sizes[:-1])
+        assert sets[0].skipped == min(distances, key=distances.__getitem__)
+        assert [one.divergence for one in sets[:3]] == pytest.approx(sorted(distances.values())[:3])
+        extensions = {skipped: distances[skipped] for skipped in distances if nested < set(skipped)}
+        extending = next_nested(sets, nested).skipped
+        assert extending == min(extensions, key=extensions.__getitem__)
+        nested = set(extending)
 
 
 def test_many_subsets_are_searched_one_layer_at_a_time(shared_backbone, texts, monkeypatch):
     monkeypatch.setattr(static_sets, "MOST_SUBSETS", 1)
-    sizes = _finalists(shared_backbone("llama"), texts, 1.0)
-    assert [len(finalists) for finalists in sizes] == [3, 3, 2]
-    chain = [set(finalists[0].skipped) for finalists in sizes]
+    sizes = _sizes(shared_backbone("llama"), texts)
+    assert [len(sets) for sets in sizes] == [3, 3, 2]
+    chain = [set(sets[0].skipped) for sets in sizes]
     assert chain[0] < chain[1] < chain[2]
