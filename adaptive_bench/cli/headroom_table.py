@@ -38,6 +38,11 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
 
 def verdict(task: Mapping[str, Any]) -> str:
     """At which savings a task can rank adaptive methods, as far as the attainable oracles tell."""
+    if _guesses(task):
+        return (
+            f"With all layers this model is no better at {task['task']} than guessing: the task cannot rank adaptive "
+            f"methods on it. Train it on the task first."
+        )
     found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
     known = {level: some for level, some in found.items() if some}
     if not known:
@@ -51,6 +56,12 @@ def verdict(task: Mapping[str, Any]) -> str:
         f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
         f"static sets there (the intervals hold 0 or lie below)."
     )
+
+
+def _guesses(task: Mapping[str, Any]) -> bool:
+    """Whether the interval of all layers reaches down to what a guess scores; known of shares alone."""
+    low, chance = task["dense"]["low"], task["chance"]
+    return task["unit"] == "share" and low is not None and chance is not None and low <= chance
 
 
 def _headrooms(level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -79,6 +90,7 @@ def _luck(task: Mapping[str, Any], number: _Number) -> str:
         f"document {number.of(again['maximum'])}. From one asking to the other a document's score moves by "
         f"{number.of(task['asking_changes'])} where layers are left out: where that is little, crossing takes little "
         f"luck away."
+        + (f" A guess is right in {number.of(task['chance'])} %, and again when asked again." if task["chance"] else "")
     )
 
 
@@ -170,9 +182,9 @@ _LEGEND = (
     wrapped(
         "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
         "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
-        "by the right ones, agree by those of all layers, crossed on one asking and scored on another. luck: gold "
-        "after each set's scores were shuffled among the documents. headroom: crossed less static, with the 95 % "
-        "interval over documents, above 0 where the oracle is better. KL in nats from the full model where one branch "
+        "by the right ones, agree by those of all layers, crossed like agree, on one asking, and scored on "
+        "another. luck: gold after each set's scores were shuffled among the documents. headroom: crossed less static, "
+        "with the 95 % interval over documents, above 0 where the oracle is better. KL in nats from the full model where one branch "
         "alone is skipped.",
         _WIDTH,
     ),

@@ -1,12 +1,15 @@
 """The per-sequence oracle: one static set of layers for each document, chosen with knowledge of the answers.
 
-Four readings of the same runs, at one mean saving (Glavas et al., arXiv 2410.20022, is the first):
+Readings of the same runs, at one mean saving (Glavas et al., arXiv 2410.20022, is the first):
 
-* gold       chosen by the right answers, scored on the same runs: the maximum over noisy scores is biased upwards;
-* agreement  chosen by whether the answer is the full model's own: it corrects nothing by luck;
-* crossed    chosen on one asking of the questions, scored on another: attainable by whoever knew the documents;
-* chance     gold, after each set's scores were shuffled among the documents: what sets that know nothing of each other
-             reach by luck alone.
+* gold          chosen by the right answers, scored on the same runs: the maximum over noisy scores is biased upwards;
+* agreement     chosen by whether the answer is the full model's own: it corrects nothing by luck;
+* crossed       chosen so on one asking of the questions, scored on another: attainable by whoever knew the documents;
+* crossed gold  chosen by the right answers on one asking, scored on another. A guess that is right by luck is right
+                again when the question is asked again, so where the full model guesses this is no headroom: it is
+                what crossed falls back to where answers cannot be compared;
+* chance        gold, after each set's scores were shuffled among the documents: what sets that know nothing of each
+                other reach by luck alone.
 
 The floor is the best mixture of static sets, chosen on validation documents: the same sets, the same saving, and
 documents not told apart. Headroom is crossed less floor, paired over documents.
@@ -22,8 +25,8 @@ import numpy as np
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.knapsack import Floats, choose, expected
 
-# One answer is weighed against what its set scores on validation documents, as one more answer: a single one that is
-# right or wrong is mostly luck where sets are alike.
+# One answer is weighed against what its set has on the whole, as one more answer: a single one that is right or wrong
+# is mostly luck where sets are alike.
 _PRIOR_ANSWERS = 1.0
 
 
@@ -59,7 +62,7 @@ class AtSaving:
     Attributes:
         weights: [K] of the floor's mixture.
         agreement: `None` where answers cannot be compared.
-        crossed: `None` where there is one asking.
+        crossed, crossed_gold: `None` where there is one asking.
     """
 
     weights: Floats
@@ -67,6 +70,7 @@ class AtSaving:
     gold: Floats
     agreement: Floats | None
     crossed: Floats | None
+    crossed_gold: Floats | None
     chance: Floats
 
 
@@ -94,18 +98,20 @@ def at_saving(askings: Askings, saving: float, seed: int) -> AtSaving | None:
         floor=floor[1],
         gold=_chosen_by(askings.scores, askings.scores, askings.costs, budget),
         agreement=_chosen_by(askings.agrees, askings.scores, askings.costs, budget) if askings.agrees else None,
-        crossed=_crossed(askings, budget),
+        crossed=_crossed(askings, askings.agrees or askings.scores, budget),
+        crossed_gold=_crossed(askings, askings.scores, budget),
         chance=_chosen_by(shuffled, shuffled, askings.costs, budget),
     )
 
 
-def _crossed(askings: Askings, budget: float) -> Floats | None:
-    """Each asking in turn chooses for the mean of the others."""
+def _crossed(askings: Askings, choosing: Sequence[Floats], budget: float) -> Floats | None:
+    """Each asking in turn chooses for the mean of the others, by a table of its own."""
     if len(askings.scores) < 2:
         return None
     found = []
-    for number, table in enumerate(askings.scores):
-        guess = (table + _PRIOR_ANSWERS * askings.priors) / (1.0 + _PRIOR_ANSWERS)
+    for number, table in enumerate(choosing):
+        prior = askings.priors if choosing is askings.scores else table.mean(axis=0)
+        guess = (table + _PRIOR_ANSWERS * prior) / (1.0 + _PRIOR_ANSWERS)
         others = [other for place, other in enumerate(askings.scores) if place != number]
         weights = choose(guess, askings.costs, budget)
         assert weights is not None, "the floor exists at this budget"

@@ -72,6 +72,7 @@ def task_record(
             }
             for place, skipped in enumerate(sets)
         ],
+        "crossed_by": "agreement" if found.agrees else "gold",
         "levels": levels,
         "exit_oracle": {**exits, "online": _online(_first(found), online, runs[0][0], metric)},
         "sites": {
@@ -122,7 +123,13 @@ def _above_floor(askings: Askings, online: Asked, saving: float, metric: Metric)
 
 
 def _readings(read: AtSaving) -> dict[str, Floats | None]:
-    return {"gold": read.gold, "agreement": read.agreement, "cross_fitted": read.crossed, "chance_gold": read.chance}
+    return {
+        "gold": read.gold,
+        "agreement": read.agreement,
+        "cross_fitted": read.crossed,
+        "cross_fitted_gold": read.crossed_gold,
+        "chance_gold": read.chance,
+    }
 
 
 def _online(askings: Askings, online: Asked, dense: Asked, metric: Metric) -> dict[str, Any]:

@@ -292,4 +292,6 @@ def _level(level, *differences):
     ],
 )
 def test_the_verdict_is_that_of_the_intervals(levels, words):
-    assert words in verdict({"task": "toy", "levels": levels, "asked_once": None})
+    task = {"task": "toy", "levels": levels, "asked_once": None, "unit": "share", "chance": 0.25}
+    assert words in verdict({**task, "dense": {"low": 0.9}})
+    assert "no better at toy than guessing" in verdict({**task, "dense": {"low": 0.2}})

@@ -89,6 +89,19 @@ def test_agreement_takes_no_lucky_corrections():
     assert (read.gold.mean(), read.agreement.mean()) == pytest.approx((1.0, 0.0))
 
 
+def test_guesses_that_repeat_themselves_are_no_headroom():
+    """Every set guesses one of four in its own way, and the same when asked again: gold crosses over, agreement not."""
+    draw = np.random.default_rng(0)
+    guesses, right = draw.integers(0, 4, (400, 4)), draw.integers(0, 4, 400)
+    scores = (guesses == right[:, None]).astype(float)
+    agrees = (guesses == guesses[:, :1]).astype(float)
+    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1, 0)
+    assert read.crossed_gold.mean() > 0.5
+    assert abs(read.crossed.mean() - 0.25) < 0.07
+    found = paired_difference(read.crossed[None], read.floor[None])
+    assert found.low <= 0
+
+
 def test_shuffled_scores_are_those_of_each_set():
     read = at_saving(_askings(np.array([1.0, 1.0, 0.0, 0.0]), 0), 0.1, 0)
     assert read.chance.mean() == pytest.approx(1.0)
