@@ -85,12 +85,12 @@ def _luck(task: Mapping[str, Any], number: _Number) -> str:
     again = task["dense_again"]
     if again is None:
         return ""
+    guess = f" A guess is right in {number.of(task['chance'])} %, and again when asked again."
     return (
         f"Asked in {again['askings']} ways, all layers score {number.of(again['mean'])}, the best answer to each "
         f"document {number.of(again['maximum'])}. From one asking to the other a document's score moves by "
         f"{number.of(task['asking_changes'])} where layers are left out: where that is little, crossing takes little "
-        f"luck away."
-        + (f" A guess is right in {number.of(task['chance'])} %, and again when asked again." if task["chance"] else "")
+        f"luck away.{guess if task['chance'] and task['unit'] == 'share' else ''}"
     )
 
 
@@ -184,8 +184,8 @@ _LEGEND = (
         "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
         "by the right ones, agree by those of all layers, crossed like agree, on one asking, and scored on "
         "another. luck: gold after each set's scores were shuffled among the documents. headroom: crossed less static, "
-        "with the 95 % interval over documents, above 0 where the oracle is better. KL in nats from the full model where one branch "
-        "alone is skipped.",
+        "with the 95 % interval over documents, above 0 where the oracle is better. KL in nats from the full model "
+        "where one branch alone is skipped.",
         _WIDTH,
     ),
     "Oracles bound what methods can do on this model. They are no methods.",
