@@ -19,7 +19,7 @@ def headroom(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="nano, a folder in Hugging Face layout, a hub id; or a run's folder: its dense model."
+            metavar="MODEL", help="nano, a folder in Hugging Face layout, a hub id; or a run: its dense model."
         ),
     ],
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],

@@ -241,7 +241,9 @@ def test_a_checkpoint_is_measured_where_it_is_dense(command, model_folder, plugi
     from adaptive_bench.runs.planning.backbones import find_backbone
 
     source = find_backbone(str(model_folder))
-    AdaptiveModel.build(source.load_model(), spec).save_pretrained(tmp_path / "saved", source.load_tokenizer())
+    AdaptiveModel.build(source.load_model(), spec).save_pretrained(
+        tmp_path / "saved" / "checkpoint", source.load_tokenizer()
+    )
     given = ("--tasks", "toy_choose", "--plugin", str(plugin), "--device", "cpu", "--json")
     found = command("headroom", str(tmp_path / "saved"), *given)
     if spec != "dense":
