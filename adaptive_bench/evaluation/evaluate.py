@@ -52,6 +52,7 @@ def evaluate(
     seed: int = FEWSHOT_SEED,
     split: DocumentSplit = "test",
     chat_template: bool = False,
+    prefix: str = "",
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
@@ -74,6 +75,7 @@ def evaluate(
         split: Test documents, or validation documents to make choices on.
         chat_template: Put prompts into the tokenizer's chat template, each worked example as an exchange of its own, as
             lm-eval does by default with `--apply_chat_template`.
+        prefix: Text before every prompt: the same question asked in another way.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
@@ -85,7 +87,7 @@ def evaluate(
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
-    load = partial(load_task, task, data_dir, num_fewshot, split)
+    load = partial(_load, task, data_dir, num_fewshot, split, prefix)
     was_training = model.training
     model.eval()
     try:
@@ -101,6 +103,13 @@ def evaluate(
             reporter.line(f"{task_name}: memory ran out, starting again with {batch_size} sequence(s) at a time.")
     finally:
         model.train(was_training)
+
+
+def _load(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit, prefix: str) -> HarnessTask:
+    loaded = load_task(task, data_dir, num_fewshot, split)
+    if prefix:
+        loaded.config.description = prefix + (loaded.config.description or "")
+    return loaded
 
 
 def _evaluate_once(

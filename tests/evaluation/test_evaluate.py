@@ -120,6 +120,20 @@ def test_worked_examples_are_seeded_and_lengthen_the_prompt(
     assert tokens(None) == tokens(0) < tokens(2) == tokens(2)
 
 
+@pytest.mark.parametrize("shots", [0, 2])
+def test_a_prefix_stands_before_every_prompt_of_this_evaluation_alone(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, shots: int
+) -> None:
+    def asked(prefix: str) -> list[str]:
+        _, samples = evaluate(model, tokenizer, "toy", limit=2, num_fewshot=shots, prefix=prefix)
+        return [str(sample.prompt) for sample in samples]
+
+    plain = asked("")
+    assert asked("\n ") == [f"\n {prompt}" for prompt in plain]
+    assert asked("\n") == [f"\n{prompt}" for prompt in plain]
+    assert asked("") == plain
+
+
 def test_the_data_folder_reaches_the_task(tmp_path: Path) -> None:
     loaded = load_task(registry.get("tasks", "toy"), tmp_path / "data", None)
     assert loaded.dataset["test"][0]["data_dir"] == str(tmp_path / "data")

@@ -1,0 +1,101 @@
+"""`adaptive-bench headroom`: what adaptive compute could save at most on a model and tasks, before any training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import typer
+
+from adaptive_bench import output, registry
+from adaptive_bench.cli.values import numbers_value
+from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import Interrupted, UsageError
+
+_POLICIES = ("recompute", "copy_below", "evict")
+
+
+def headroom(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="nano, a folder in Hugging Face layout, a hub id; or a run: its dense model."
+        ),
+    ],
+    tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
+    levels: Annotated[
+        str | None, typer.Option(help="Net savings such as 0.1,0.15; default: those of each task.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits.")] = 128,
+    num_fewshot: Annotated[
+        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
+    ] = None,
+    kv: Annotated[
+        str, typer.Option(metavar="|".join(_POLICIES), help="What tokens that left leave in the layers above.")
+    ] = "recompute",
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    out: Annotated[Path, typer.Option(parser=output.folder, help="Folder for what is measured.")] = Path("runs"),
+    to: Annotated[
+        Path | None, typer.Option("--output", parser=output.file, help="Write the record as sealed JSON, - for stdout.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file that registers tasks or models; may be repeated.")
+    ] = None,
+) -> None:
+    """Measure what adaptive methods could save at most: which sites matter, oracles, the best static sets of layers.
+
+    Headroom is an attainable oracle less the best static set. Where its interval holds 0, the task cannot rank adaptive
+    methods on this model. Layers are left out of the model as it is; train it on the tasks first (`run --methods
+    dense`). Oracles know the answers: they are no methods, and no table ranks them.
+    """
+    if kv not in _POLICIES:
+        raise UsageError(f"--kv is one of {', '.join(_POLICIES)}, got {kv!r}.")
+    rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
+    asked = None if levels is None else tuple(sorted(numbers_value(levels, "--levels", float, rule)))
+    if asked is not None and not (asked and all(0 < level < 1 for level in asked)):
+        raise UsageError(f"--levels takes {rule}, got {levels!r}.")
+    load_libraries()
+    registry.load_plugins(plugin)
+    from adaptive_bench.cli.headroom_table import shown
+    from adaptive_bench.data import data_root
+    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+    from adaptive_bench.headroom.study import Settings, study
+    from adaptive_bench.headroom.subject import find_subject
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.store.atomic import json_text
+    from adaptive_bench.store.digest import sealed
+
+    names = expand_tasks(part.strip() for part in tasks.split(",") if part.strip())
+    if not names:
+        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
+    for name in names:
+        find_task(name)  # what cannot be found is said before a model is loaded
+    settings = Settings(
+        levels=asked,
+        limit=limit,
+        seed=seed,
+        num_fewshot=num_fewshot,
+        kv=cast(Literal["recompute", "copy_below", "evict"], kv),
+        data_dir=data_root(data_dir),
+        batch_size=batch,
+    )
+    subject = find_subject(model, device)
+    try:
+        with open_reporter() as reporter:
+            record: dict[str, Any] = study(subject, names, settings, out, reporter)
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped. What was measured is kept; re-run the command to continue.") from None
+    if to is not None:
+        output.write_text(to, sealed(json_text(record)))
+    if as_json:
+        typer.echo(json_text(record), nl=False)
+    elif not output.is_stdout(to):
+        typer.echo(shown(record))
+        if to is not None:
+            typer.echo(f"\nWritten to {to}")

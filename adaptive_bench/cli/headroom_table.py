@@ -1,0 +1,192 @@
+"""The record of `adaptive-bench headroom` as text of at most 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from adaptive_bench.cli.tables import wrapped
+
+_WIDTH = 80
+_SITES = 4  # shown of a task
+
+
+def shown(record: Mapping[str, Any]) -> str:
+    """All tasks, one after the other, and what the words mean."""
+    parts = [part for task in record["tasks"] for part in _task(task, record["share_skipping"])]
+    return "\n\n".join([*parts, *_LEGEND])
+
+
+def _task(task: Mapping[str, Any], share: float) -> list[str]:
+    number = _Number(task["unit"])
+    dense = task["dense"]
+    better = "" if task["better"] == "higher" else ", lower is better"
+    title = (
+        f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
+        f"{number.of(dense['score'])} {number.ends(dense)}"
+    )
+    texts = [text for text in (verdict(task), _luck(task, number), _exits(task, number)) if text]
+    return [
+        wrapped(title, _WIDTH),
+        _levels(task, number),
+        *(wrapped(text, _WIDTH) for text in texts),
+        _sites(task, share),
+    ]
+
+
+def verdict(task: Mapping[str, Any]) -> str:
+    """At which savings a task can rank adaptive methods, as far as the attainable oracles tell."""
+    if _guesses(task):
+        return (
+            f"With all layers this model is no better at {task['task']} than guessing: the task cannot rank adaptive "
+            f"methods on it. Train it on the task first."
+        )
+    found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
+    known = {level: some for level, some in found.items() if some}
+    if not known:
+        reason = task["asked_once"] or "no static set saves that much"
+        return f"Whether {task['task']} can rank adaptive methods on this model is not known: {reason}."
+    without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
+    if not without:
+        return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
+    where = "at any saving" if len(without) == len(known) else f"at {_percents(without)} % saved"
+    return (
+        f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
+        f"static sets there (the intervals hold 0 or lie below)."
+    )
+
+
+def _guesses(task: Mapping[str, Any]) -> bool:
+    """Whether the interval of all layers reaches down to what a guess scores; known of shares alone."""
+    low, chance = task["dense"]["low"], task["chance"]
+    return task["unit"] == "share" and low is not None and chance is not None and low <= chance
+
+
+def _headrooms(level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [level[name] for name in ("headroom", "headroom_of_exits") if level[name] is not None]
+
+
+def _levels(task: Mapping[str, Any], number: _Number) -> str:
+    rows = []
+    for level in task["levels"]:
+        if not level["reached"]:
+            rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 6])
+            continue
+        readings = [level[name] for name in ("static", "cross_fitted", "agreement", "gold", "chance_gold")]
+        rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
+    header = ["saved", "static", "crossed", "agree", "gold", "luck", "headroom"]
+    align = ("right",) * len(header)
+    return tabulate(rows, header, tablefmt="simple", colalign=align, disable_numparse=True)
+
+
+def _luck(task: Mapping[str, Any], number: _Number) -> str:
+    again = task["dense_again"]
+    if again is None:
+        return ""
+    guess = f" A guess is right in {number.of(task['chance'])} %, and again when asked again."
+    return (
+        f"Asked in {again['askings']} ways, all layers score {number.of(again['mean'])}, the best answer to each "
+        f"document {number.of(again['maximum'])}. From one asking to the other a document's score moves by "
+        f"{number.of(task['asking_changes'])} where layers are left out: where that is little, crossing takes little "
+        f"luck away.{guess if task['chance'] and task['unit'] == 'share' else ''}"
+    )
+
+
+def _exits(task: Mapping[str, Any], number: _Number) -> str:
+    found = task["exit_oracle"]
+    depth, online, shuffled, layers = found["depth"], found["online"], found["shuffled"], found["layers"]
+    text = (
+        f"Early exit per token of the answer: first at layer {depth['first']:.1f} of {layers}, for good at "
+        f"{depth['stable']:.1f} (towards another token's answer: {depth['lucky']:.1f}). With exact K,V that spares "
+        f"{100 * depth['saved_passes']:.0f} % of their layer passes in time, and {_percent(found['deferred'])} % of "
+        f"net FLOPs. Attainable ({found['kv']}): {100 * online['saved']:.1f} % saved at {number.of(online['score'])}"
+    )
+    if online["agreement"] is not None:
+        text += f", {100 * online['agreement']:.0f} % of answers as with all layers"
+    if online["headroom"] is not None:
+        text += f"; static {number.of(online['static'])}, headroom {number.difference(online['headroom'])}"
+    text += (
+        f". On the dense text these exits keep {100 * found['replayed']['agreement']:.0f} % of the tokens, given to "
+        f"other tokens {100 * shuffled['agreement']:.0f} %, at {100 * shuffled['saved']['tokens']:.1f} % of tokens "
+        f"saved both times."
+    )
+    subsets = found["subsets"]
+    if subsets is not None:
+        text += (
+            f" The smallest of all subsets of layers that gives the token has {subsets['kept']:.1f} (dense K,V, "
+            f"{subsets['tokens']} tokens)."
+        )
+    return text + f" EAS {found['suitability']['0.5']:.2f}."
+
+
+def _sites(task: Mapping[str, Any], share: float) -> str:
+    rows = sorted(task["sites"]["rows"], key=lambda row: -row["share"]["everywhere"])
+    body = [
+        [f"{row['layer']} {row['branch']}", *(_kl(row[name][where]) for name in ("share", "all") for where in _WHERE)]
+        for row in rows[:_SITES]
+    ]
+    dominance = task["sites"]["dominance"]
+    body.append(
+        [
+            "largest / median",
+            *(
+                "n/a" if dominance[name][where] is None else f"{dominance[name][where]:.1f}"
+                for name in ("share", "all")
+                for where in _WHERE
+            ),
+        ]
+    )
+    some = f"{100 * share:.0f} %"
+    header = ["KL where tokens skip", f"{some} skip", "at answers", "all skip", "at answers"]
+    return tabulate(body, header, tablefmt="simple", colalign=("left", *["right"] * 4), disable_numparse=True)
+
+
+_WHERE = ("everywhere", "answers")
+
+
+class _Number:
+    """How numbers of a metric are written."""
+
+    def __init__(self, unit: str) -> None:
+        self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)
+        self.unit = " (%)" if unit == "share" else ""
+
+    def of(self, value: float | None, sign: str = "") -> str:
+        """A score."""
+        return "n/a" if value is None else f"{self._scale * value:{sign}.{self._digits}f}"
+
+    def ends(self, found: Mapping[str, Any], sign: str = "") -> str:
+        """An interval."""
+        return "" if found["low"] is None else f"[{self.of(found['low'], sign)}, {self.of(found['high'], sign)}]"
+
+    def difference(self, found: Mapping[str, Any] | None) -> str:
+        """A difference with its interval."""
+        return "n/a" if found is None else f"{self.of(found['difference'], '+')} {self.ends(found, '+')}"
+
+
+def _kl(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _percent(replay: Mapping[str, Any]) -> str:
+    return f"{100 * replay['saved']['net']:.1f}"
+
+
+def _percents(levels: Sequence[float]) -> str:
+    return ", ".join(f"{100 * level:.0f}" for level in levels)
+
+
+_LEGEND = (
+    wrapped(
+        "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
+        "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
+        "by the right ones, agree by those of all layers, crossed like agree, on one asking, and scored on "
+        "another. luck: gold after each set's scores were shuffled among the documents. headroom: crossed less static, "
+        "with the 95 % interval over documents, above 0 where the oracle is better. KL in nats from the full model "
+        "where one branch alone is skipped.",
+        _WIDTH,
+    ),
+    "Oracles bound what methods can do on this model. They are no methods.",
+)

@@ -1,0 +1,121 @@
+"""The per-sequence oracle and its floor, on scores whose truth is known."""
+
+import numpy as np
+import pytest
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.headroom.per_sequence import Askings, at_saving, floor_at
+from adaptive_bench.tables.comparison import paired_difference
+
+COSTS = np.array([1.0, 0.9, 0.8, 0.7])
+
+
+def _askings(truths, seed, documents=400):
+    """Right-or-wrong scores [D, K] in two askings, drawn with the given probabilities [D, K]."""
+    draw = np.random.default_rng(seed)
+    chances = np.broadcast_to(truths, (documents, len(COSTS)))
+    halves = [(draw.random(chances.shape) < chances).astype(float) for _ in range(2)]
+    priors = (draw.random(chances.shape) < chances).mean(axis=0)
+    return Askings(halves, [], priors, COSTS)
+
+
+def test_noise_fools_the_gold_oracle_and_not_the_crossed_one():
+    """T-OR5: all sets score alike and documents differ by luck."""
+    crossed_intervals, gold = [], []
+    for seed in range(20):
+        read = at_saving(_askings(np.full(4, 0.6), seed), 0.15, seed)
+        found = paired_difference(read.crossed[None], read.floor[None])
+        crossed_intervals.append(found.low <= 0 <= found.high)
+        gold.append(paired_difference(read.gold[None], read.floor[None]))
+    assert all(one.low > 0.2 for one in gold)
+    assert sum(crossed_intervals) >= 17
+    assert abs(np.mean([_headroom(seed) for seed in range(100)])) < 0.005
+
+
+def _headroom(seed):
+    read = at_saving(_askings(np.full(4, 0.6), seed), 0.15, seed)
+    return (read.crossed - read.floor).mean()
+
+
+def test_documents_that_differ_give_the_crossed_oracle_its_headroom():
+    """Half of the documents need every layer, the others none in particular: known documents keep everything."""
+    hard = np.array([1.0, 0.0, 0.0, 0.0])
+    truths = np.where((np.arange(400) % 2 == 0)[:, None], hard, np.ones(4))
+    read = at_saving(_askings(truths, 0), 0.15, 0)
+    assert read.crossed.mean() == pytest.approx(1.0)
+    assert read.floor.mean() == pytest.approx(0.75, abs=0.03)  # half of the documents at 0.3 saved
+    assert paired_difference(read.crossed[None], read.floor[None]).low > 0.15
+
+
+def test_scores_of_the_other_asking_choose_nothing():
+    """What one asking scores does not depend on itself: crossed on noise is what any choice would give."""
+    found = _askings(np.full(4, 0.6), 3)
+    leak = Askings([found.scores[0], 1 - found.scores[0]], [], found.priors, found.costs)
+    read = at_saving(leak, 0.15, 0)
+    assert read.gold.mean() > 0.9
+    assert read.crossed.mean() < 0.3  # an oracle that saw what it is scored on would have 0.9 and more
+
+
+@pytest.mark.parametrize("saving", [0.0, 0.05, 0.1, 0.17, 0.3])
+def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
+    for seed in range(5):
+        found = _askings(np.array([0.9, 0.8, 0.6, 0.5]), seed, documents=37)
+        read = at_saving(found, saving, seed)
+        assert read.gold.mean() >= read.floor.mean() - 1e-12
+        feasible = [
+            table[:, place].mean() for table in found.scores for place in range(4) if COSTS[place] <= 1 - saving
+        ]
+        assert (
+            read.gold.mean()
+            >= np.mean([max(t[:, p].mean() for p in range(4) if COSTS[p] <= 1 - saving) for t in found.scores]) - 1e-12
+        )
+        assert feasible
+
+
+def test_the_floor_is_chosen_on_validation_documents():
+    scores = np.array([[1.0, 0.0, 1.0, 0.0]] * 10)
+    weights, floor = floor_at(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.1)
+    assert weights.tolist() == [0.0, 1.0, 0.0, 0.0]  # test documents prefer the third
+    assert floor.tolist() == [0.0] * 10
+    weights, _ = floor_at(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.05)
+    assert weights == pytest.approx([0.5, 0.5, 0.0, 0.0])  # as many documents with either as it takes
+
+
+def test_agreement_takes_no_lucky_corrections():
+    """The full model is wrong everywhere, cheap sets are right by luck: gold has them, agreement stays away."""
+    scores = np.array([[0.0, 1.0, 1.0, 1.0]] * 6)
+    agrees = np.array([[1.0, 0.0, 0.0, 0.0]] * 6)
+    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.array([0.0, 1.0, 1.0, 1.0]), COSTS), 0.0, 0)
+    assert (read.gold.mean(), read.agreement.mean()) == pytest.approx((1.0, 0.0))
+
+
+def test_guesses_that_repeat_themselves_are_no_headroom():
+    """Every set guesses one of four in its own way, and the same when asked again: gold crosses over, agreement not."""
+    draw = np.random.default_rng(0)
+    guesses, right = draw.integers(0, 4, (400, 4)), draw.integers(0, 4, 400)
+    scores = (guesses == right[:, None]).astype(float)
+    agrees = (guesses == guesses[:, :1]).astype(float)
+    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1, 0)
+    assert read.crossed_gold.mean() > 0.5
+    assert abs(read.crossed.mean() - 0.25) < 0.07
+    found = paired_difference(read.crossed[None], read.floor[None])
+    assert found.low <= 0
+
+
+def test_shuffled_scores_are_those_of_each_set():
+    read = at_saving(_askings(np.array([1.0, 1.0, 0.0, 0.0]), 0), 0.1, 0)
+    assert read.chance.mean() == pytest.approx(1.0)
+
+
+def test_what_is_out_of_reach_has_no_readings():
+    assert at_saving(_askings(np.full(4, 0.5), 0), 0.31, 0) is None
+
+
+def test_one_asking_cannot_be_crossed():
+    found = _askings(np.full(4, 0.5), 0)
+    assert at_saving(Askings(found.scores[:1], [], found.priors, COSTS), 0.1, 0).crossed is None
+
+
+def test_tables_have_to_fit():
+    with pytest.raises(UsageError, match="Askings share documents and sets"):
+        Askings([np.zeros((3, 4))], [], np.zeros(3), COSTS)
