@@ -23,7 +23,7 @@ from adaptive_bench.method.decisions import (
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.initial_change import InitialChange
-from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
+from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -73,4 +73,5 @@ __all__ = [
     "training_spec",
     "uniform_from",
     "uniforms_from",
+    "why_not_shuffled",
 ]
