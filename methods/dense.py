@@ -15,6 +15,7 @@ class Dense(Method):
     """Executes everything; its dial has one value."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = MethodConfig
 
     @property

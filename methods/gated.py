@@ -31,6 +31,7 @@ class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = GatedConfig
     paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 

@@ -61,6 +61,7 @@ class LayerSkip(Method):
     """Exits every token at one layer, the dial."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
     unit = "layer"
     wants_layer_states = True

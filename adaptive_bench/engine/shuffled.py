@@ -49,7 +49,8 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionBank:
-    """Decision vectors of N tokens, one kind after the other; `pass_on` gives every token one of them.
+    """Decision vectors of N tokens, one kind after the other; `pass_on` gives every token one of them. It is made on the
+    CPU, and used where `to` brings it.
 
     Attributes:
         seed: For the draws: the method's.
@@ -79,6 +80,16 @@ class DecisionBank:
             states = view.hidden.flatten(0, 1)[tokens]
             call.answers.append((tokens, call.backbone.head(call.backbone.final_norm(states))))
         return replace(decision, keep=None if site in self._never_skipped else self.keep[site][call.drawn])
+
+    def to(self, device: torch.device) -> DecisionBank:
+        """The same on a device."""
+        return DecisionBank(
+            self.seed,
+            self.counts,
+            keep={site: values.to(device) for site, values in self.keep.items()},
+            answered={site: values.to(device) for site, values in self.answered.items()},
+            costs={cost: values.to(device) for cost, values in self.costs.items()},
+        )
 
     def _draw(self, call: EngineCall) -> Tensor:
         """[B, S] which of the N vectors each token of a call gets."""
@@ -126,7 +137,7 @@ class DecisionCollector:
         assert isinstance(call, EngineCall) and call.tally is not None
         if call is not self._call:
             self._call = call
-            self._kinds.append(kinds_of(call)[call.valid])
+            self._kinds.append(kinds_of(call)[call.valid].cpu())
         real = call.valid.flatten()
         keep = call.valid if decision.keep is None else decision.keep
         self._note("keep", site, keep[call.valid])
@@ -167,4 +178,5 @@ class DecisionCollector:
         """Values of this call's tokens; of several notes of one thing the sum."""
         parts = self._notes.setdefault((what, where), [])
         parts += [None] * (len(self._kinds) - len(parts))
+        values = values.cpu()
         parts[-1] = values if parts[-1] is None else parts[-1] + values

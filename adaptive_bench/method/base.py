@@ -59,6 +59,8 @@ class Method(nn.Module):
             and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
         draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
+        adapts: Which tokens skip hangs on the tokens. Not so where none, all, or tokens drawn at random do: then other
+            tokens' decisions are worth the same, and there is no control of shuffled decisions.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
@@ -77,6 +79,7 @@ class Method(nn.Module):
     solves_dial: ClassVar[bool] = False
     supports_data_parallel: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    adapts: ClassVar[bool] = True
     trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -45,7 +45,8 @@ def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollec
     Raises:
         UsageError: In the block, where the dial is turned.
     """
-    before, model.between = model.between, between
+    before = model.between
+    model.between = between.to(model.backbone_model.device) if isinstance(between, DecisionBank) else between
     try:
         yield
     finally:
