@@ -58,7 +58,7 @@ class EngineCall(ForwardCall):
         meter: Counts the MACs of the method's own linear maps.
         recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
         between: What stands between the method and the executors; `None` where decisions are executed as they are.
-        drawn: [B, S] which of the decision vectors of `shuffled.DecisionBank` each token got; `None` before it is asked.
+        drawn: [B, S] which decision vector of a `shuffled.DecisionBank` each token got; `None` before it is asked.
     """
 
     host_valid: np.ndarray

@@ -49,8 +49,9 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionBank:
-    """Decision vectors of N tokens, one kind after the other; `pass_on` gives every token one of them. It is made on the
-    CPU, and used where `to` brings it.
+    """Decision vectors of N tokens, one kind after the other; `pass_on` gives every token one of them.
+
+    It is made on the CPU, and used where `to` brings it.
 
     Attributes:
         seed: For the draws: the method's.
@@ -169,7 +170,9 @@ class DecisionCollector:
         for (what, where), parts in self._notes.items():
             parts = parts + [None] * (len(self._kinds) - len(parts))
             kind = next(part for part in parts if part is not None)
-            whole = [kind.new_zeros(len(of)) if part is None else part for part, of in zip(parts, self._kinds)]
+            whole = [
+                kind.new_zeros(len(of)) if part is None else part for part, of in zip(parts, self._kinds, strict=True)
+            ]
             noted[what][where] = torch.cat(whole)[order]
         counts = tuple(kinds.bincount(minlength=KINDS).tolist())
         return DecisionBank(seed, counts, **noted)

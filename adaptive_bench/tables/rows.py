@@ -82,11 +82,11 @@ class Row:
         target: Of several savings the method was trained towards, the one that serves this level, by validation
             documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
-        shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where that
-            control was not measured or did not reach it.
+        shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where
+            that control was not measured or did not reach it.
         decisions_worth: How much better the method is than that, positive whichever way the metric is better.
         decisions_low, decisions_high: Its 95 % interval, `None` where there is a single pair of scores.
-        shuffled_apart: Net saving of the control less the method's at the same dial value, where they are furthest apart.
+        shuffled_apart: Net saving of the control less the method's at one dial value, where they are furthest apart.
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         seconds: Spent inside model calls there, on all documents.

@@ -74,9 +74,7 @@ def savings_apart(own: SeedPoints, control: SeedPoints) -> dict[float, float]:
 class _Pair:
     """A method and its control on the seeds that both have points of."""
 
-    def __init__(
-        self, own: BySeed, control: BySeed, levels: Sequence[float], curves: Mapping[str, TimeCurve]
-    ) -> None:
+    def __init__(self, own: BySeed, control: BySeed, levels: Sequence[float], curves: Mapping[str, TimeCurve]) -> None:
         seeds = [seed for seed, one in own.items() if one.evaluations and seed in control and control[seed].evaluations]
         self.sides = [{seed: side[seed] for seed in seeds} for side in (own, control)]
         self.measured = [[Measured(one.evaluations) for one in side.values()] for side in self.sides]
@@ -131,7 +129,7 @@ class _Pair:
     def _scores(
         self, metric: str, axis: Axis, phase: MatchPhase, timing: str | None
     ) -> list[list[list[Floats | None]]]:
-        """Of either side and each seed the scores [D] at each level; one for all documents where documents tell none."""
+        """Of either side and each seed the scores [D] at each level, one for all where documents tell none."""
         tables = [
             answers_by_seed(
                 metric,
@@ -145,6 +143,8 @@ class _Pair:
         for side, table, measured, mixes in zip(
             self.sides, tables, self.measured, self.mixes(axis, phase, timing), strict=True
         ):
-            answers = [table[seed] if alike else one.scores(metric)[:, None] for seed, one in zip(side, measured)]
+            answers = [
+                table[seed] if alike else one.scores(metric)[:, None] for seed, one in zip(side, measured, strict=True)
+            ]
             found.append([mixed_scores(mix, one) for mix, one in zip(mixes, answers, strict=True)])
         return found

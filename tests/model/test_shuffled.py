@@ -128,7 +128,7 @@ def test_every_site_skips_as_often_and_it_costs_the_same(spec, turned, text, key
         rate, tokens = mine.double().mean(dim=1), mine.shape[1]
         bound = 5 * (rate * (1 - rate) / tokens).sqrt()
         assert ((other.double().mean(dim=1) - rate).abs() <= bound).all()
-    assert 0.02 < wanted["tokens"]
+    assert wanted["tokens"] > 0.02
     for axis in ("tokens", "core", "net"):
         assert found[axis] == pytest.approx(wanted[axis], abs=0.03)
     assert (own != control).any()

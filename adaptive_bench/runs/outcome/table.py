@@ -293,10 +293,10 @@ def _beside_control(
     furthest = max((pair for seed in apart for pair in seed.items()), key=lambda pair: abs(pair[1]), default=(0.0, 0.0))
     if abs(furthest[1]) > TOLERANCE:
         group.warnings.append(
-            f"{first.spec} on {first.task}: where the dial was asked for {furthest[0]:.0%}, the same model with the "
-            f"decisions of other tokens saves {100 * furthest[1]:+.1f} points of net FLOPs beside the method's own: the "
-            f"calibration text, or what the control writes, is unlike the method's answers. Scores are compared where "
-            f"both save the same."
+            f"{first.spec} on {first.task}: asked for {furthest[0]:.0%}, the same model with the decisions of other "
+            f"tokens saves {100 * furthest[1]:+.1f} points of net FLOPs beside the method's own: tokens of the "
+            f"calibration text decide unlike those of the answers, or the control's answers have another length. "
+            f"Scores are compared where both save the same."
         )
     return with_control(rows, own, other, first.curves)
 

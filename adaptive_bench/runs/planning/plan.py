@@ -134,7 +134,7 @@ class _Questions:
                 found = Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder)
                 sweeps.append(replace(found, split=split))
                 if split == "test" and has_control(spec, self.config):
-                    content = content | SHUFFLED
+                    content = {**content, **SHUFFLED}
                     folder = cell.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
                     sweeps.append(replace(found, content=content, folder=folder, variant="shuffled"))
         return sweeps

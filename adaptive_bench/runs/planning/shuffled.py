@@ -20,13 +20,13 @@ def has_control(spec: MethodSpec, config: RunConfig) -> bool:
 
 
 def without_control(config: RunConfig) -> list[str]:
-    """One sentence for each method of a run whose control was asked for and cannot be had. Methods that treat all tokens
+    """One sentence for each method of a run whose control was asked for and cannot be had. Those that treat all tokens
     alike need none.
     """
     specs = map(MethodSpec.parse, config.methods if config.shuffled else ())
     return [
-        f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is decided "
-        f"for itself, but {why}."
+        f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is "
+        f"decided for itself, but {why}."
         for spec in specs
         if method_class(spec).adapts and (why := why_not_shuffled(spec))
     ]

@@ -134,8 +134,9 @@ class Calibrated:
         """
         if not self.has_text:
             raise UsageError(
-                f"Shuffled decisions are drawn from those of held-out training text, but {', '.join(self.config.tasks)} "
-                f"has none. Name a task that has with --train-on, for example --train-on nano_math."
+                f"Shuffled decisions are drawn from those of held-out training text, but "
+                f"{', '.join(self.config.tasks)} has none. Name a task that has with --train-on, for example "
+                f"--train-on nano_math."
             )
 
         def at(batch_size: int) -> DecisionBank:
