@@ -55,6 +55,7 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    eligible: str | None = None
     shuffled_score: float | None = None
     decisions_worth: float | None = None
     decisions_low: float | None = None

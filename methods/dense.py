@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, SiteView
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, Site, SiteView
 
 
 class Dense(Method):
@@ -22,6 +22,11 @@ class Dense(Method):
     def dial(self) -> DialSpec:
         """One value only."""
         return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Nowhere."""
+        return frozenset()
 
     @property
     def max_saved_tokens(self) -> float:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics
+from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics, Site
 
 from .gateskip import GateSkip, GateSkipConfig
 
@@ -43,6 +43,11 @@ class Gated(GateSkip):
     def dial(self) -> DialSpec:
         """Budget 1."""
         return DialSpec("budget", 1.0, 1.0, 1.0)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Nowhere."""
+        return frozenset()
 
     @property
     def max_saved_tokens(self) -> float:

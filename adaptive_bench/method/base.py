@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from adaptive_bench import registry
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
+from adaptive_bench.method.eligible import every_branch
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -118,6 +119,13 @@ class Method(nn.Module):
     def max_saved_tokens(self) -> float:
         """Largest share of token-branches the dial can skip."""
         return 1.0
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Branches at which some token may skip at some dial value; by default all. `adaptive-bench check` holds the
+        method to it.
+        """
+        return every_branch(range(self.backbone_size[0]))
 
     @property
     def skip_share(self) -> float:

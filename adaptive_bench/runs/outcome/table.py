@@ -270,8 +270,8 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
     )
     # A seed without points was not "outside" a level: it is missing.
     partial = {} if all(found.points.values()) else {"status": "partial"}
-    made = made_with(sweeps)
-    return [row.but(made_with=made, **partial) for row in rows]
+    made, dial = made_with(sweeps), first.record.read("dial.json") or {}
+    return [row.but(made_with=made, eligible=dial.get("eligible"), **partial) for row in rows]
 
 
 def _check(found: _Measured, same_documents: SameDocuments, group: _Group) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from adaptive_bench import guard, processes
 from adaptive_bench.engine.shuffled import DecisionBank
 from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.method import described
 from adaptive_bench.model.shuffled import standing_between
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.planning.cells import Sweep
@@ -47,7 +48,8 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
     model, record = trained.model, sweep.record
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
-    record.write("dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    end, eligible = model.method.max_saved_tokens, described(model.method.eligible_sites)
+    record.write("dial.json", about | {"max_saved_tokens": end, "eligible": eligible})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)
     if trained.has_text and not sweep.variant:
