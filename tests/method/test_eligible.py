@@ -3,7 +3,6 @@
 import pytest
 
 from adaptive_bench.method import Site, described, every_branch
-from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks.dial import eligible
 from adaptive_bench.testing.suite import Suite
 from adaptive_bench.testing.variants import method_specs

@@ -1,6 +1,7 @@
 """The control of shuffled decisions: every token skips as some other one does, as often, and nothing else changes."""
 
 import copy
+import hashlib
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import generate_queue, new_tokens
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.runs.planning.shuffled import VERSION
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject
@@ -279,6 +281,17 @@ def test_a_kind_the_text_has_none_of_draws_from_the_next_best(turned, text):
     with standing_between(model, bank):
         masks, _ = kept(model, text)
     assert not masks.all()
+
+
+def test_the_draws_stay_those_that_records_were_made_with(make_backbone, text, keys):
+    """Whoever moves them raises VERSION in adaptive_bench/runs/planning/shuffled.py."""
+    backbone = make_backbone("llama")
+    skipped = torch.arange(backbone.config.vocab_size) % 3 == 0
+    model = AdaptiveModel(backbone, ByWord(backbone, skipped), MethodSpec("by_word")).eval()
+    with standing_between(model, collect_decisions(model, [text])):
+        masks, _ = kept(model, text, documents=keys)
+    digest = hashlib.sha256(masks.numpy().tobytes()).hexdigest()[:16]
+    assert (VERSION, digest) == (1, "900a3bc590a1f6c0")
 
 
 def test_what_cannot_be_shuffled_is_refused(make_model, turned, text):
