@@ -1,7 +1,7 @@
 """What a method's decisions are worth: its score beside that of the same models with the decisions of other tokens.
 
-Both are read off at the same saving, each from its own measured points, and compared over the seeds and documents that
-both have.
+Both are read off at the same saving, each from its own measured points, and compared over the same seeds and documents:
+where the control of a seed is missing, or does not reach the level, nothing is said.
 """
 
 from __future__ import annotations
@@ -50,13 +50,16 @@ BySeed = Mapping[int, SeedPoints]
 def with_control(
     rows: Iterable[Row], own: BySeed, control: BySeed, curves: Mapping[str, TimeCurve] | None = None
 ) -> list[Row]:
-    """Rows of one method on one task with what its decisions are worth; a row stays as it is where either has no score.
+    """Rows of one method on one task with what its decisions are worth; a row stays as it is where a seed behind its
+    score has no control at its level.
 
     Args:
         own, control: What the rows are made of, and the same of the control of shuffled decisions.
         curves: As for `table_rows`.
     """
     rows = list(rows)
+    if any(one.evaluations and not (seed in control and control[seed].evaluations) for seed, one in own.items()):
+        return rows
     pair = _Pair(own, control, tuple(sorted({row.level for row in rows})), curves or {})
     return [row if row.score is None else row.but(**pair.worth(row)) for row in rows]
 
@@ -72,10 +75,10 @@ def savings_apart(own: SeedPoints, control: SeedPoints) -> dict[float, float]:
 
 
 class _Pair:
-    """A method and its control on the seeds that both have points of."""
+    """A method and its control, which has points of every seed that the method has points of."""
 
     def __init__(self, own: BySeed, control: BySeed, levels: Sequence[float], curves: Mapping[str, TimeCurve]) -> None:
-        seeds = [seed for seed, one in own.items() if one.evaluations and seed in control and control[seed].evaluations]
+        seeds = [seed for seed, one in own.items() if one.evaluations]
         self.sides = [{seed: side[seed] for seed in seeds} for side in (own, control)]
         self.measured = [[Measured(one.evaluations) for one in side.values()] for side in self.sides]
         self.apart = [savings_apart(own[seed], control[seed]) for seed in seeds]
@@ -84,17 +87,13 @@ class _Pair:
         self.mixes, self.scores = cache(self._mixes), cache(self._scores)
 
     def worth(self, row: Row) -> dict[str, Any]:
-        """Columns of a row; none where no seed of both reached its level."""
+        """Columns of a row; none where the control did not reach its level with a seed that the method did with."""
         place = self.places[row.level]
-        sides = self.scores(row.metric, row.axis, row.phase, row.timing)
-        both = [
-            (seed, one, other)
-            for seed, (mine, its) in enumerate(zip(*sides, strict=True))
-            if (one := mine[place]) is not None and (other := its[place]) is not None
-        ]
-        if not both:
+        own, control = self.scores(row.metric, row.axis, row.phase, row.timing)
+        reached = [seed for seed, levels in enumerate(own) if levels[place] is not None]
+        if not reached or any(control[seed][place] is None for seed in reached):
             return {}
-        first, second = (np.array([pair[side] for pair in both]) for side in (1, 2))
+        first, second = (np.array([side[seed][place] for seed in reached]) for side in (own, control))
         known = metric_of(row.metric)
         inside = known.low <= min(first.min(), second.min()) and max(first.max(), second.max()) <= known.high
         bounds = (known.low, known.high) if inside else UNBOUNDED
@@ -103,11 +102,11 @@ class _Pair:
         found = paired_difference(better, worse, bounds)
         mixes = self.mixes(row.axis, row.phase, row.timing)[0]
         return {
-            "shuffled_score": float(np.mean([pair[2] for pair in both])),
+            "shuffled_score": float(second.mean()),
             "decisions_worth": found.difference,
             "decisions_low": found.low,
             "decisions_high": found.high,
-            "shuffled_apart": self._furthest([(seed, mixes[seed][place]) for seed, *_ in both]),
+            "shuffled_apart": self._furthest([(seed, mixes[seed][place]) for seed in reached]),
         }
 
     def _furthest(self, used: Iterable[tuple[int, Interpolation]]) -> float | None:

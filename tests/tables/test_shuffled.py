@@ -73,17 +73,19 @@ def test_the_control_is_read_off_at_its_own_saving():
     assert savings_apart(own[1], control[1]) == pytest.approx({0.0: 0.0, 0.1: -0.05})
 
 
-def test_only_seeds_that_both_have_at_the_level_count():
-    own = side(OWN)
-    control = side({1: [(0.0, [1, 1, 1, 1], 0.0), (0.2, [0, 0, 0, 0], 0.05)], 2: CONTROL[2]})
-    row = at(with_control(rows_of(own), own, control), 0.1)
-    assert row.shuffled_score == pytest.approx(0.5) and row.decisions_worth == pytest.approx(0.625 - 0.5)
-    (alone,) = (at(with_control(rows_of(own), own, side({3: OWN[1]})), 0.1),)
-    assert alone.shuffled_score is None and alone.decisions_worth is None
+def test_every_seed_behind_a_score_needs_its_control_at_the_level():
+    """A difference over other seeds than the score's would not be the score's less the control's."""
+    own, short = side(OWN), [(0.0, [1, 1, 1, 1], 0.0), (0.2, [0, 0, 0, 0], 0.05)]
+    for control in ({1: short, 2: CONTROL[2]}, {1: CONTROL[1]}, {3: OWN[1]}):
+        row = at(with_control(rows_of(own), own, side(control)), 0.1)
+        assert row.score is not None and row.shuffled_score is None and row.decisions_worth is None
+    partly = side({1: short, 2: OWN[2]})  # the method itself does not reach the level with one seed
+    row = at(with_control(rows_of(partly), partly, side(CONTROL)), 0.1)
+    assert row.shuffled_score == pytest.approx(0.5) and row.decisions_worth == pytest.approx(row.score - 0.5)
 
 
 def test_where_no_level_is_reached_nothing_is_said():
-    own, control = side(OWN), side({1: [(0.0, [1, 1, 1, 1], 0.0)]})
+    own, control = side(OWN), side({1: OWN[1][:1], 2: OWN[2][:1]})
     rows = with_control(rows_of(own, (0.0, 0.1, 0.5)), own, control)
     assert at(rows, 0.0).decisions_worth == 0
     assert at(rows, 0.1).decisions_worth is None and at(rows, 0.5).decisions_worth is None
