@@ -66,7 +66,9 @@ class ShuffledSubject(Subject):
 def test_the_control_conforms_as_methods_do(spec):
     suite = Suite(MethodSpec.parse(spec), "llama", debug=True)
     suite.subject = ShuffledSubject(suite.subject.spec, "llama")
-    results = {check.name: suite.result(check) for check in CHECKS if check.name in SOUND}
+    # Exits probe for their own decisions and are charged for the drawn ones: there the books are not what was run.
+    asked = SOUND if spec.startswith(("calm", "free")) else (*SOUND, "ledger")
+    results = {check.name: suite.result(check) for check in CHECKS if check.name in asked}
     assert {name: one.message for name, one in results.items() if one.status == "failed"} == {}
     assert {name for name, one in results.items() if one.status == "passed"} >= {"batching", "causality", "cached"}
 
