@@ -1,6 +1,7 @@
 """The control of shuffled decisions in a run: records of its own beside each method's, and what rows say of both."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from adaptive_bench.cli.diff import compared
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.method import Decision, DialSpec, Method
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
@@ -18,6 +20,7 @@ from adaptive_bench.runs.rederive import rederive
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.overview import pieces
 
 WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
 
@@ -107,6 +110,13 @@ def test_answers_of_the_control_can_be_read_and_compared(config_of):
     assert [answer.method for answer in first.answers] == ["gateskip", "gateskip, shuffled"]
     found = compared(outcome.folder, outcome.folder)
     assert {row["method"] for row in found} == {"gateskip", "gateskip, shuffled"}
+    assert {row["eligible"] for row in outcome.rows} == {"layers 0, 1"}  # all there are
+    out = outcome.folder.parents[1]
+    assert [piece.work for piece in pieces(out)] == ["train", "nano_qa_ll", "nano_qa_ll (shuffled)"]
+    assert list(samples_of([outcome.folder])["nano_qa_ll"]["methods"]) == ["gateskip"]
+    own = next(sweep for sweep in work_of(outcome.folder).sweeps if not sweep.variant)
+    shutil.rmtree(own.folder)
+    assert samples_of([outcome.folder]) == {}  # what the control wrote is not shown as the method's
 
 
 def test_a_record_of_another_variant_than_is_listed_is_refused(config_of):
