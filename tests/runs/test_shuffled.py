@@ -41,7 +41,7 @@ def test_every_method_that_chooses_has_one_and_no_key_moves(config_of):
     assert [sweep.folder for sweep in both.sweeps if not sweep.variant] == [sweep.folder for sweep in plain.sweeps]
     controls = [sweep for sweep in both.sweeps if sweep.variant]
     assert [str(sweep.spec) for sweep in controls] == ["gateskip", "calm"]
-    assert [cell.folder for cell in both.cells] == [cell.folder for cell in plain.cells]
+    assert [training.folder for training in both.trainings] == [training.folder for training in plain.trainings]
     assert str(controls[0]) == "evaluate gateskip, shuffled, on nano_qa_ll, seed 1"
     assert all(sweep.split == "test" for sweep in controls)
     before = {key: value for key, value in off.model_dump(mode="json").items() if key != "shuffled"}
@@ -53,7 +53,7 @@ def test_every_method_that_chooses_has_one_and_no_key_moves(config_of):
 
 def test_validation_documents_have_no_control(config_of):
     whole = plan(config_of("gateskip", tasks=("nano_math",), shuffled=True, train={"target": (0.05, 0.1)}))
-    asked = [(sweep.cell.target, sweep.split, sweep.variant) for sweep in whole.sweeps]
+    asked = [(sweep.training.target, sweep.split, sweep.variant) for sweep in whole.sweeps]
     for target in (0.05, 0.1):
         for one in (("test", ""), ("test", "shuffled"), ("validation", "")):
             assert asked.count((target, *one)) == 1
