@@ -70,6 +70,11 @@ class RunConfig(Strict):
         "`--apply_chat_template`: a question is a user's turn, its answer the assistant's.",
         False,
     )
+    shuffled: bool = _how(
+        "Also measure each method with the decisions of other tokens.\nThe control that tells what choosing the tokens "
+        "is worth (docs/protocol.md). It trains nothing and doubles the evaluations.",
+        False,
+    )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = _where("Folder for records and tables.", Path("runs"))

@@ -61,8 +61,9 @@ _DETAILS = {
     "claimed - executed": "claimed_minus_executed",
     "projected net": "projected_net",
 }
-# Column of the training facts -> key of a row, and how it is written.
+# Column of the facts of a method and its training -> key of a row, and how it is written.
 _TRAINING: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "may skip": ("eligible", str),
     "parameters added": ("parameters_added", lambda count: f"{count:,}"),
     "training tokens": ("train_tokens", lambda count: f"{count:,}"),
     "training FLOPs": ("train_flops", lambda flops: f"{flops:.3g}"),

@@ -55,6 +55,12 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    eligible: str | None = None
+    shuffled_score: float | None = None
+    decisions_worth: float | None = None
+    decisions_low: float | None = None
+    decisions_high: float | None = None
+    shuffled_apart: float | None = None
     gap: float | None = None
     dial: float | None = None
     seconds: float | None = None

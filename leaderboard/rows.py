@@ -30,6 +30,8 @@ _SETTING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .,+@()\-]*", re.ASCII)
 
 SAVINGS = tuple(f"saved_{phase}{axis}" for phase in ("", "prefill_", "decode_") for axis in ("tokens", "core", "net"))
 
+WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high")  # of a method's decisions
+
 
 class Rejected(ValueError):
     """An entry breaks a rule; the message says which and never repeats more than a few characters of the entry."""
@@ -157,6 +159,9 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "train_flops": (_maybe(_number(0.0, 1e40)), None),
     "target": (_maybe(_number(0.0, 1.0)), None),
     "beyond_target": (_maybe(lambda value: isinstance(value, bool)), None),
+    "eligible": (_maybe(_text(_SETTING)), None),
+    **dict.fromkeys(WORTH, (_SCORE, None)),
+    "shuffled_apart": (_maybe(_number(-1e6, 1e6)), None),
     "gap": (_maybe(_number(0.0, 2e6)), None),
     "dial": (_maybe(_number(-1e12, 1e12)), None),
     "seconds": (_maybe(_number(0.0, 1e12)), None),

@@ -44,6 +44,8 @@ def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any] | None:
                 task, method = config.get("task"), config.get("method")
                 if not isinstance(task, str) or not isinstance(method, str) or config.get("split", "test") != "test":
                     continue
+                if config.get("variant"):  # what the method's control writes is no answer of the method
+                    continue
                 place = found.setdefault(task, {"targets": {}, "methods": {}})
                 if method not in place["methods"]:
                     files = files_of(sweep)

@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
 
+from .decisions import decisions
 from .grid import Grid, grids, marks, number, percent
 from .row import Row
 from .rows import first_metrics
@@ -44,6 +45,7 @@ def _wide(grid: Grid) -> list[str]:
     training = grid.training("simple")
     parts = [grid.title, grid.scores("simple"), *grid.notes]
     parts += ["saved there, % of the dense model; kept: % of the dense score", grid.details("simple")]
+    parts += decisions(grid, grid.levels)
     return [*parts, "training", training] if training else parts
 
 
@@ -72,8 +74,15 @@ def _narrow(grid: Grid) -> list[str]:
         textwrap.fill(grid.title, WIDTH),
         table,
         "\n".join(textwrap.fill(note, WIDTH) for note in notes),
+        *_worths(grid),
     ]
     return [part for part in parts if part]
+
+
+def _worths(grid: Grid) -> list[str]:
+    """What decisions are worth at one level, in lines that fit."""
+    title, *rest = decisions(grid, broken=_broken) or [""]
+    return [textwrap.fill(title, WIDTH), *rest] if title else []
 
 
 def _value(grid: Grid, row: Row, dense: Row | None) -> float | None:

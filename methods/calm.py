@@ -43,8 +43,10 @@ from adaptive_bench.method import (
     MethodConfig,
     MethodSpec,
     Semantics,
+    Site,
     SiteView,
     UsageError,
+    every_branch,
     initialised_linear,
     leaving_tokens,
 )
@@ -98,6 +100,11 @@ class CALM(Method):
     def dial(self) -> DialSpec:
         """Confidence threshold; above 1 nobody exits."""
         return DialSpec("threshold", -1.0 if self.config.confidence == "state" else 0.0, NEVER, NEVER)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Everything above the first exit."""
+        return every_branch(range(self.first_exit, self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:

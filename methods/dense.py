@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, SiteView
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, Site, SiteView
 
 
 class Dense(Method):
     """Executes everything; its dial has one value."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = MethodConfig
 
     @property
     def dial(self) -> DialSpec:
         """One value only."""
         return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Nowhere."""
+        return frozenset()
 
     @property
     def max_saved_tokens(self) -> float:

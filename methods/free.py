@@ -46,8 +46,10 @@ from adaptive_bench.method import (
     MethodSpec,
     SearchRange,
     Semantics,
+    Site,
     SiteView,
     UsageError,
+    every_branch,
     leaving_tokens,
 )
 
@@ -104,6 +106,11 @@ class FREE(Method):
     def defer_layer(self) -> int:
         """The exit."""
         return self.shallow
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Everything above the exit."""
+        return every_branch(range(self.shallow, self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics
+from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics, Site
 
 from .gateskip import GateSkip, GateSkipConfig
 
@@ -31,6 +31,7 @@ class Gated(GateSkip):
     """GateSkip that never skips; its dial does not move."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = GatedConfig
     paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
 
@@ -42,6 +43,11 @@ class Gated(GateSkip):
     def dial(self) -> DialSpec:
         """Budget 1."""
         return DialSpec("budget", 1.0, 1.0, 1.0)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Nowhere."""
+        return frozenset()
 
     @property
     def max_saved_tokens(self) -> float:

@@ -158,6 +158,11 @@ class GateSkip(Method):
         return self.config.kv or ("copy_below" if self.semantics == "paper" else "recompute")
 
     @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """As `skip_modules` and `stride` say."""
+        return frozenset(self.skipping)
+
+    @property
     def max_saved_tokens(self) -> float:
         """Every branch that may skip, does."""
         return (1.0 - self.dial.minimum) * self._skipping_share

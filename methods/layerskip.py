@@ -39,6 +39,7 @@ from adaptive_bench.method import (
     Site,
     UsageError,
     draw_key,
+    every_branch,
     uniform_from,
 )
 
@@ -61,6 +62,7 @@ class LayerSkip(Method):
     """Exits every token at one layer, the dial."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
     unit = "layer"
     wants_layer_states = True
@@ -85,6 +87,11 @@ class LayerSkip(Method):
     def kv_policy(self) -> KVPolicy:
         """Layers above the exit never run and store nothing."""
         return "recompute" if self.training else "evict"
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Everything above the first layer."""
+        return every_branch(range(1, self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:

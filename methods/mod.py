@@ -61,6 +61,7 @@ from adaptive_bench.method import (
     SiteView,
     Thresholds,
     UsageError,
+    every_branch,
     top_k_per_row,
 )
 
@@ -143,6 +144,11 @@ class MixtureOfDepths(Method):
     def kv_policy(self) -> KVPolicy:
         """Bypassing tokens have no K,V in that block."""
         return "evict"
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Routed blocks."""
+        return every_branch(self.routed)
 
     @property
     def max_saved_tokens(self) -> float:

@@ -51,6 +51,7 @@ class RandomSkip(Method):
     """Skips with probability q, the dial."""
 
     supports_data_parallel = True
+    adapts = False
     draws = True
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig

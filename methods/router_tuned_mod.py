@@ -36,6 +36,7 @@ from adaptive_bench.method import (
     MethodSpec,
     SearchRange,
     Semantics,
+    Site,
     SiteView,
     UsageError,
     initialised_linear,
@@ -96,6 +97,11 @@ class RouterTunedMoD(Method):
     def freezes_backbone(self) -> bool:
         """Only the routers train."""
         return True
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Attention of routed layers."""
+        return frozenset(Site(layer, "attention") for layer in self.routed)
 
     @property
     def max_saved_tokens(self) -> float:

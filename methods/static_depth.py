@@ -38,6 +38,7 @@ class StaticDepth(Method):
     """Leaves out a number of layers, the dial."""
 
     supports_data_parallel = True
+    adapts = False
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     unit = "layer"
     config: StaticDepthConfig

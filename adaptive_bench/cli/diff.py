@@ -94,7 +94,9 @@ def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
         record, training = known.record_of(one), known.training_of(one)
         for saving in record.savings():
             scores = document_values(one.metric, record.samples(saving))
-            key = (f"{one.method}{target_text(training.target, training.only_target)}", one.task, one.metric, saving)
+            variant = f", {one.variant}" if one.variant else ""
+            method = f"{one.method}{target_text(training.target, training.only_target)}{variant}"
+            key = (method, one.task, one.metric, saving)
             found.setdefault(key, {})[training.seed] = scores
     return found
 

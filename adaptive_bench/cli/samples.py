@@ -60,6 +60,9 @@ def samples(
     differing: Annotated[
         bool, typer.Option("--differing", help="Only documents that the methods do not all get right or wrong.")
     ] = False,
+    shuffled: Annotated[
+        bool, typer.Option("--shuffled", help="Beside each method what it writes with the decisions of other tokens.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
@@ -67,7 +70,7 @@ def samples(
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     registry.load_plugins(plugin)
     known = manifest_of(run)
-    tests = [one for one in known.evaluations if one.split == "test"]
+    tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
     chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
     seed = known.training_of(tests[0]).seed
     tests = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
@@ -107,7 +110,7 @@ def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: f
             targets.setdefault(sample.doc, sample.target)
             answers.setdefault(sample.doc, []).append(
                 Answer(
-                    one.method,
+                    f"{one.method}, {one.variant}" if one.variant else one.method,
                     asked,
                     point.savings["tokens"],
                     _output(sample, prompts.get(sample.doc)),
@@ -163,8 +166,10 @@ def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
 def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
     if methods is None:
         return list(evaluations)
-    by_spec = {one.method: one for one in evaluations}
+    by_spec: dict[str, list[EvaluationEntry]] = {}
+    for one in evaluations:
+        by_spec.setdefault(one.method, []).append(one)
     specs = [str(spec) for spec in parse_specs(methods)]
     if unknown := [spec for spec in specs if spec not in by_spec]:
         raise UsageError(f"--methods are specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
-    return [by_spec[spec] for spec in specs]
+    return [one for spec in specs for one in by_spec[spec]]

@@ -41,7 +41,7 @@ class _Branch:
 
 
 @dataclass
-class _Run:
+class Run:
     """Something that was run for some tokens in order to decide.
 
     Attributes:
@@ -87,7 +87,7 @@ class Tally:
         self.requests = requests
         self._branches: list[_Branch] = []
         self._all_rows = len(valid) if requests is None else int(requests.sum())
-        self._runs: list[_Run] = []
+        self._runs: list[Run] = []
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
         self._tokens = self._eligible = self.weigh(valid)
@@ -160,16 +160,31 @@ class Tally:
 
     def book_probe(self, layer: int, tokens: Tensor) -> None:
         """Book one run of the head for each token at flat indices [N], as a decision."""
-        self._runs.append(_Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes))
+        self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes))
 
     def book_cosine(self, layer: int, tokens: Tensor) -> None:
         """Book a cosine of two states for each token at flat indices [N], as a decision."""
-        self._runs.append(_Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size)))
+        self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size)))
 
     def book_map(self, layer: int, reading: Reading, tokens: Tensor) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]."""
         macs = reading.macs / max(1, reading.inputs)
-        self._runs.append(_Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes))
+        self._runs.append(Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes))
+
+    @property
+    def runs(self) -> int:
+        """Notes so far of what was run for some tokens in order to decide."""
+        return len(self._runs)
+
+    def take_runs(self, since: int) -> list[Run]:
+        """The notes of such runs from number `since` on; they are booked no more."""
+        taken = self._runs[since:]
+        del self._runs[since:]
+        return taken
+
+    def note_run(self, run: Run) -> None:
+        """Note something that was run for some tokens in order to decide."""
+        self._runs.append(run)
 
     def book_head(self, *, needed: int, computed: int, reused: int) -> None:
         """Book the language-model head.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,13 +17,32 @@ from torch import Tensor, nn
 
 from adaptive_bench.backbone import Site, Turn
 from adaptive_bench.engine.attention_mask import additive, visible_keys
-from adaptive_bench.engine.booking import Tally
+from adaptive_bench.engine.booking import Run, Tally
 from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.meter import DecisionMeter
-from adaptive_bench.method import Decision, ForwardCall, KVPolicy
+from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
 
 Executor = Literal["masked", "packed"]
+
+
+class Between(Protocol):
+    """Sees every decision on its way from the method to the executors, and may replace it; see `shuffled`."""
+
+    def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
+        """The decision to execute, of a view whose call is an `EngineCall`."""
+
+
+class Effort(NamedTuple):
+    """What a method did at one site for some tokens in order to decide; who takes it decides what is booked of it.
+
+    Attributes:
+        runs: What was run, not booked.
+        answers: Flat indices [N] of tokens and the final logits [N, V] it gave for them, not taken for the call's.
+    """
+
+    runs: Sequence[Run]
+    answers: Sequence[tuple[Tensor, Tensor]]
 
 
 @dataclass(kw_only=True)
@@ -38,6 +57,8 @@ class EngineCall(ForwardCall):
         tally: Books the work; `None` while training.
         meter: Counts the MACs of the method's own linear maps.
         recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
+        between: What stands between the method and the executors; `None` where decisions are executed as they are.
+        drawn: [B, S] which decision vector of a `shuffled.DecisionBank` each token got; `None` before it is asked.
     """
 
     host_valid: np.ndarray
@@ -48,6 +69,8 @@ class EngineCall(ForwardCall):
     tally: Tally | None
     meter: DecisionMeter
     recomputes: bool = False
+    between: Between | None = None
+    drawn: Tensor | None = None
     _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
     _kept: tuple[Tensor | None, Kept | None] | None = None
     _masks: dict[int | None, Tensor] = field(default_factory=dict)
@@ -118,6 +141,13 @@ class EngineCall(ForwardCall):
         """A cosine of two states was taken for each of the tokens at flat indices [N]."""
         if self.tally is not None:
             self.tally.book_cosine(layer, tokens)
+
+    def take_effort(self, runs: int, answers: int) -> Effort:
+        """What was done in order to decide since there were so many runs noted and answers given."""
+        assert self.tally is not None, "only training has no books"
+        taken = self.answers[answers:]
+        del self.answers[answers:]
+        return Effort(self.tally.take_runs(runs), taken)
 
     def run_map(self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""

@@ -62,6 +62,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
         UsageError: It scales the input of a whole layer, which has none of its own.
     """
     call.meter.take()  # whatever ran since does not count as deciding here
+    runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
     device = view.hidden.device.type
     if torch.is_autocast_enabled(device):  # decisions hinge on 1e-3: never in bf16
         with torch.autocast(device, enabled=False):
@@ -72,6 +73,8 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
     check_decision(decision, view.hidden, method)
+    if call.between is not None:
+        decision = call.between.pass_on(view, decision, call.take_effort(runs, answers))
     for listen in method.listeners:
         listen(view, decision)
     if decision.input_scale is not None:

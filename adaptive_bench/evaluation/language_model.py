@@ -153,7 +153,7 @@ class AdaptiveLM(TemplateLM):
 
     def _document(self, request: Instance) -> int:
         """Key of the document a request belongs to; 0 where nothing hangs on it, so that documents may share work."""
-        if not self.model.method.draws or request.doc_id is None:
+        if not self.model.draws or request.doc_id is None:
             return 0
         return document_key(str(request.task_name), request.doc_id)
 

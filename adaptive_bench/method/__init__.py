@@ -22,8 +22,9 @@ from adaptive_bench.method.decisions import (
     top_k_per_row,
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
+from adaptive_bench.method.eligible import described, every_branch
 from adaptive_bench.method.initial_change import InitialChange
-from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec
+from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -57,10 +58,12 @@ __all__ = [
     "Thresholds",
     "UsageError",
     "annealed",
+    "described",
     "document_key",
     "draw_key",
     "drop_lowest",
     "drop_lowest_by_phase",
+    "every_branch",
     "initialised_linear",
     "leaving_tokens",
     "method_class",
@@ -73,4 +76,5 @@ __all__ = [
     "training_spec",
     "uniform_from",
     "uniforms_from",
+    "why_not_shuffled",
 ]

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from adaptive_bench import registry
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
+from adaptive_bench.method.eligible import every_branch
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -59,6 +60,8 @@ class Method(nn.Module):
             and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
         draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
+        adapts: Which tokens skip hangs on the tokens. Not so where none, all, or tokens drawn at random do: then other
+            tokens' decisions are worth the same, and there is no control of shuffled decisions.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
@@ -77,6 +80,7 @@ class Method(nn.Module):
     solves_dial: ClassVar[bool] = False
     supports_data_parallel: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    adapts: ClassVar[bool] = True
     trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -115,6 +119,13 @@ class Method(nn.Module):
     def max_saved_tokens(self) -> float:
         """Largest share of token-branches the dial can skip."""
         return 1.0
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Branches at which some token may skip at some dial value; by default all. `adaptive-bench check` holds the
+        method to it.
+        """
+        return every_branch(range(self.backbone_size[0]))
 
     @property
     def skip_share(self) -> float:

@@ -59,3 +59,12 @@ def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:
     """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
     return method_class(spec).starts_from(spec)
+
+
+def why_not_shuffled(spec: MethodSpec) -> str | None:
+    """Why no token can have the decisions of another one, half a sentence; `None`: it can."""
+    if spec.semantics == "bench":
+        return None
+    reasons = {"C0": None, "C1": "are made for a whole sequence", "C2": "depend on the other sequences of a batch"}
+    reason = reasons[method_class(spec).paper_class]
+    return None if reason is None else f"the decisions of {spec} {reason}"

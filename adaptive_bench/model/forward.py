@@ -13,7 +13,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.booking import Tally
-from adaptive_bench.engine.call import EngineCall, Executor
+from adaptive_bench.engine.call import Between, EngineCall, Executor
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.engine.loop import run_layers
@@ -34,6 +34,8 @@ class ForwardModel(nn.Module):
         spread: Puts together what several processes have of a training batch, while they train it.
         loss_terms: Raw values of the last labelled call: `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
+        between: In `eval()` mode, what stands between the method's decisions and the executors: the control of shuffled
+            decisions (`model.shuffled`), or nothing.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -49,6 +51,7 @@ class ForwardModel(nn.Module):
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
         self.spread: Spread | None = None
+        self.between: Between | None = None
         self._executor: Executor | None = None
 
     @property
@@ -63,12 +66,22 @@ class ForwardModel(nn.Module):
         self._executor = name
 
     @property
+    def draws(self) -> bool:
+        """Whether what skips is drawn at random: then texts of several documents share no work."""
+        return self.method.draws or self.between is not None
+
+    @property
     def dial(self) -> float:
         """The one value that moves saved compute; `method.dial` tells its name and range."""
         return self.method.value
 
     @dial.setter
     def dial(self, value: float) -> None:
+        if self.between is not None:
+            raise UsageError(
+                f"Shuffled decisions are those of one dial value, got {value:g} in the midst of {self.dial:g}. Turn "
+                "the dial first, then collect decisions."
+            )
         self.method.value = self.method.dial.check(value)
 
     def pack_weights(self) -> None:
@@ -217,7 +230,8 @@ class ForwardModel(nn.Module):
             kv_policy=policy,
             executor=executor,
             training=self.training,
-            draws=self.method.draws,
+            draws=self.draws,
+            between=None if self.training else self.between,
             recomputes=self.training and self.gradient_checkpointing,
             phase=phase,
             tally=tally,

@@ -20,6 +20,7 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.method.probed import stored_matrix
+from adaptive_bench.model.shuffled import standing_between
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device
@@ -191,17 +192,19 @@ def _moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
         if abs(old - new) > _SAME_SHARE:
             yield f"{new:.2%} of the calibration text skipped at {asked:.0%} where the record has {old:.2%}"
     calibrated.model.dial = calibrated.model.method.dial_for(asked)
-    _, now = evaluate(
-        calibrated.model,
-        calibrated.tokenizer,
-        sweep.task,
-        data_dir=sweep.config.data_dir,
-        split=sweep.split,
-        limit=min(DOCUMENTS, recipe.limit or DOCUMENTS),
-        num_fewshot=recipe.num_fewshot,
-        batch_size=recipe.batch_size,
-        chat_template=sweep.config.chat_template,
-    )
+    bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None
+    with standing_between(calibrated.model, bank):
+        _, now = evaluate(
+            calibrated.model,
+            calibrated.tokenizer,
+            sweep.task,
+            data_dir=sweep.config.data_dir,
+            split=sweep.split,
+            limit=min(DOCUMENTS, recipe.limit or DOCUMENTS),
+            num_fewshot=recipe.num_fewshot,
+            batch_size=recipe.batch_size,
+            chat_template=sweep.config.chat_template,
+        )
     said = {sample.doc: sample for sample in sweep.record.samples(asked)}
     others = [sample.doc for sample in now if sample.doc in said and not _alike(said[sample.doc], sample)]
     if len(others) > (0 if _is_made_here(sweep, sweep.config) else 1):  # nearly as likely answers change places

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
@@ -22,6 +22,7 @@ from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
+Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class EvaluationEntry:
         split: `test`, or `validation` for documents that choices are made on.
         metric: The headline metric of the task.
         levels: Savings to match at.
+        variant: `shuffled` for the control of shuffled decisions; empty for the method itself.
     """
 
     record: str
@@ -61,11 +63,16 @@ class EvaluationEntry:
     split: DocumentSplit
     metric: str
     levels: tuple[float, ...]
+    variant: Variant = ""
 
     @property
     def training(self) -> str:
         """Name of the record of the training it evaluates."""
         return self.record.partition("/")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; a variant is named where it is one."""
+        return {name: value for name, value in asdict(self).items() if name != "variant" or value}
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ class Manifest:
         about = {
             "schema": SCHEMA,
             "trainings": [asdict(one) for one in self.trainings],
-            "evaluations": [asdict(one) for one in self.evaluations],
+            "evaluations": [one.to_json() for one in self.evaluations],
         }
         atomic.update_text(folder / FILE, sealed(atomic.json_text(about)))
 
@@ -143,7 +150,8 @@ def check_training(listed: TrainingEntry, record: Record) -> dict[str, Any]:
 def check_evaluation(listed: EvaluationEntry, record: Record) -> dict[str, Any]:
     """As `check_training`, of an evaluation."""
     said = _said(record)
-    _compare(record, {"split": "test"} | said, {key: getattr(listed, key) for key in ("method", "task", "split")})
+    names = ("method", "task", "split", "variant")
+    _compare(record, {"split": "test", "variant": ""} | said, {key: getattr(listed, key) for key in names})
     return said
 
 

@@ -76,7 +76,8 @@ def _described(folder: Path, training: RecordStatus | None) -> RecordStatus:
         state = "done" if (folder / "checkpoint").is_dir() else "stopped"
     if damaged:
         state, reason = "damaged", f"{', '.join(damaged)} cannot be read; the command of its run makes it again."
-    work = "train" if training is None else task + ("" if "split" not in about else f" ({about['split']})")
+    which = about.get("split", about.get("variant"))
+    work = "train" if training is None else task + ("" if which is None else f" ({which})")
     progress = _steps(folder, about, state) if training is None else _points(names)
     return RecordStatus(work, method, seed, state or "planned", since, progress, reason, folder)
 

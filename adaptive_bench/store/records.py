@@ -7,6 +7,7 @@
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
         0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
+    eval/<task>-shuffled-<sweep key>/                 the same of the control of shuffled decisions, without behaviour
 
 In a run of many records those of a finished one are folded into a `result.json` (see `files`).
 """

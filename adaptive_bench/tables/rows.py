@@ -82,6 +82,12 @@ class Row:
         target: Of several savings the method was trained towards, the one that serves this level, by validation
             documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
+        eligible: Where tokens may skip, as the method says: `layers 1-7`; `None` in older records.
+        shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where
+            that control was not measured or did not reach it.
+        decisions_worth: How much better the method is than that, positive whichever way the metric is better.
+        decisions_low, decisions_high: Its 95 % interval, `None` where there is a single pair of scores.
+        shuffled_apart: Net saving of the control less the method's at one dial value, where they are furthest apart.
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         seconds: Spent inside model calls there, on all documents.
@@ -125,6 +131,12 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    eligible: str | None = None
+    shuffled_score: float | None = None
+    decisions_worth: float | None = None
+    decisions_low: float | None = None
+    decisions_high: float | None = None
+    shuffled_apart: float | None = None
     dial: float | None = None
     gap: float | None = None
     seconds: float | None = None

@@ -84,3 +84,30 @@ def test_wide_shows_everything(make_row):
     assert [part for part in header.split() if part != "%"][1:] == ["0", "5", "10", "15", "20", "25"]
     assert "saved there" in text and "parameters added" in text and "--wide" not in text
     assert all(method in text for method in METHODS)
+
+
+WORTH = {"shuffled_score": 0.41, "decisions_worth": 0.4884, "decisions_low": 0.401, "decisions_high": 0.573}
+
+
+def test_decisions_stand_beside_the_scores_at_the_level_next_to_15_percent(make_row):
+    rows = rows_of(make_row, ("dense",)) + rows_of(make_row, ("gateskip",), **WORTH)
+    text = render(rows)
+    (line,) = (line for line in text.splitlines() if "48.8" in line)
+    assert line.split() == ["gateskip", "15", "%", "89.8", "41.0", "+48.8", "[+40.1,", "+57.3]"]
+    assert "decisions worth" in text and "≠" not in text
+    assert "decisions worth" not in render(rows_of(make_row))
+    wide = render(rows, wide=True)
+    assert sum("+48.8" in line for line in wide.splitlines()) == len(LEVELS)
+
+
+def test_a_control_that_saves_another_amount_is_marked(make_row):
+    rows = rows_of(make_row, ("gateskip",), **WORTH, shuffled_apart=-0.021)
+    assert "+48.8≠ [" in render(rows) and "more than 2 points apart" in render(rows)
+
+
+def test_decisions_fit_80_columns_and_lower_scores_have_their_own_unit(make_row):
+    rows = rows_of(make_row, metric="word_perplexity,none", score=123456.0, low=101234.0, high=140000.0)
+    worth = {"shuffled_score": 223456.0, "decisions_worth": 1e5, "decisions_low": -2e5, "decisions_high": 3e5}
+    text = render([row | worth for row in rows])
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "+1e+05" in text

@@ -62,7 +62,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     asked = {"limit": 12, "calibration_examples": 6, "grid": (0.0, 0.3), "batch_size": 4}
     shared = {"tasks": ("nano_qa_ll", "nano_qa"), "evaluation": asked}
     methods = "dense,random_skip,gateskip,gateskip@paper,mod@paper"
-    as_is = {"methods": methods, "train": {"steps": 0}, **shared}
+    as_is = {"methods": methods, "train": {"steps": 0}, "shuffled": True, **shared}
     trained = {"methods": "gateskip,mine,dense", "train": {"steps": 4, "batch_size": 4}, **shared}
     script, configs = tmp_path / "child.py", tmp_path / "configs"
     script.write_text(CHILD)
@@ -77,7 +77,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     alone = config_of(**as_is, out=tmp_path / "one")
     run(alone, jobs=1)
     found, wanted = points(together[0]), points(alone)
-    assert len(wanted) == 18 and found.keys() == wanted.keys()
+    assert len(wanted) == 22 and found.keys() == wanted.keys()
     for (sweep, name), point in wanted.items():
         if "nano_qa," in sweep and "@paper" not in sweep:  # greedy texts of causal methods: batches come as they come
             assert of_tokens(found[sweep, name]) == of_tokens(point)

@@ -22,7 +22,9 @@ KEYS = "method semantics task metric axis phase level score low high interval se
 KEYS += "seeds documents saved_tokens saved_core saved_net "
 KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
-KEYS += "parameters_added train_tokens train_flops target beyond_target dial gap seconds model backbone recipe "
+KEYS += "parameters_added train_tokens train_flops target beyond_target "
+KEYS += "eligible shuffled_score decisions_worth decisions_low decisions_high shuffled_apart dial gap seconds "
+KEYS += "model backbone recipe "
 KEYS += "task_version shots asked contents definition made_with"
 
 

@@ -15,6 +15,7 @@ from adaptive_bench.method import (
     SiteView,
     draw_key,
     drop_lowest,
+    every_branch,
     initialised_linear,
     paper_quantile_keep,
     top_k_per_row,
@@ -51,6 +52,12 @@ class Sound(Method):
 
     def share(self, view):
         return 0.1 if view.call.training else self.value
+
+
+class SkipsBesideWhatItSays(Sound):
+    @property
+    def eligible_sites(self):
+        return every_branch(range(1, self.backbone_size[0]))
 
 
 class DialInTheMiddle(Sound):
@@ -357,6 +364,7 @@ WRONG = {
     LeaksTheFuture: "causality",
     ForgetsThePrompt: "cached",
     TurnsBack: "monotone",
+    SkipsBesideWhatItSays: "eligible",
     SkipsNothing: "effect",
     IgnoresTheDial: "effect",
     SkipsAThirdOfWhatItClaims: "claims",

@@ -27,6 +27,7 @@ from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.shapes import shape_of_model
+from adaptive_bench.runs.planning.shuffled import has_control
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import ExampleRequest, Task
@@ -118,7 +119,7 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], di
     for name in expand_tasks(config.tasks):
         levels = config.levels or find_task(name).levels
         reach = [first_savings(_end(empty, spec), levels, config.evaluation) for spec in specs]
-        targets = [trained[training_spec(spec)] for spec in specs]
+        targets = [trained[training_spec(spec)] * (1 + has_control(spec, config)) for spec in specs]
         counts = [len(savings) * several for savings, several in zip(reach, targets, strict=True)]
         values[name] = sum(counts) * len(config.seeds)
     return steps, values

@@ -89,6 +89,7 @@ class Estimator:
     def calibration(self, sweep: DialEvaluation) -> Estimate:
         """Time to make one dial value ready."""
         passes = _CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
+        passes += _CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # the text is read once more, for its decisions
         return self._sequence(sweep.training) * (passes * sweep.config.evaluation.calibration_examples)
 
     def points_left(self, sweep: DialEvaluation) -> int:

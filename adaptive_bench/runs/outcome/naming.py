@@ -43,7 +43,8 @@ def run_name(config: RunConfig) -> str:
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
     about_doing = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
     elsewhere = dict.fromkeys(about_doing, True)
-    key = key_of(config.model_dump(mode="json", exclude=elsewhere | {"train": {"parallel"}}))
+    off = {} if config.shuffled else {"shuffled": True}  # runs of versions without that control keep their names
+    key = key_of(config.model_dump(mode="json", exclude=elsewhere | off | {"train": {"parallel"}}))
     return "-".join(
         [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
     )

@@ -20,6 +20,7 @@ from adaptive_bench.runs.outcome.projection import projected
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.shuffled import without_control
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
@@ -27,6 +28,7 @@ from adaptive_bench.store.files import forget, read_once
 from adaptive_bench.tables.made_with import environments
 from adaptive_bench.tables.recomputed import check_point
 from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
+from adaptive_bench.tables.shuffled import TOLERANCE, SeedPoints, savings_apart, with_control
 
 Evaluations = Mapping[int, list[Evaluation]]  # by seed
 
@@ -116,6 +118,7 @@ class _Pass:
                 "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
                 "parameters a method adds."
             )
+        warnings += without_control(whole.config) if rows else []
         damaged = {name: files for group in groups.values() for name, files in group.damaged.items()}
         warnings += _damaged(whole, damaged)
         behaviours = {name: digest for group in groups.values() for name, digest in group.behaviours.items()}
@@ -148,10 +151,12 @@ class _Pass:
         tables = {}
         for target, of_target in by_target.items():
             tests = [sweep for sweep in of_target if sweep.split == "test"]
-            found = _measured(tests)
+            found = _measured([sweep for sweep in tests if not sweep.variant])
             if not any(found.points.values()):
                 continue
             tables[target] = _rows(found, self.same_documents, group)
+            if controls := [sweep for sweep in tests if sweep.variant == "shuffled"]:
+                tables[target] = _beside_control(found, _measured(controls), tables[target], self.same_documents, group)
             group.warnings += [*found.unprojected, *_warnings(found, tables[target])]
             group.answers |= {
                 sweep.folder.name: entry(sweep, found.points[seed], found.priced[seed], found.samples[seed])
@@ -187,6 +192,14 @@ class _Measured:
     priced: Evaluations
     samples: Mapping[int, list[list[Sample]]]
     unprojected: list[str]
+
+    @property
+    def by_seed(self) -> dict[int, SeedPoints]:
+        """All of it for each seed."""
+        return {
+            seed: SeedPoints(list(points), self.priced[seed], self.samples[seed])
+            for seed, points in self.points.items()
+        }
 
 
 def _measured(sweeps: Sequence[DialEvaluation]) -> _Measured:
@@ -246,10 +259,7 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
     first = sweeps[0]
     some = next(one for done in found.points.values() for one in done.values())
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
-    for seed, sweep in found.sweeps.items():
-        for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
-            check_point(evaluation, samples, sweep.folder)
-            group.digests.setdefault(sweep.split, {}).update(same_documents.check(sweep, evaluation))
+    _check(found, same_documents, group)
     rows = table_rows(
         first.spec,
         first.task,
@@ -263,8 +273,35 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
     )
     # A seed without points was not "outside" a level: it is missing.
     partial = {} if all(found.points.values()) else {"status": "partial"}
-    made = made_with(sweeps)
-    return [row.but(made_with=made, **partial) for row in rows]
+    made, dial = made_with(sweeps), first.record.read("dial.json") or {}
+    return [row.but(made_with=made, eligible=dial.get("eligible"), **partial) for row in rows]
+
+
+def _check(found: _Measured, same_documents: SameDocuments, group: _Group) -> None:
+    """Scores are what the documents make up, and the documents those of everybody else."""
+    for seed, sweep in found.sweeps.items():
+        for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
+            check_point(evaluation, samples, sweep.folder)
+            group.digests.setdefault(sweep.split, {}).update(same_documents.check(sweep, evaluation))
+
+
+def _beside_control(
+    found: _Measured, control: _Measured, rows: Sequence[Row], same_documents: SameDocuments, group: _Group
+) -> list[Row]:
+    """The rows with what the method's decisions are worth."""
+    _check(control, same_documents, group)
+    own, other = found.by_seed, control.by_seed
+    first = next(iter(found.sweeps.values()))
+    apart = [savings_apart(own[seed], other[seed]) for seed in own if seed in other]
+    furthest = max((pair for seed in apart for pair in seed.items()), key=lambda pair: abs(pair[1]), default=(0.0, 0.0))
+    if abs(furthest[1]) > TOLERANCE:
+        group.warnings.append(
+            f"{first.spec} on {first.task}: asked for {furthest[0]:.0%}, the same model with the decisions of other "
+            f"tokens saves {100 * furthest[1]:+.1f} points of net FLOPs beside the method's own: tokens of the "
+            f"calibration text decide unlike those of the answers, or the control's answers have another length. "
+            f"Scores are compared where both save the same."
+        )
+    return with_control(rows, own, other, first.curves)
 
 
 def _damaged(whole: Plan, known: Mapping[str, Sequence[str]]) -> list[str]:

@@ -93,7 +93,7 @@ def verify(
     """
     reporter = reporter or SilentReporter()
     entries = list(entries)
-    sweeps = {_place(sweep): sweep for sweep in plan(config).sweeps if sweep.split == "test"}
+    sweeps = {_place(sweep): sweep for sweep in plan(config).sweeps if sweep.split == "test" and not sweep.variant}
     found = []
     trained: set[Path] = set()
     for entry in entries:

@@ -46,6 +46,7 @@ def manifest_of(whole: Plan) -> Manifest:
             split=sweep.split,
             metric=sweep.metric,
             levels=tuple(sweep.levels),
+            variant=sweep.variant,
         )
         for sweep in whole.sweeps
     )
@@ -99,6 +100,7 @@ def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
                         split=about.get("split", "test"),
                         metric=task.metrics[0],
                         levels=tuple(config.levels or task.levels),
+                        variant=about.get("variant", ""),
                     )
                 )
     evaluations.sort(key=lambda one: config.seeds.index(known[one.training]["seed"]))
@@ -138,7 +140,7 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
     for each in manifest.evaluations:
         training, folder = trainings[each.training], records / each.record
         content = check_evaluation(each, Record(folder))
-        spec, split = MethodSpec.parse(each.method), each.split
+        spec = MethodSpec.parse(each.method)
         found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
-        sweeps.append(replace(found, split=split))
+        sweeps.append(replace(found, split=each.split, variant=each.variant))
     return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))

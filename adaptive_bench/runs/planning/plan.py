@@ -13,6 +13,7 @@ from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.shapes import find_shape
+from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
@@ -125,13 +126,17 @@ class _Questions:
         about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
         sweeps = []
         for task, common in self.contents.items():
+            name, levels = task.name.replace("/", "_"), self.config.levels or task.levels
             for split in splits:
                 content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
                 content |= {} if split == "test" else {"split": split}
-                folder = training.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
-                levels = self.config.levels or task.levels
+                folder = training.folder / "eval" / f"{name}-{key_of(content)}"
                 found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
                 sweeps.append(replace(found, split=split))
+                if split == "test" and has_control(spec, self.config):
+                    content = {**content, **SHUFFLED}
+                    folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
+                    sweeps.append(replace(found, content=content, folder=folder, variant="shuffled"))
         return sweeps
 
 

@@ -12,7 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
-from adaptive_bench.store.manifest import target_text
+from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.time_curves import TimeCurve
@@ -111,6 +111,7 @@ class DialEvaluation:
         folder: Where its record is, inside the folder of the training.
         curves: Saved time of the spec by setting, where it was timed.
         split: Documents it asks: those of the test, or validation documents that choices are made on.
+        variant: `shuffled` where tokens get the decisions of others (`model.shuffled`), else empty.
     """
 
     spec: MethodSpec
@@ -123,10 +124,12 @@ class DialEvaluation:
     folder: Path
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
     split: DocumentSplit = "test"
+    variant: Variant = ""
 
     def __str__(self) -> str:
         where = self.task if self.split == "test" else f"{self.task} ({self.split})"
-        return f"evaluate {self.spec}{self.training.about_target} on {where}, seed {self.training.seed}"
+        which = f", {self.variant}," if self.variant else ""
+        return f"evaluate {self.spec}{self.training.about_target}{which} on {where}, seed {self.training.seed}"
 
     @property
     def record(self) -> DialEvaluationRecord:

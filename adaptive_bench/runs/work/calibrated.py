@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from adaptive_bench.engine.shuffled import DecisionBank
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.behavioural_duplicates import behaviour
 from adaptive_bench.model.saving import add_tokenizer
+from adaptive_bench.model.shuffled import collect_decisions
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
@@ -123,6 +125,30 @@ class Calibrated:
                 )
                 reporter.emit(DialCalibrated(str(self._sweep.folder)))
                 task.advance(1)
+
+    def collect_decisions(self, reporter: Reporter) -> DecisionBank:
+        """The decisions of every token of the calibration text, with the dial as it stands.
+
+        Raises:
+            UsageError: There is no such text.
+        """
+        if not self.has_text:
+            raise UsageError(
+                f"Shuffled decisions are drawn from those of held-out training text, but "
+                f"{', '.join(self.config.tasks)} has none. Name a task that has with --train-on, for example "
+                f"--train-on nano_math."
+            )
+
+        def at(batch_size: int) -> DecisionBank:
+            batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
+            return collect_decisions(self.model, batches)
+
+        bank, self._batch_size = find_batch_size(
+            at,
+            self._batch_size,
+            lambda size: reporter.line(f"shuffle {self.spec}: out of memory; now {size} sequence(s) at a time"),
+        )
+        return bank
 
     def store(self, saving: float) -> None:
         """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets

@@ -10,7 +10,10 @@ from pathlib import Path
 from torch import Tensor
 
 from adaptive_bench import guard, processes
+from adaptive_bench.engine.shuffled import DecisionBank
 from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.method import described
+from adaptive_bench.model.shuffled import standing_between
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.task_inputs import check_inputs
@@ -45,10 +48,11 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     model, record = trained.model, sweep.record
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
-    record.write("dial.json", about | {"max_saved_tokens": model.method.max_saved_tokens})
+    end, eligible = model.method.max_saved_tokens, described(model.method.eligible_sites)
+    record.write("dial.json", about | {"max_saved_tokens": end, "eligible": eligible})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)
-    if trained.has_text:
+    if trained.has_text and not sweep.variant:
         record.write("behaviour.json", {"sha256": trained.behaviour})
 
     def measure(saving: float) -> Evaluation:
@@ -62,8 +66,9 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         trained.store(saving)
         start_s = time.perf_counter()
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
-        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds):
-            evaluation, samples = _ask(sweep, trained, reporter)
+        bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, bank):
+            evaluation, samples = _ask(sweep, trained, bank, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         read = files_read(sweep.config, (sweep.spec.name, sweep.training.spec.name), (sweep.task,))
         check_unchanged(read)
@@ -75,21 +80,24 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     sweep.walk(measure, model.method)
 
 
-def _ask(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> tuple[Evaluation, list[Sample]]:
-    """The model's answers as its dial stands."""
+def _ask(
+    sweep: DialEvaluation, trained: Calibrated, bank: DecisionBank | None, reporter: Reporter
+) -> tuple[Evaluation, list[Sample]]:
+    """The model's answers as its dial stands, with its own decisions or those of a bank."""
     recipe = sweep.config.evaluation
-    return evaluate(
-        trained.model,
-        trained.tokenizer,
-        sweep.task,
-        data_dir=sweep.config.data_dir,
-        split=sweep.split,
-        limit=recipe.limit,
-        num_fewshot=recipe.num_fewshot,
-        batch_size=recipe.batch_size,
-        chat_template=sweep.config.chat_template,
-        progress=reporter,
-    )
+    with standing_between(trained.model, bank):
+        return evaluate(
+            trained.model,
+            trained.tokenizer,
+            sweep.task,
+            data_dir=sweep.config.data_dir,
+            split=sweep.split,
+            limit=recipe.limit,
+            num_fewshot=recipe.num_fewshot,
+            batch_size=recipe.batch_size,
+            chat_template=sweep.config.chat_template,
+            progress=reporter,
+        )
 
 
 class EvaluationWorker:
@@ -98,7 +106,9 @@ class EvaluationWorker:
     def __init__(self) -> None:
         self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
 
-    def __call__(self, sweep: DialEvaluation, dial: float, thresholds: dict[str, Tensor] | None) -> None:
+    def __call__(
+        self, sweep: DialEvaluation, dial: float, thresholds: dict[str, Tensor] | None, bank: DecisionBank | None
+    ) -> None:
         """Evaluate at one dial value, as calibrated by the main process."""
         key = sweep.training.folder, sweep.spec
         if key not in self._known:
@@ -109,4 +119,4 @@ class EvaluationWorker:
             assert trained.model.method.thresholds is not None
             trained.model.method.thresholds.load(thresholds)
         trained.model.dial = dial
-        _ask(sweep, trained, SilentReporter())
+        _ask(sweep, trained, bank, SilentReporter())

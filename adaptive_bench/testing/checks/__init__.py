@@ -5,7 +5,7 @@ from adaptive_bench.testing.checks.accounting import ledger
 from adaptive_bench.testing.checks.attachment import builds, detach
 from adaptive_bench.testing.checks.causality import batching, causality
 from adaptive_bench.testing.checks.determinism import determinism, independence
-from adaptive_bench.testing.checks.dial import effect, monotone
+from adaptive_bench.testing.checks.dial import effect, eligible, monotone
 from adaptive_bench.testing.checks.execution import cached, packed
 from adaptive_bench.testing.checks.identity import identity
 from adaptive_bench.testing.checks.intact import intact
@@ -25,6 +25,7 @@ CHECKS: tuple[Check, ...] = (
     causality,
     cached,
     monotone,
+    eligible,
     effect,
     phases,
     claims,

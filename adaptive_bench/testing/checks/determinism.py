@@ -58,7 +58,7 @@ def independence(subject: Subject) -> Facts:
     for dial in subject.dials or subject.all_dials:
         model.dial = dial
         kept = _kept(model, text, keys)
-        if not model.method.draws:
+        if not model.draws:
             demand(
                 torch.equal(kept, _kept(model, text, torch.zeros_like(keys))),
                 f"Decisions must not depend on which document a text is of, but at dial {dial:g} they do. If the "

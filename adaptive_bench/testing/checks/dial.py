@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from adaptive_bench.backbone import Site
+from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import Text
@@ -65,6 +67,23 @@ def with_dial(subject: Subject) -> AdaptiveModel:
         "and dial_for.",
     )
     return model
+
+
+@check("eligible", needs=("determinism",))
+def eligible(subject: Subject) -> Facts:
+    """Tokens skip where the method says that they may, and nowhere else: `eligible_sites` stands in every row."""
+    model, text = subject.model(), subject.text(24, 24, 24, 24, seed=7, prompt=4)
+    said = model.method.eligible_sites
+    for dial in subject.all_dials:
+        _saved_tokens(model, text, dial)
+        sites = model.compute_report()["sites"]
+        skipped = frozenset(Site(one["layer"], one["branch"]) for one in sites if one["executed"] < 1.0)
+        demand(
+            skipped <= said,
+            f"Tokens may skip at the method's eligible_sites ({described(said)}), but at dial {dial:g} some skip at "
+            f"others: {described(skipped - said)}. Let eligible_sites give every branch at which some token may skip.",
+        )
+    return {}
 
 
 @torch.no_grad()

@@ -1,0 +1,32 @@
+"""Which methods of a run are measured a second time, with the decisions of other tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.method import method_class, why_not_shuffled
+from adaptive_bench.spec import MethodSpec
+
+VERSION = 1  # raise it when the control's outputs move (`engine.shuffled`)
+# What the key of such an evaluation has beside those of the method's own.
+SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
+
+
+def has_control(spec: MethodSpec, config: RunConfig) -> bool:
+    """Whether a run measures the control of shuffled decisions of a spec."""
+    return config.shuffled and method_class(spec).adapts and why_not_shuffled(spec) is None
+
+
+def without_control(config: RunConfig) -> list[str]:
+    """One sentence for each method of a run whose control was asked for and cannot be had. Those that treat all tokens
+    alike need none.
+    """
+    specs = map(MethodSpec.parse, config.methods if config.shuffled else ())
+    return [
+        f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is "
+        f"decided for itself, but {why}."
+        for spec in specs
+        if method_class(spec).adapts and (why := why_not_shuffled(spec))
+    ]

@@ -1,0 +1,78 @@
+"""What the decisions of each method are worth: its score beside that with the decisions of other tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tabulate import tabulate
+
+from adaptive_bench.metric import metric_of
+from adaptive_bench.tables.shuffled import TOLERANCE
+
+from .grid import Grid, number
+from .row import Row
+
+WIDTH = 80  # of a terminal
+_GAP = 2  # between two columns
+_HEADER = 2  # tabulate makes a column so much wider than its header at least
+PREFERRED = 0.15  # the level that is shown where there is room for one: the saving of the paper's second table
+_TITLE = "what choosing the tokens is worth: score less that of the same model with the decisions of other tokens"
+_APART = "≠ at one dial value the two save net FLOPs that are more than {:.0f} points apart."
+
+
+def decisions(
+    grid: Grid,
+    levels: Sequence[float] | None = None,
+    broken: Callable[[str, int], str] = lambda label, room: label,
+) -> list[str]:
+    """Title, table and notes, nothing where no control was measured; one line for each method and level.
+
+    Args:
+        levels: Those that are shown; `None`: the one nearest to `PREFERRED`.
+        broken: How a method's label is written in so many columns of a terminal.
+    """
+    known = [row for row in grid.cells.values() if row.decisions_worth is not None and row.score is not None]
+    if not known:
+        return []
+    nearest = min({row.level for row in known}, key=lambda level: (abs(level - PREFERRED), level))
+    chosen = [row for row in known if row.level in (levels or [nearest])]
+    body = [
+        [
+            row.label,
+            f"{100 * row.level:.4g} %",
+            number(grid.metric, row.reached()),
+            "" if row.shuffled_score is None else number(grid.metric, row.shuffled_score),
+            _worth(grid, row),
+        ]
+        for row in chosen
+    ]
+    header = ["method", "level", "score", "shuffled", "decisions worth"]
+    widths = [
+        max(len(name) + _HEADER, *map(len, column))
+        for name, column in zip(header, zip(*body, strict=True), strict=True)
+    ]
+    room = max(1, WIDTH - sum(_GAP + width for width in widths[1:]))
+    body = [[broken(label, room), *others] for label, *others in body]
+    table = tabulate(body, header, tablefmt="simple", colalign=("left", *["right"] * 4), disable_numparse=True)
+    return [_TITLE, table, *([_APART.format(100 * TOLERANCE)] if any(map(is_apart, chosen)) else [])]
+
+
+def is_apart(row: Row) -> bool:
+    """Whether method and control save too different amounts at one dial value to be called the same."""
+    return abs(row.shuffled_apart or 0.0) > TOLERANCE
+
+
+def _worth(grid: Grid, row: Row) -> str:
+    """The difference with its interval, in percentage points where the metric is a share."""
+    assert row.decisions_worth is not None
+    mark = "≠" if is_apart(row) else ""
+    text = f"{_signed(grid, row.decisions_worth)}{mark}"
+    if row.decisions_low is None or row.decisions_high is None:
+        return text
+    return f"{text} [{_signed(grid, row.decisions_low)}, {_signed(grid, row.decisions_high)}]"
+
+
+def _signed(grid: Grid, difference: float) -> str:
+    if metric_of(grid.metric).unit == "share":
+        return f"{100 * difference:+.1f}"
+    return f"{difference:+.3g}"

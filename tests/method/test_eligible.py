@@ -1,0 +1,55 @@
+"""Where a method may skip, in words, and every method's words."""
+
+import pytest
+
+from adaptive_bench.method import Site, described, every_branch
+from adaptive_bench.testing.checks.dial import eligible
+from adaptive_bench.testing.suite import Suite
+from adaptive_bench.testing.variants import method_specs
+
+
+@pytest.mark.parametrize(
+    ("sites", "text"),
+    [
+        (every_branch(range(8)), "layers 0-7"),
+        (every_branch([3]), "layer 3"),
+        (every_branch([1, 3, 5]), "layers 1, 3, 5"),
+        (every_branch([0, 1, 4, 5, 6]), "layers 0, 1, 4-6"),
+        ({Site(layer, "attention") for layer in (3, 4, 5)}, "attention of layers 3-5"),
+        ({Site(0, "mlp"), *every_branch([1, 2])}, "attention of layers 1, 2, MLP of layers 0-2"),
+        ((), "none"),
+    ],
+)
+def test_sites_are_told_in_few_words(sites, text):
+    assert described(sites) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("dense", "none"),
+        ("gated", "none"),
+        ("random_skip", "layers 0-3"),
+        ("static_depth", "layers 0-3"),
+        ("layerskip", "layers 1-3"),
+        ("gateskip", "layers 0-3"),
+        ("gateskip[stride=2]", "layers 1, 3"),
+        ("gateskip[skip_modules=mlp]", "MLP of layers 0-3"),
+        ("mod", "layers 1, 3"),
+        ("skiplayer", "layers 0-3"),
+        ("router_tuned_mod", "attention of layers 1, 2"),
+        ("calm", "layers 1-3"),
+        ("calm[confidence=state]", "layers 2, 3"),
+        ("free", "layers 2, 3"),
+    ],
+)
+def test_every_method_says_where_it_may_skip(make_model, spec, text):
+    assert described(make_model(spec).method.eligible_sites) == text
+
+
+@pytest.mark.parametrize("name", ["gateskip", "mod", "calm", "free", "router_tuned_mod", "skiplayer", "static_depth"])
+def test_and_skips_nowhere_else(name):
+    """The variants too, that other tests of conformance leave out."""
+    for spec in method_specs(name):
+        result = Suite(spec, "llama").result(eligible)
+        assert result.status == "passed", result.message

@@ -1,0 +1,152 @@
+"""The control of shuffled decisions in a run: records of its own beside each method's, and what rows say of both."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from adaptive_bench.cli.diff import compared
+from adaptive_bench.cli.samples import documents
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.leaderboard.samples import samples_of
+from adaptive_bench.method import Decision, DialSpec, Method
+from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.outcome.naming import run_name
+from adaptive_bench.runs.outcome.packing import pack
+from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.runs.rederive import rederive
+from adaptive_bench.runs.work import evaluation
+from adaptive_bench.store import manifest
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.overview import pieces
+
+WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Names of the evaluations that are really done, each once for every dial value."""
+    done, ask = [], evaluation._ask
+    monkeypatch.setattr(evaluation, "_ask", lambda sweep, *rest: done.append(str(sweep)) or ask(sweep, *rest))
+    return done
+
+
+def test_every_method_that_chooses_has_one_and_no_key_moves(config_of):
+    """Methods that treat all tokens alike need none, and those that choose for a whole text or batch can have none."""
+    specs = ("dense", "static_depth", "random_skip", "gated", "gateskip", "calm", "gateskip@paper", "mod@paper")
+    off, on = config_of(specs), config_of(specs, shuffled=True)
+    plain, both = plan(off), plan(on)
+    assert [sweep.folder for sweep in both.sweeps if not sweep.variant] == [sweep.folder for sweep in plain.sweeps]
+    controls = [sweep for sweep in both.sweeps if sweep.variant]
+    assert [str(sweep.spec) for sweep in controls] == ["gateskip", "calm"]
+    assert [training.folder for training in both.trainings] == [training.folder for training in plain.trainings]
+    assert str(controls[0]) == "evaluate gateskip, shuffled, on nano_qa_ll, seed 1"
+    assert all(sweep.split == "test" for sweep in controls)
+    before = {key: value for key, value in off.model_dump(mode="json").items() if key != "shuffled"}
+    about_doing = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
+    before = {key: value for key, value in before.items() if key not in about_doing}
+    del before["train"]["parallel"]
+    assert run_name(off).endswith(key_of(before)[:8]) and run_name(on) != run_name(off)
+
+
+def test_validation_documents_have_no_control(config_of):
+    whole = plan(config_of("gateskip", tasks=("nano_math",), shuffled=True, train={"target": (0.05, 0.1)}))
+    asked = [(sweep.training.target, sweep.split, sweep.variant) for sweep in whole.sweeps]
+    for target in (0.05, 0.1):
+        for one in (("test", ""), ("test", "shuffled"), ("validation", "")):
+            assert asked.count((target, *one)) == 1
+    assert len(asked) == 6
+
+
+def test_rows_say_what_decisions_are_worth_wherever_they_are_made_from(config_of, counted, tmp_path):
+    config = config_of(("dense", "gateskip", "gateskip@paper"), shuffled=True, seeds=(1, 2))
+    outcome = run(config, jobs=1)
+    assert outcome.exit_code == 0
+    assert sum("shuffled" in text for text in counted) == 4  # two seeds, two dial values
+    assert [text for text in outcome.warnings if "no control of shuffled decisions" in text] == [
+        "gateskip@paper has no control of shuffled decisions: a token can have another token's decisions where each is "
+        "decided for itself, but the decisions of gateskip@paper depend on the other sequences of a batch."
+    ]
+    scored = [row for row in outcome.rows if row["score"] is not None]
+    for row in scored:
+        has_control = (row["method"], row["semantics"]) == ("gateskip", "bench")
+        assert all((row[name] is not None) == has_control for name in WORTH)
+        if has_control:
+            assert row["decisions_worth"] == pytest.approx(row["score"] - row["shuffled_score"])
+            assert row["decisions_low"] <= row["decisions_worth"] <= row["decisions_high"]
+        if has_control and row["level"] == 0 and row["axis"] == "tokens" and row["phase"] == "all":
+            assert row["decisions_worth"] == row["shuffled_apart"] == 0  # where nothing skips they are one model
+
+    counted.clear()
+    assert run(config, jobs=1).rows == outcome.rows and not counted
+    whole = plan(config)
+    control = next(sweep for sweep in whole.sweeps if sweep.variant)
+    point = control.folder / "0.3.json"
+    before = (control.folder / "0.3.samples.jsonl").read_bytes(), json.loads(point.read_text())["savings"]
+    point.unlink()
+    again = run(config, jobs=1)
+    assert counted == [str(control)]
+    assert before == ((control.folder / "0.3.samples.jsonl").read_bytes(), json.loads(point.read_text())["savings"])
+    assert [{**row, "seconds": None} for row in again.rows] == [{**row, "seconds": None} for row in outcome.rows]
+
+    written = json.loads((outcome.folder / manifest.FILE).read_text())["evaluations"]
+    assert [one.get("variant", "") for one in written].count("shuffled") == 2
+    answers = json.loads((outcome.folder / "answers.json").read_text())["sweeps"]
+    assert len(answers) == 6  # the control's are no answers of the method
+    (outcome.folder / manifest.FILE).unlink()
+    plain = json.loads(json.dumps([row.to_json() for row in make_table(work_of(outcome.folder))[0]]))
+    assert plain == again.rows
+    file = tmp_path / "records.tar.xz"
+    file.write_bytes(pack((config.out / "records").iterdir()))
+    assert not rederive(config, file, again.rows).differences
+
+
+def test_answers_of_the_control_can_be_read_and_compared(config_of):
+    outcome = run(config_of("gateskip", shuffled=True), jobs=1)
+    tests = [one for one in manifest_of(outcome.folder).evaluations if one.split == "test"]
+    (first, *_) = documents(manifest_of(outcome.folder), tests, 0.3)
+    assert [answer.method for answer in first.answers] == ["gateskip", "gateskip, shuffled"]
+    found = compared(outcome.folder, outcome.folder)
+    assert {row["method"] for row in found} == {"gateskip", "gateskip, shuffled"}
+    assert {row["eligible"] for row in outcome.rows} == {"layers 0, 1"}  # all there are
+    out = outcome.folder.parents[1]
+    assert [piece.work for piece in pieces(out)] == ["train", "nano_qa_ll", "nano_qa_ll (shuffled)"]
+    assert list(samples_of([outcome.folder])["nano_qa_ll"]["methods"]) == ["gateskip"]
+    own = next(sweep for sweep in work_of(outcome.folder).sweeps if not sweep.variant)
+    shutil.rmtree(own.folder)
+    assert samples_of([outcome.folder]) == {}  # what the control wrote is not shown as the method's
+
+
+def test_a_record_of_another_variant_than_is_listed_is_refused(config_of):
+    outcome = run(config_of("gateskip", shuffled=True), jobs=1)
+    known = manifest_of(outcome.folder)
+    (one,) = (one for one in known.evaluations if one.variant)
+    with pytest.raises(EnvironmentProblem, match="variant '' listed, 'shuffled' recorded"):
+        known.record_of(replace(one, variant=""))
+
+
+def test_savings_that_fall_apart_are_said_aloud(config_of, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.runs.outcome.table.TOLERANCE", -1.0)
+    outcome = run(config_of("gateskip", shuffled=True), jobs=1)
+    (said,) = (text for text in outcome.warnings if "decisions of other tokens saves" in text)
+    assert said.startswith("gateskip on nano_qa_ll: asked for")
+
+
+def test_without_training_text_there_is_nothing_to_draw_from(config_of, registered, monkeypatch):
+    class EveryThird(Method):
+        @property
+        def dial(self):
+            return DialSpec("skipped_share", 0.0, 1.0, 0.0)
+
+        def dial_for(self, saved_tokens):
+            return saved_tokens
+
+        def decide(self, view):
+            return Decision(keep=view.call.positions % 10 >= 10 * self.value)
+
+    registered("every_third", EveryThird)
+    monkeypatch.setattr("adaptive_bench.runs.work.calibrated.Calibrated.has_text", False)
+    (failure,) = run(config_of("every_third", shuffled=True), jobs=1).failures
+    assert "Shuffled decisions are drawn from those of held-out training text" in failure.reason
