@@ -8,7 +8,7 @@ import platform
 import random
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 
@@ -49,7 +49,8 @@ class Recipe:
     Attributes:
         steps: Optimizer steps; the learning rate reaches its end with the last one.
         seed: Of the initial weights, of the text and of the dropped branches.
-        layers: Of the backbone.
+        layers: Of the backbone. So few, and so narrow, that the tasks need each of them.
+        width: Size of its hidden states; four heads share it, and the MLPs are 8/3 as wide.
         tied_embeddings: Whether the head is the embedding. Small tied embeddings make the first layer build the
             residual stream: nearly all function then sits there, and what a method does is decided by this layer.
         embedding_std: Of the initial embedding. At 1 a token enters the first layer at the size that its norm gives.
@@ -59,7 +60,8 @@ class Recipe:
 
     steps: int = 2200
     seed: int = 1
-    layers: int = 8
+    layers: int = 6
+    width: int = 48
     tied_embeddings: bool = False
     embedding_std: float = 1.0
     branch_dropout: float = 0.05
@@ -120,12 +122,12 @@ def _learning_rate_share(step: int, steps: int) -> float:
 
 
 def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> LlamaForCausalLM:
-    """An untrained backbone of about 1 million parameters with grouped-query attention."""
+    """An untrained Llama with grouped-query attention; with the default recipe, a third of a million parameters."""
     torch.manual_seed(recipe.seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=96,
-        intermediate_size=256,
+        hidden_size=recipe.width,
+        intermediate_size=recipe.width * 8 // 3,
         num_hidden_layers=recipe.layers,
         num_attention_heads=4,
         num_key_value_heads=2,
@@ -205,6 +207,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=default.steps)
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--layers", type=int, default=default.layers)
+    parser.add_argument("--width", type=int, default=default.width)
     parser.add_argument("--tied-embeddings", action=argparse.BooleanOptionalAction, default=default.tied_embeddings)
     parser.add_argument("--embedding-std", type=float, default=default.embedding_std)
     parser.add_argument("--branch-dropout", type=float, default=default.branch_dropout)
@@ -215,9 +218,7 @@ def main() -> None:
     scored: dict[Split, int] = {"validation": 300}
     if chosen.score_test:
         scored["test"] = TEST_DOCS
-    recipe = Recipe(
-        chosen.steps, chosen.seed, chosen.layers, chosen.tied_embeddings, chosen.embedding_std, chosen.branch_dropout
-    )
+    recipe = Recipe(**{field.name: getattr(chosen, field.name) for field in fields(Recipe)})
     print(json.dumps(pretrain(chosen.out, recipe, scored), indent=2))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,7 @@ def test_the_recipe_says_how_the_weights_came_about() -> None:
     recipe = json.loads((nano_folder() / "recipe.json").read_text())
     assert recipe["parameters"] == _MODEL.num_parameters()
     assert recipe["tokens"] > 1_000_000
+    assert {name: recipe[name] for name in asdict(Recipe())} == asdict(Recipe())
 
 
 @pytest.fixture(scope="module")
