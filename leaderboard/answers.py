@@ -23,7 +23,7 @@ _Place = tuple[str, str, str, Any]  # method, semantics, task, target
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweptAnswers:
     """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric."""
 
     seed: int
@@ -40,7 +40,7 @@ class Answers:
         digests: Of the documents, by task; methods are compared on the same documents only.
     """
 
-    sweeps: dict[_Place, list[Sweep]] = field(default_factory=dict)
+    sweeps: dict[_Place, list[SweptAnswers]] = field(default_factory=dict)
     digests: dict[str, str | None] = field(default_factory=dict)
 
     def at_levels(self, row: Row, levels: Sequence[float]) -> list[DocumentScores | None]:
@@ -82,7 +82,7 @@ def read_answers(folder: Path) -> Answers:
     return answers
 
 
-def _sweep(entry: Mapping[str, Any]) -> Sweep:
+def _sweep(entry: Mapping[str, Any]) -> SweptAnswers:
     documents = tuple(int(one) for one in entry["documents"])
     if len(set(documents)) != len(documents):
         raise Rejected("a document has one score")
@@ -95,10 +95,10 @@ def _sweep(entry: Mapping[str, Any]) -> Sweep:
     seed = entry["seed"]
     if not isinstance(seed, int):
         raise Rejected("a seed is a whole number")
-    return Sweep(seed, documents, tuple(points))
+    return SweptAnswers(seed, documents, tuple(points))
 
 
-def _matched(sweep: Sweep, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:
+def _matched(sweep: SweptAnswers, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:
     metric, timed = row.metric, row.axis == "time"
     name = "time" if timed else saving_name(row.axis, row.phase)
     if not sweep.points or any(metric not in scores for _, _, scores in sweep.points):

@@ -15,7 +15,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli import main
 from adaptive_bench.leaderboard.findings import write_findings
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.spec import MethodSpec
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +45,7 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
         preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
         about=lambda config, found, flops_per_s: [],
         describe=lambda config, estimator: reached.append(config) or [],
-        Share=Share,
+        Shard=Shard,
         run=lambda config, reporter, **_: SimpleNamespace(
             rows=reached.append(config) or [],
             folder=tmp_path,

@@ -142,7 +142,7 @@ def run(
     if dry_run:
         print_plan(run_config, flops)
     else:
-        from adaptive_bench.runs import Share
+        from adaptive_bench.runs import Shard
 
         how = {
             "jobs": jobs,
@@ -153,4 +153,4 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"share": Share.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
+        execute(run_config, how | {"shard": Shard.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)

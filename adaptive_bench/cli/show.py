@@ -161,9 +161,9 @@ def _losses(folder: Path) -> list[float]:
 
 
 def _points(folder: Path) -> list[dict[str, str]]:
-    from adaptive_bench.store.records import SweepRecord
+    from adaptive_bench.store.records import DialEvaluationRecord
 
-    record = SweepRecord(folder)
+    record = DialEvaluationRecord(folder)
     rows = []
     for saving in record.savings():
         if (point := record.point(saving)) is not None:

@@ -35,7 +35,7 @@ class Thresholds:
 
         Args:
             scores: [B, S] in fp32.
-            share: Share of tokens to skip at this site.
+            shard: Shard of tokens to skip at this site.
         """
         if self._collected is not None:
             return self._collect(view, scores, share)

@@ -5,14 +5,14 @@ from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.cost.estimate import describe
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.planning.plan import Plan, plan
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.runner import run
 
 __all__ = [
     "Plan",
     "Preflight",
     "RunOutcome",
-    "Share",
+    "Shard",
     "about",
     "describe",
     "plan",

@@ -10,7 +10,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.launching import launch
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.preparation import prepare
 from adaptive_bench.runs.tabulation import write_outcome
 from adaptive_bench.runs.work.left import left
@@ -24,7 +24,7 @@ def compute(
     folder: Path,
     reporter: Reporter,
     jobs: int | None,
-    share: Share,
+    shard: Shard,
     launcher: str,
     resources: Path | None,
     overwrite: Overwrite,
@@ -35,13 +35,13 @@ def compute(
     start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = prepare(config, reporter, folder, jobs, share, overwrite, recheck=recheck)
+    known = prepare(config, reporter, folder, jobs, shard, overwrite, recheck=recheck)
     if (before := ended_before(folder, known.memory)) is not None:
         return before
-    how = (jobs, known.estimator, share, overwrite, resources)
+    how = (jobs, known.estimator, shard, overwrite, resources)
     launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
     failures, elsewhere = list(launched.failures), launched.submitted
-    if not elsewhere and not share.is_whole and (others := left(known.plan)):
+    if not elsewhere and not shard.is_whole and (others := left(known.plan)):
         elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
     if elsewhere:
         return RunOutcome([], folder, known.notes, failures, elsewhere)

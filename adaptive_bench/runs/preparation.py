@@ -13,7 +13,7 @@ from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
@@ -26,7 +26,7 @@ def prepare(
     reporter: Reporter,
     folder: Path,
     jobs: int | None,
-    share: Share,
+    shard: Shard,
     overwrite: Overwrite,
     *,
     recheck: bool,
@@ -41,12 +41,12 @@ def prepare(
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins_of(config)):
         if overwrite is Overwrite.always:
-            remove_results(plan(config), share)
-        known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
+            remove_results(plan(config), shard)
+        known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
         may_redo = overwrite is Overwrite.only_missing
         if may_redo and put_aside(known.plan, reporter):
-            known = preflight(config, reporter, jobs, timed=share.is_whole, folder=folder)
-        memory = known.memory if may_redo and recheck and share.is_whole else None
+            known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
+        memory = known.memory if may_redo and recheck and shard.is_whole else None
         if memory is not None and spot_check(known.plan, folder, memory, reporter):
             known = preflight(config, reporter, jobs, folder=folder)
     return _begun(folder, config, reporter, known)

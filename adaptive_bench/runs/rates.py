@@ -1,7 +1,7 @@
 """The rate rule: parameters a method adds get their learning rate from one small grid, chosen on validation documents.
 
 The same grid, the same number of trials and the same objective for every method: the score at the saving it is trained
-towards (or as far as all its trials get), on validation documents, averaged over tasks and seeds. A trial is a cell
+towards (or as far as all its trials get), on validation documents, averaged over tasks and seeds. A trial is a training
 like any other, so a run with the chosen rate finds its training done.
 """
 
@@ -20,8 +20,8 @@ from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.spec import MethodSpec
@@ -124,7 +124,7 @@ def choose_rates(
     plans = {rate: _plan(config, specs, rate) for rate in rates}
     whole = Plan(
         config,
-        tuple({cell.folder: cell for one in plans.values() for cell in one.cells}.values()),
+        tuple({training.folder: training for one in plans.values() for training in one.trainings}.values()),
         tuple(sweep for one in plans.values() for sweep in one.sweeps),
     )
     put_aside(whole, reporter)
@@ -159,27 +159,27 @@ def _plan(config: RunConfig, specs: Sequence[MethodSpec], rate: float) -> Plan:
     return plan(config.model_copy(update={"methods": methods, "train": recipe}), splits=("validation",))
 
 
-def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[Sweep], level: float, better: Better) -> Trial:
+def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[DialEvaluation], level: float, better: Better) -> Trial:
     scores: dict[str, list[float]] = {}
     for sweep in sweeps:
         (matched,) = match(_points(sweep), [level], _axis(sweep))
         worst = 0.0 if better == "higher" else math.inf  # of a trial that saves more than that at least
         scores.setdefault(sweep.task, []).append(worst if matched.score is None else matched.score)
-    records = tuple({sweep.cell.folder.name: None for sweep in sweeps})
+    records = tuple({sweep.training.folder.name: None for sweep in sweeps})
     return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, records, better)
 
 
-def _common_level(trials: Sequence[Sequence[Sweep]]) -> float:
+def _common_level(trials: Sequence[Sequence[DialEvaluation]]) -> float:
     """The target of the trials of one method, or the largest saving that all of them reach on every task."""
     sweeps = [sweep for trial in trials for sweep in trial]
-    targets = [sweep.cell.content["target"]["saving"] for sweep in sweeps]
+    targets = [sweep.training.content["target"]["saving"] for sweep in sweeps]
     reached = [largest_saving(_points(sweep), _axis(sweep)) for sweep in sweeps]
     return float(min([*targets, *reached], default=0.0))
 
 
-def _points(sweep: Sweep) -> list[Point]:
+def _points(sweep: DialEvaluation) -> list[Point]:
     return [point_of(one, sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
 
 
-def _axis(sweep: Sweep) -> str:
+def _axis(sweep: DialEvaluation) -> str:
     return saving_name(sweep.config.match_on, sweep.config.match_phase)

@@ -66,7 +66,7 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
 
 def _absent(whole: Plan) -> list[str]:
     """What a configuration asks for and no record says anything of."""
-    known = {(sweep.spec, sweep.task, sweep.cell.seed) for sweep in whole.sweeps}
+    known = {(sweep.spec, sweep.task, sweep.training.seed) for sweep in whole.sweeps}
     config = whole.config
     return [
         f"{spec} on {name}, seed {seed}"

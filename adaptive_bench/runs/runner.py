@@ -13,7 +13,7 @@ from adaptive_bench.runs.computation import compute
 from adaptive_bench.runs.outcome.naming import run_folder
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.planning.plan import without_groups
-from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
@@ -24,7 +24,7 @@ def run(
     reporter: Reporter | None = None,
     jobs: int | None = None,
     *,
-    share: Share = WHOLE,
+    shard: Shard = WHOLE,
     launcher: str = "local",
     resources: Path | None = None,
     table_only: bool = False,
@@ -36,7 +36,7 @@ def run(
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
-        share: The part to do; whoever finishes the last part writes the table.
+        shard: The part to do; whoever finishes the last part writes the table.
         launcher: Where the work is done, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
@@ -61,6 +61,6 @@ def run(
             if table_only or overwrite is Overwrite.only_cache:
                 return tabulate(config, folder, reporter, wait_s)
             jobs = jobs if world.is_single else 1
-            return compute(config, folder, reporter, jobs, share, launcher, resources, overwrite, recheck=recheck)
+            return compute(config, folder, reporter, jobs, shard, launcher, resources, overwrite, recheck=recheck)
     finally:
         world.shutdown()

@@ -23,9 +23,9 @@ from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.training import repeat_first_steps
 from adaptive_bench.store import atomic, attempts
@@ -48,7 +48,7 @@ _FLOORS = {
     (True, True): "engine, method, backbone or model",
 }
 
-_Work = Cell | Sweep
+_Work = TrainingRun | DialEvaluation
 
 
 def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) -> bool:
@@ -67,7 +67,7 @@ def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) ->
     """
     known = _known(folder)
     changed: dict[str, list[_Work]] = {}
-    works: list[_Work] = [*whole.cells, *whole.sweeps]
+    works: list[_Work] = [*whole.trainings, *whole.sweeps]
     for work in works:
         if not memory.knows(work):
             for change in _changes(work):
@@ -130,45 +130,47 @@ def _changes(work: _Work) -> list[str]:
 
 
 def _out(work: _Work) -> Path:
-    cell = work if isinstance(work, Cell) else work.cell
-    return cell.folder.parent.parent
+    training = work if isinstance(work, TrainingRun) else work.training
+    return training.folder.parent.parent
 
 
-def _pick(works: Iterable[_Work], whole: Plan) -> tuple[Cell | None, Sweep | None]:
+def _pick(works: Iterable[_Work], whole: Plan) -> tuple[TrainingRun | None, DialEvaluation | None]:
     """A training and a sweep that can be repeated here, always the same ones of the same works."""
     ordered = sorted(works, key=lambda work: hashlib.sha256(work.folder.name.encode()).hexdigest())
     ours = [work for work in ordered if not _is_of_plugin(work, whole.config.tasks)]
-    trainings = (work for work in ours if isinstance(work, Cell) and _can_be_repeated(work))
-    sweeps = (work for work in ours if isinstance(work, Sweep) and _can_be_asked(work))
+    trainings = (work for work in ours if isinstance(work, TrainingRun) and _can_be_repeated(work))
+    sweeps = (work for work in ours if isinstance(work, DialEvaluation) and _can_be_asked(work))
     return next(trainings, None), next(sweeps, None)
 
 
 def _is_of_plugin(work: _Work, tasks: Sequence[str]) -> bool:
     """Whether it is done in a process of its own, and this one loads none of its code."""
-    tasks = (work.task,) if isinstance(work, Sweep) else tasks
+    tasks = (work.task,) if isinstance(work, DialEvaluation) else tasks
     foreign = needs_own_process(work.spec.name) or any(needs_own_process(task, "tasks") for task in tasks)
-    under = work.cell if isinstance(work, Sweep) else work.base
+    under = work.training if isinstance(work, DialEvaluation) else work.base
     return foreign or (under is not None and _is_of_plugin(under, tasks))
 
 
-def _can_be_repeated(cell: Cell) -> bool:
-    has_base = cell.base is None or cell.base.checkpoint.is_dir()
-    return bool(cell.steps) and has_base and (cell.folder / "train.jsonl").is_file()
+def _can_be_repeated(training: TrainingRun) -> bool:
+    has_base = training.base is None or training.base.checkpoint.is_dir()
+    return bool(training.steps) and has_base and (training.folder / "train.jsonl").is_file()
 
 
-def _can_be_asked(sweep: Sweep) -> bool:
+def _can_be_asked(sweep: DialEvaluation) -> bool:
     """Whether its model is here, and answers a document alike whatever else is asked."""
     causality = stored_matrix(sweep.spec.name).get(str(sweep.spec), {}).get("causality")
     alone = causality != "C2" if causality is not None else sweep.spec.semantics == "bench"
-    return alone and sweep.cell.checkpoint.is_dir() and bool(sweep.record.savings())
+    return alone and sweep.training.checkpoint.is_dir() and bool(sweep.record.savings())
 
 
-def _moved_in_training(cell: Cell, whole: Plan) -> Iterator[str]:
+def _moved_in_training(training: TrainingRun, whole: Plan) -> Iterator[str]:
     """Losses of the first steps that are others now."""
-    with (cell.folder / "train.jsonl").open(encoding="utf-8") as stream:
+    with (training.folder / "train.jsonl").open(encoding="utf-8") as stream:
         said = [json.loads(line) for line, _ in zip(stream, range(STEPS), strict=False)]
-    rounding = (_ROUNDING if _is_made_here(cell, whole.config) else _ROUNDING_ELSEWHERE)[whole.config.train.precision]
-    for before, now in zip(said, repeat_first_steps(cell, whole.config, STEPS), strict=False):
+    rounding = (_ROUNDING if _is_made_here(training, whole.config) else _ROUNDING_ELSEWHERE)[
+        whole.config.train.precision
+    ]
+    for before, now in zip(said, repeat_first_steps(training, whole.config, STEPS), strict=False):
         values = {"tokens": (before["tokens"], now["tokens"]), "loss": (before["loss"], now["loss"])}
         values |= {_GRADIENT: (before["gradient_norm"], now["gradient_norm"])}
         values |= {f"loss term {name}": (value, now["terms"].get(name)) for name, value in before["terms"].items()}
@@ -178,7 +180,7 @@ def _moved_in_training(cell: Cell, whole: Plan) -> Iterator[str]:
                 yield f"{name} {new} at step {before['step']} where the record has {old}"
 
 
-def _moved_in_point(sweep: Sweep) -> Iterator[str]:
+def _moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     """What the first documents of a measured point, and its calibration, are otherwise now."""
     savings, recipe = sweep.record.savings(), sweep.config.evaluation
     asked = savings[len(savings) // 2]
@@ -235,9 +237,9 @@ def _is_made_here(work: _Work, config: RunConfig) -> bool:
 def _put_aside(whole: Plan, works: Sequence[_Work], aside: Path) -> int:
     """Move records, and those of trainings that start from them, with all that was measured of them."""
     moved = {work.folder: work for work in works}
-    for cell in whole.cells:  # what a training starts from comes before it
-        if cell.base is not None and cell.base.folder in moved:
-            moved[cell.folder] = cell
+    for training in whole.trainings:  # what a training starts from comes before it
+        if training.base is not None and training.base.folder in moved:
+            moved[training.folder] = training
     folders = [folder for folder in moved if folder.parent.parent not in moved and folder.is_dir()]
     held = [place for folder in folders for place in (folder, *folder.glob("eval/*")) if attempts.is_held(place)]
     if held:

@@ -25,9 +25,9 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import describe_device, environment, time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
-from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.training_text import draw_calibration
+from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
@@ -123,7 +123,7 @@ class _Bench:
 
     def content(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
         """Everything a time depends on; its hash is the key."""
-        request, cell = self.request, self._cell(spec)
+        request, training = self.request, self._cell(spec)
         setting = {
             "device": self.device.type,
             "device_name": describe_device(self.device),
@@ -139,7 +139,7 @@ class _Bench:
             "method": str(spec),
             "model": request.model,
             "model_fingerprint": self.source.fingerprint,
-            "weights": "untrained" if cell is None else f"checkpoint {cell.folder.name}, seed {cell.seed}",
+            "weights": "untrained" if training is None else f"checkpoint {training.folder.name}, seed {training.seed}",
             "tokens": "random" if request.run is None else f"calibration text of {', '.join(request.run.tasks)}",
             "calibration_tokens": self._calibration_length,
             "setting": setting,
@@ -174,21 +174,21 @@ class _Bench:
         return model.to(self.device, PRECISIONS[self.request.precision]).eval()
 
     def _model(self, spec: MethodSpec) -> AdaptiveModel:
-        cell = self._cell(spec)
-        if cell is None:
+        training = self._cell(spec)
+        if training is None:
             return AdaptiveModel.build(self.plain, spec, seed=1).to(self.device).eval()
-        if not cell.finished:
+        if not training.finished:
             raise EnvironmentProblem(
-                f"The run must be finished to be timed, but `{cell}` is not. Give its `run` again."
+                f"The run must be finished to be timed, but `{training}` is not. Give its `run` again."
             )
         dtype = PRECISIONS[self.request.precision]
-        return AdaptiveModel.from_pretrained(cell.checkpoint, spec, calibration=None, dtype=dtype).to(self.device)
+        return AdaptiveModel.from_pretrained(training.checkpoint, spec, calibration=None, dtype=dtype).to(self.device)
 
-    def _cell(self, spec: MethodSpec) -> Cell | None:
+    def _cell(self, spec: MethodSpec) -> TrainingRun | None:
         """The training of a spec in the run, of its first seed."""
         if self.request.run is None:
             return None
-        found = [sweep.cell for sweep in self._sweeps if sweep.spec == spec]
+        found = [sweep.training for sweep in self._sweeps if sweep.spec == spec]
         if not found:
             methods = ", ".join(self.request.run.methods)
             raise UsageError(f"With --run, --methods are some of the run's: {methods}, got {spec}.")

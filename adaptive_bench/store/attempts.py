@@ -84,7 +84,7 @@ def is_held(record: Path) -> bool:
 
 
 @contextmanager
-def alone(record: Path, what: str, reporter: Reporter, *, root: Path | None = None) -> Iterator[Attempt]:
+def exclusive(record: Path, what: str, reporter: Reporter, *, root: Path | None = None) -> Iterator[Attempt]:
     """Take a record as soon as nobody is at it any more; in the block its files are written as this attempt.
 
     Attempts that are alive are waited for. One is not waited for whose process is gone, whose machine has started

@@ -16,7 +16,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import read_file
-from adaptive_bench.store.records import Record, SweepRecord
+from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import output_of
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.task import DocumentSplit
@@ -84,14 +84,14 @@ class Manifest:
         """The training an evaluation hangs on."""
         return next(one for one in self.trainings if one.record == evaluation.training)
 
-    def record_of(self, evaluation: EvaluationEntry) -> SweepRecord:
+    def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
         """State, log and measured points of an evaluation.
 
         Raises:
             EnvironmentProblem: It, or its training, is not what this list says of it.
         """
         training = self.training_of(evaluation)
-        record = SweepRecord(self.out / "records" / evaluation.record)
+        record = DialEvaluationRecord(self.out / "records" / evaluation.record)
         check_training(training, Record(self.out / "records" / training.record))
         check_evaluation(evaluation, record)
         return record

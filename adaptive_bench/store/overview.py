@@ -14,7 +14,7 @@ from adaptive_bench.store.files import DOCUMENTS, Files
 
 
 @dataclass(frozen=True)
-class Piece:
+class RecordStatus:
     """One training or sweep.
 
     Attributes:
@@ -39,7 +39,7 @@ class Piece:
     folder: Path
 
 
-def pieces(out: Path) -> Iterator[Piece]:
+def pieces(out: Path) -> Iterator[RecordStatus]:
     """Every training and sweep in an output folder, each training before its sweeps; no plan is needed."""
     for cell in _folders(out / "records"):
         training = _piece(cell, None)
@@ -55,16 +55,16 @@ def _folders(above: Path) -> list[Path]:
         return [above / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
 
 
-def _piece(folder: Path, training: Piece | None) -> Piece:
+def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
     try:
         return _described(folder, training)
     except EnvironmentProblem as error:  # of a newer version, or not to be read
         work = "?" if training else "train"
         seed = None if training is None else training.seed
-        return Piece(work, "?", seed, "damaged", "", "", message_of(error), folder)
+        return RecordStatus(work, "?", seed, "damaged", "", "", message_of(error), folder)
 
 
-def _described(folder: Path, training: Piece | None) -> Piece:
+def _described(folder: Path, training: RecordStatus | None) -> RecordStatus:
     files = Files(folder)
     names, damaged = files.names(), files.damaged()
     about, status = files.read("config.json") or {}, files.read("status.json") or {}
@@ -78,7 +78,7 @@ def _described(folder: Path, training: Piece | None) -> Piece:
         state, reason = "damaged", f"{', '.join(damaged)} cannot be read; the command of its run makes it again."
     work = "train" if training is None else task + ("" if "split" not in about else f" ({about['split']})")
     progress = _steps(folder, about, state) if training is None else _points(names)
-    return Piece(work, method, seed, state or "planned", since, progress, reason, folder)
+    return RecordStatus(work, method, seed, state or "planned", since, progress, reason, folder)
 
 
 def _points(names: list[str]) -> str:

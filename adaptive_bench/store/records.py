@@ -196,7 +196,7 @@ class Record:
         return found
 
 
-class SweepRecord(Record):
+class DialEvaluationRecord(Record):
     """The folder of one sweep: its measured points by the share of saved tokens they were asked for."""
 
     @property

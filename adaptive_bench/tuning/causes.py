@@ -25,7 +25,10 @@ def causes_of(plans: Iterable[Plan]) -> Causes:
     """Digests of what the keys of the plans' records hold, without what trials differ in."""
     found: dict[str, set[str]] = {}
     for whole in plans:
-        for content in [*(cell.content for cell in whole.cells), *(sweep.content for sweep in whole.sweeps)]:
+        for content in [
+            *(training.content for training in whole.trainings),
+            *(sweep.content for sweep in whole.sweeps),
+        ]:
             for key, value in content.items():
                 if key not in _OF_A_TRIAL:
                     found.setdefault(_name(key, content), set()).add(canonical([key, value]))

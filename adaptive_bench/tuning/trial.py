@@ -1,4 +1,4 @@
-"""One trial: the cells of a method with some values, trained and swept one after the other on validation documents."""
+"""One trial: the trainings of a method with some values, trained and swept in turn on validation documents."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from statistics import fmean
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.store.savings import Point, saving_name
@@ -69,26 +69,26 @@ class Trials:
             means = {task: [_mean(at) for at in zip(*seeds, strict=True)] for task, seeds in curve.items()}
             yield Intermediate(fmean(values_so_far), number == len(whole.sweeps), means)
 
-    def _dense_score(self, sweep: Sweep) -> float:
+    def _dense_score(self, sweep: DialEvaluation) -> float:
         """Score of the dense model that was trained with the same recipe and seed."""
-        if (sweep.cell.seed, sweep.task) not in self._dense:
+        if (sweep.training.seed, sweep.task) not in self._dense:
             whole = plan(self.config.model_copy(update={"methods": ("dense",)}), splits=("validation",))
             check_causes(whole, self.causes)
             for other in whole.sweeps:
                 points = _measured(whole, other, self.reporter, self.jobs)
-                self._dense[other.cell.seed, other.task] = points[0].score
-        return self._dense[sweep.cell.seed, sweep.task]
+                self._dense[other.training.seed, other.task] = points[0].score
+        return self._dense[sweep.training.seed, sweep.task]
 
 
-def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -> list[Point]:
+def _measured(whole: Plan, sweep: DialEvaluation, reporter: Reporter, jobs: int | None) -> list[Point]:
     """The points of one sweep, measured if they are not on disk.
 
     Raises:
         EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
         TrialFailed: Some of the work failed otherwise.
     """
-    cells = tuple(cell for cell in whole.cells if cell in _needed(sweep.cell))
-    needed = Plan(whole.config, cells, (sweep,))
+    trainings = tuple(training for training in whole.trainings if training in _needed(sweep.training))
+    needed = Plan(whole.config, trainings, (sweep,))
     put_aside(needed, reporter)
     failures = carry_out(needed, reporter, jobs)
     points = _points(sweep)
@@ -99,11 +99,11 @@ def _measured(whole: Plan, sweep: Sweep, reporter: Reporter, jobs: int | None) -
     return points
 
 
-def _needed(cell: Cell) -> list[Cell]:
-    return [cell] if cell.base is None else [cell, *_needed(cell.base)]
+def _needed(training: TrainingRun) -> list[TrainingRun]:
+    return [training] if training.base is None else [training, *_needed(training.base)]
 
 
-def _points(sweep: Sweep) -> list[Point] | None:
+def _points(sweep: DialEvaluation) -> list[Point] | None:
     measured = sweep.finished()
     return (
         None

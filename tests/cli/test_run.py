@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.store.results import write_run
 
 ROW = {
@@ -34,7 +34,7 @@ class Runs:
     error: BaseException | None = None
     failures: tuple[str, ...] = ()
 
-    Share = Share
+    Shard = Shard
 
     def preflight(self, config, reporter):
         self.config = config

@@ -80,7 +80,7 @@ class Trial:
     wrong: list[str] = field(default_factory=list)
 
 
-class Sweep:
+class FaultSweep:
     """One command, what it leaves when nothing happens, and what it leaves after a fault."""
 
     def __init__(self, command: Command, home: Path) -> None:
@@ -233,7 +233,7 @@ def _role(file: str) -> str:
     return Path(name).suffix or re.sub(r"\d+|KEY|-", "", name)
 
 
-def trials(sweep: Sweep, fault: str, points: Sequence[Point], *, kill: bool) -> Iterator[Trial]:
+def trials(sweep: FaultSweep, fault: str, points: Sequence[Point], *, kill: bool) -> Iterator[Trial]:
     """What `--fault` says, at each of some points."""
     if fault in ("kill", "power"):
         return sweep.really_killed(points) if kill else sweep.killed(points, power_cut=fault == "power")
@@ -245,7 +245,7 @@ def trials(sweep: Sweep, fault: str, points: Sequence[Point], *, kill: bool) -> 
     return sweep.failing(points, How.FAIL_ONCE, getattr(errno, fault))
 
 
-def _part(sweep: Sweep, given: argparse.Namespace, part: int) -> int:
+def _part(sweep: FaultSweep, given: argparse.Namespace, part: int) -> int:
     """One process's share of the points; gives the number of trials that ended badly."""
     sweep.home = given.home / f"part{part}"
     points = sweep.points(amid=given.fault in ("kill", "power"))
@@ -295,7 +295,7 @@ def main() -> int:
         start_s = time.monotonic()
         command = commands.named(given.command, given.home)
         commands.warm_up(command, given.home)
-        sweep = Sweep(command, given.home)
+        sweep = FaultSweep(command, given.home)
         children = []
         for part in range(given.processes):
             if (pid := os.fork()) == 0:

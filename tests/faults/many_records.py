@@ -23,7 +23,7 @@ from typing import Any
 SEEDS = 10  # each has training text of its own, which the nano task makes anew for every plan (0.1 s)
 
 
-def make_config(out: Path, home: Path, cells: int) -> Any:
+def make_config(out: Path, home: Path, trainings: int) -> Any:
     """`cells` trainings of one method with as many weights as needed."""
     from adaptive_bench.config import RunConfig
     from adaptive_bench.recipe import EvalRecipe, TrainRecipe
@@ -32,9 +32,9 @@ def make_config(out: Path, home: Path, cells: int) -> Any:
     model = home / "model"
     if not model.is_dir():
         write_model_folder(model)
-    seeds = min(SEEDS, cells)
+    seeds = min(SEEDS, trainings)
     return RunConfig(
-        methods=tuple(f"gateskip[sparsity_weight={0.01 * (number + 1):.6g}]" for number in range(cells // seeds)),
+        methods=tuple(f"gateskip[sparsity_weight={0.01 * (number + 1):.6g}]" for number in range(trainings // seeds)),
         tasks=("nano_qa_ll",),
         model=str(model),
         out=out,
@@ -54,7 +54,7 @@ def fill(whole: Any, template: Path) -> None:
     from adaptive_bench.store.schema import SCHEMA
 
     sweep_template = next((template / "eval").iterdir())
-    for works, source in ((whole.cells, template), (whole.sweeps, sweep_template)):
+    for works, source in ((whole.trainings, template), (whole.sweeps, sweep_template)):
         files = Files(source)
         texts = {
             name: (files.content(name) or b"").decode() for name in files.names() if name.endswith((".json", ".jsonl"))
@@ -75,8 +75,8 @@ def fill(whole: Any, template: Path) -> None:
             (work.folder / FOLDED).write_text(folded_text(own))
             for name in loose:
                 os.link(source / name, work.folder / name)
-    for cell in whole.cells:
-        (cell.folder / "checkpoint").mkdir(exist_ok=True)
+    for training in whole.trainings:
+        (training.folder / "checkpoint").mkdir(exist_ok=True)
 
 
 def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -99,10 +99,10 @@ def main() -> None:
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory() as temporary:
-        measure((given.home or Path(temporary)).resolve(), given.cells, given.profile)
+        measure((given.home or Path(temporary)).resolve(), given.trainings, given.profile)
 
 
-def measure(home: Path, cells: int, profile: bool) -> None:
+def measure(home: Path, trainings: int, profile: bool) -> None:
     """Everything."""
     from adaptive_bench.leaderboard.site import build as build_page
     from adaptive_bench.runs import plan, run
@@ -114,8 +114,8 @@ def measure(home: Path, cells: int, profile: bool) -> None:
     home.mkdir(parents=True, exist_ok=True)
     small = make_config(home / "small", home, 1)
     run(small, jobs=1)
-    config = make_config(home / "out", home, cells)
-    fill(timed("first plan", lambda: plan(config)), plan(small).cells[0].folder)
+    config = make_config(home / "out", home, trainings)
+    fill(timed("first plan", lambda: plan(config)), plan(small).trainings[0].folder)
     steps: dict[str, Callable[[], Any]] = {
         "plan": lambda: plan(config),
         "status": lambda: list(pieces(config.out)),

@@ -126,11 +126,11 @@ def config_of(methods: list[str], model: Path, out: Path) -> RunConfig:
 
 def results(config: RunConfig) -> dict[str, object]:
     """The weights, losses, points and answers of dense."""
-    (cell,) = (cell for cell in plan(config).cells if cell.spec.name == "dense")
+    (training,) = (training for training in plan(config).trainings if training.spec.name == "dense")
     (sweep,) = (sweep for sweep in plan(config).sweeps if sweep.spec.name == "dense")
     files = ("train.jsonl", "data.json", "checkpoint/method.safetensors", "checkpoint/backbone/model.safetensors")
     point = sweep.record.point(0.0)
-    return {name: (cell.folder / name).read_bytes() for name in files} | {
+    return {name: (training.folder / name).read_bytes() for name in files} | {
         "point": (point.scores, point.savings, point.report, point.data),
         "answers": sweep.record.samples(0.0),
     }

@@ -12,13 +12,13 @@ import yaml
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
 from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
-from adaptive_bench.runs import Share, plan, run
+from adaptive_bench.runs import Shard, plan, run
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
-from adaptive_bench.runs.work import training
+from adaptive_bench.runs.work import training as training_work
 from adaptive_bench.runs.work.groups import groups_left
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.runs.work.request import launch_request
-from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.training import checkpoint
 
 METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"
@@ -42,40 +42,42 @@ def request_of(config_of, tmp_path, lines):
 @pytest.mark.parametrize("parts", [1, 2, 3, 5, 9])
 def test_shards_are_the_plan_each_cell_once(config_of, parts):
     whole = plan(config_of(METHODS, seeds=(1, 2)))
-    shards = [Share(number, parts).of(whole) for number in range(1, parts + 1)]
-    assert sorted(cell.folder for shard in shards for cell in shard) == sorted(cell.folder for cell in whole.cells)
+    shards = [Shard(number, parts).of(whole) for number in range(1, parts + 1)]
+    assert sorted(training.folder for shard in shards for training in shard) == sorted(
+        training.folder for training in whole.trainings
+    )
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     config = config_of("dense,router_tuned_mod")
     whole = plan(config)
-    groups = groups_left(whole, Estimator(config.out), Share(2, 2))
-    assert [str(group.jobs[0].cell.spec) for group in groups] == ["dense", "router_tuned_mod"]
+    groups = groups_left(whole, Estimator(config.out), Shard(2, 2))
+    assert [str(group.jobs[0].training.spec) for group in groups] == ["dense", "router_tuned_mod"]
     assert [len(group.others) for group in groups] == [0, 1]
-    record = whole.cells[0].record
-    with alone(record.folder, "it", lines):
-        record.begin(whole.cells[0].content)
+    record = whole.trainings[0].record
+    with exclusive(record.folder, "it", lines):
+        record.begin(whole.trainings[0].content)
         record.fail(RuntimeError("no"))
-    groups = groups_left(whole, Estimator(config.out), Share(2, 2))
-    assert [str(group.jobs[0].cell.spec) for group in groups] == ["router_tuned_mod"]
+    groups = groups_left(whole, Estimator(config.out), Shard(2, 2))
+    assert [str(group.jobs[0].training.spec) for group in groups] == ["router_tuned_mod"]
 
 
 def test_the_last_shard_writes_the_table_of_all(config_of):
     config = config_of("dense,random_skip[trained=true],gateskip")
-    first = run(config, share=Share(1, 2))
+    first = run(config, shard=Shard(1, 2))
     assert first.rows == [] and "left to other shares" in first.elsewhere
     assert not (first.folder / "table.json").exists()
-    last = run(config, share=Share(2, 2))
+    last = run(config, shard=Shard(2, 2))
     assert last.elsewhere == "" and {row["method"] for row in last.rows} == set(config.methods)
     assert json.loads((last.folder / "run.json").read_text())["state"] == "done"
 
 
 def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
     config = config_of("dense,gateskip")
-    cell = plan(config).cells[0]
-    run(config, share=Share(cells=(cell.folder.name,)))
-    monkeypatch.setattr(training, "train", None)
+    training = plan(config).trainings[0]
+    run(config, shard=Shard(cells=(training.folder.name,)))
+    monkeypatch.setattr(training_work, "train", None)
     outcome = run(config, table_only=True)
     assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
     assert [str(failure) for failure in outcome.failures] == [
@@ -85,35 +87,35 @@ def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
 
 
 @pytest.mark.parametrize(("shard", "cell"), [("0/2", None), ("3/2", None), ("2", None), ("1/2", "abc")])
-def test_a_wrong_share_is_refused(shard, cell):
+def test_a_wrong_shard_is_refused(shard, cell):
     with pytest.raises(UsageError, match="--shard"):
-        Share.parse(shard, cell)
+        Shard.parse(shard, cell)
 
 
 def test_a_cell_that_is_not_planned_is_refused(config_of):
     with pytest.raises(UsageError, match="have changed since"):
-        Share.parse(None, "0123").of(plan(config_of("dense")))
+        Shard.parse(None, "0123").of(plan(config_of("dense")))
 
 
 def test_a_run_that_is_asked_to_stop_keeps_the_step_it_is_at(config_of, monkeypatch):
     config = config_of("dense", train={"steps": 40, "checkpoint_every": 1000})
-    (cell,) = plan(config).cells
-    begin = training.AdaptiveModel.begin_step
+    (training,) = plan(config).trainings
+    begin = training_work.AdaptiveModel.begin_step
 
     def ask(model, step, total):
         if step == 7:
             os.kill(os.getpid(), signal.SIGUSR1)
         begin(model, step, total)
 
-    monkeypatch.setattr(training.AdaptiveModel, "begin_step", ask)
+    monkeypatch.setattr(training_work.AdaptiveModel, "begin_step", ask)
     before = signal.getsignal(signal.SIGUSR1)
     with pytest.raises(ToBeContinued) as stopped:
         run(config, jobs=1)
-    assert stopped.value.exit_code == 75 and cell.record.state == "partial"
+    assert stopped.value.exit_code == 75 and training.record.state == "partial"
     assert signal.getsignal(signal.SIGUSR1) == before and not stopping.requested()
-    assert checkpoint.steps_done(checkpoint.newest(cell.folder / "resume")) == 7 == 40 - steps_left(cell)
+    assert checkpoint.steps_done(checkpoint.newest(training.folder / "resume")) == 7 == 40 - steps_left(training)
     monkeypatch.undo()
-    assert run(config, jobs=1).exit_code == 0 and len((cell.folder / "train.jsonl").read_text().splitlines()) == 40
+    assert run(config, jobs=1).exit_code == 0 and len((training.folder / "train.jsonl").read_text().splitlines()) == 40
 
 
 def test_launchers_are_found_like_other_plugins(config_of, monkeypatch):
@@ -235,5 +237,5 @@ def test_kubernetes_needs_a_shared_volume(request_of):
 def test_what_is_left_is_said_with_its_reason(config_of):
     config = config_of("dense,gateskip")
     whole = plan(config)
-    assert Path(whole.cells[0].folder).exists() is False
+    assert Path(whole.trainings[0].folder).exists() is False
     assert [failure.kind for failure in left(whole)] == ["Not finished", "Not finished"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.leaderboard.answers import Answers, Sweep
+from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.findings import findings, write_findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.rows import checked
@@ -27,7 +27,7 @@ def board(make_row):
             scores = (np.arange(100) < count).astype(float)
             points = (({axis: 0.0}, {}, {METRIC: scores}), ({axis: 0.3}, {}, {METRIC: scores}))
             place = (name, "bench", "nano_math", None)
-            answers.sweeps[place] = [Sweep(seed, tuple(range(100)), points) for seed in (1, 2, 3)]
+            answers.sweeps[place] = [SweptAnswers(seed, tuple(range(100)), points) for seed in (1, 2, 3)]
             about = {"saved_tokens": 0.4, "claimed": 0.4, "claimed_minus_executed": 0.1}
             about |= {"saved_net": saved_net, "saved_prefill_net": 0.2, "saved_decode_net": 0.02}
             row = make_row(method=name, axis=axis, level=0.15, score=count / 100, low=0.0, high=1.0, **about)

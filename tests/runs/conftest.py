@@ -47,7 +47,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
 def eventful_config(
     config_of: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., RunConfig]:
-    """`eventful_config(events, step, **changes)`: a run with a cell for each event of the plugin `eventful.py`."""
+    """`eventful_config(events, step, **changes)`: a run with a training for each event of the plugin `eventful.py`."""
 
     def make(events: tuple[str, ...], step: int, **changes: Any) -> RunConfig:
         monkeypatch.setattr(registry, "_registered", dict(registry._registered))

@@ -32,7 +32,7 @@ def test_counting_from_names_agrees_with_the_plan(config_of, target):
     config = config_of(methods, seeds=(1, 2), train={"target": target})
     found = preflight(config)
     steps, values = count_work(config, model_facts(config.model).empty)
-    assert sorted(steps) == sorted(steps_left(cell) for cell in found.plan.cells)
+    assert sorted(steps) == sorted(steps_left(training) for training in found.plan.trainings)
     planned = Counter()
     for sweep in plan(config, splits=("test",)).sweeps:
         planned[sweep.task] += found.estimator.points_left(sweep)

@@ -1,4 +1,4 @@
-"""A cell as it is evaluated: calibrated for each task on text of its own, of the size and the kind the recipe says."""
+"""A training as it is evaluated: calibrated for each task on text of its own, of the size and kind the recipe says."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_text_may_be_what_the_model_writes(calibrated, config_of):
     assert about["text"] == "written" and about["examples"] == 4
     gold = config_of("gateskip")
     assert plan(gold).sweeps[0].folder != plan(calibrated.config).sweeps[0].folder
-    assert plan(gold).cells[0].folder == plan(calibrated.config).cells[0].folder
+    assert plan(gold).trainings[0].folder == plan(calibrated.config).trainings[0].folder
 
 
 def test_written_answers_follow_the_prompts_and_end(calibrated):

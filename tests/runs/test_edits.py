@@ -28,7 +28,7 @@ from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_folder
-from adaptive_bench.runs.work import training
+from adaptive_bench.runs.work import training as training_work
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.results import read_table
 from adaptive_bench.testing.model_folder import write_model_folder
@@ -220,12 +220,12 @@ class World:
         return {"data_dir": self.folder / "data", "tasks": ("edited",), "methods": "dense"}
 
     @property
-    def cells(self) -> dict[str, Path]:
+    def trainings(self) -> dict[str, Path]:
         found = (self.folder / "out" / "records").iterdir()
-        return {json.loads((cell / "config.json").read_text())["method"]: cell for cell in found}
+        return {json.loads((training / "config.json").read_text())["method"]: training for training in found}
 
     def sweep(self, method: str = "mine", task: str = "edited") -> Path:
-        return next((self.cells[method] / "eval").glob(f"{task}-*"))
+        return next((self.trainings[method] / "eval").glob(f"{task}-*"))
 
     def change(self, name: str, old: str, new: str, *, keep_time: bool = False) -> None:
         self.write(name, (self.folder / name).read_text().replace(old, new, 1), keep_time=keep_time)
@@ -432,11 +432,11 @@ def halve(values: dict[str, Any]) -> None:
 
 
 def of_record(
-    name: str, file: str, change: Callable[[Any], Any], expected: str, seal: bool, *, cell: bool = False
+    name: str, file: str, change: Callable[[Any], Any], expected: str, seal: bool, *, training: bool = False
 ) -> None:
     @edit(f"record: {name}, {'sealed again' if seal else 'seal broken'}", "record", expected)
     def _(world: World) -> None:
-        change_file(world.cells["mine"] if cell else world.sweep(), file, change, seal=seal)
+        change_file(world.trainings["mine"] if training else world.sweep(), file, change, seal=seal)
 
 
 of_record("score", "0.json", halve, "right", False)
@@ -466,11 +466,16 @@ of_record(
     lambda values: values["recipe"].update(learning_rate=1.0),
     r"refused: .*config\.json",
     True,
-    cell=True,
+    training=True,
 )
-of_record("cost", "cost.json", lambda values: values.update(flops=1.0), r"noted: .*cost\.json", False, cell=True)
+of_record("cost", "cost.json", lambda values: values.update(flops=1.0), r"noted: .*cost\.json", False, training=True)
 of_record(
-    "tokens of the cost", "cost.json", lambda values: values.update(tokens=1), r"refused: .*cost\.json", True, cell=True
+    "tokens of the cost",
+    "cost.json",
+    lambda values: values.update(tokens=1),
+    r"refused: .*cost\.json",
+    True,
+    training=True,
 )
 of_record("versions", "env.json", lambda values: values.update(torch="1.0"), "noted: .*same versions", True)
 of_record("versions", "env.json", lambda values: values.update(torch="1.0"), r"noted: .*env\.json", False)
@@ -513,21 +518,21 @@ def _(world: World) -> None:
 
 @edit("record: training under another key", "record", r"refused: .*config\.json")
 def _(world: World) -> None:
-    dense, mine = world.cells["dense"], world.cells["mine"]
+    dense, mine = world.trainings["dense"], world.trainings["mine"]
     shutil.rmtree(mine)
     dense.rename(mine)
 
 
 @edit("record: weights of a finished training, one more task asked", "record", "refused: .*changed or is missing")
 def _(world: World) -> Change:
-    file = world.cells["mine"] / "checkpoint/backbone/model.safetensors"
+    file = world.trainings["mine"] / "checkpoint/backbone/model.safetensors"
     save_file({name: -value for name, value in load_file(file).items()}, file, {"format": "pt"})
     return {"evaluation": {"limit": 2}}
 
 
 @edit("record: log of a training", "record")
 def _(world: World) -> None:
-    file = world.cells["mine"] / "train.jsonl"
+    file = world.trainings["mine"] / "train.jsonl"
     file.write_text(file.read_text().replace('"loss": ', '"loss": 9'))
 
 
@@ -570,7 +575,7 @@ def _(world: World) -> Change:
 def while_running(name: str, make: Callable[[World], Any], expected: str) -> None:
     @edit(f"while it runs: {name}", "code", expected)
     def _(world: World) -> Change:
-        train, done = training.train, []
+        train, done = training_work.train, []
 
         def then(*arguments: Any, **options: Any) -> Any:
             found = train(*arguments, **options)
@@ -578,7 +583,7 @@ def while_running(name: str, make: Callable[[World], Any], expected: str) -> Non
                 done.append(make(world))
             return found
 
-        world.patch.setattr(training, "train", then)
+        world.patch.setattr(training_work, "train", then)
         return {"seeds": (3,), "methods": ("dense", "gateskip")}  # done in this process: those of ours
 
 

@@ -15,22 +15,22 @@ from adaptive_bench.spec import MethodSpec
 
 def work_of(config):
     whole = plan(config)
-    return whole.cells[0], whole.sweeps[0]
+    return whole.trainings[0], whole.sweeps[0]
 
 
 def test_without_anything_it_is_a_guess_and_says_so(config_of):
-    cell, sweep = work_of(config_of("dense"))
-    estimator = Estimator(cell.folder.parent)
-    assert estimator.training(cell).rough and estimator.sweep(sweep).rough
+    training, sweep = work_of(config_of("dense"))
+    estimator = Estimator(training.folder.parent)
+    assert estimator.training(training).rough and estimator.sweep(sweep).rough
     assert all("(rough)" in line["time"] for line in describe(plan(config_of("dense"))))
 
 
 def test_what_was_timed_wins_over_a_guess_and_stands_for_plugins_too(config_of):
     config = config_of("dense,gateskip")
-    cell, other = plan(config).cells
+    training, other = plan(config).trainings
     sweep = plan(config).sweeps[0]
     estimator = Estimator(config.out, MeasuredSpeed({MethodSpec("dense"): 2.0}, {"nano_qa_ll": 5.0}))
-    assert estimator.training(cell).seconds == estimator.training(other).seconds == 3 * 2 * 2.0
+    assert estimator.training(training).seconds == estimator.training(other).seconds == 3 * 2 * 2.0
     assert estimator.point(sweep).seconds == 3 * 5.0 and not estimator.point(sweep).rough
 
 
@@ -53,7 +53,7 @@ def test_means_of_records_win(config_of):
         measured += [json.loads(file.read_text())["wall_s"] / 3 for file in record.glob("eval/*/0*.json")]
     other = plan(config_of("gateskip"))
     estimator = Estimator(config.out)
-    assert estimator.training(other.cells[0]).seconds == pytest.approx(3 * 2 * fmean(trained))
+    assert estimator.training(other.trainings[0]).seconds == pytest.approx(3 * 2 * fmean(trained))
     assert estimator.point(other.sweeps[0]).seconds == pytest.approx(3 * fmean(measured))
 
 

@@ -11,7 +11,7 @@ from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.work import recording
 from adaptive_bench.store import files
 from adaptive_bench.store.overview import pieces
-from adaptive_bench.store.records import SweepRecord
+from adaptive_bench.store.records import DialEvaluationRecord
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def opened(monkeypatch):
 
 def folders(config):
     whole = plan(config)
-    return [one.folder for one in (*whole.cells, *whole.sweeps)]
+    return [one.folder for one in (*whole.trainings, *whole.sweeps)]
 
 
 def test_a_folded_record_says_the_same(config_of):
@@ -44,7 +44,7 @@ def test_a_folded_record_says_the_same(config_of):
     assert pack(sorted((config.out / "records").iterdir())) == packed
     assert run(config, jobs=1).rows == rows
     whole = plan(config)
-    assert all(cell.finished for cell in whole.cells) and all(sweep.is_complete for sweep in whole.sweeps)
+    assert all(training.finished for training in whole.trainings) and all(sweep.is_complete for sweep in whole.sweeps)
     assert whole.sweeps[0].record.samples(0.0)[0].prompt
 
 
@@ -77,7 +77,7 @@ def test_a_folded_record_that_changed_is_made_again(config_of):
     file = sweep / files.FOLDED
     file.write_text(file.read_text().replace("0.", "0.1", 1))
     assert [piece.state for piece in pieces(config.out)] == ["done", "damaged"]
-    assert SweepRecord(sweep).savings() == []
+    assert DialEvaluationRecord(sweep).savings() == []
     again = run(config, jobs=1).rows
     timed = {"seconds": None, "made_with": None}
     assert [row | timed for row in again] == [row | timed for row in rows]

@@ -120,7 +120,7 @@ def test_new_answers_in_a_file_that_a_task_reads_are_asked_anew(config_of, small
     first = run(config, said).rows
     records = asked(config)
     assert records["small"].files_read() == {"task small": {"../data/rows.jsonl": file_digest(small)}}
-    assert not records["nano_qa_ll"].files_read() and not plan(config).cells[0].record.files_read()
+    assert not records["nano_qa_ll"].files_read() and not plan(config).trainings[0].record.files_read()
     dates = {task: (record.folder / "0.json").stat().st_mtime_ns for task, record in records.items()}
     run(config, said)
     assert not any("outdated" in line for line in said.lines), "what stayed is used again"
@@ -152,7 +152,10 @@ def test_a_file_that_a_method_reads_is_part_of_its_results(config_of, reader, sa
     read = {"method reader": {"reader.json": file_digest(reader)}}
     found = {str(sweep.spec): sweep.record.files_read() for sweep in plan(config).sweeps}
     assert found == {"reader": read, "dense": {}}
-    assert {str(cell.spec): cell.record.files_read() for cell in plan(config).cells} == {"reader": read, "dense": {}}
+    assert {str(training.spec): training.record.files_read() for training in plan(config).trainings} == {
+        "reader": read,
+        "dense": {},
+    }
     reader.write_text("7")
     assert not run(config, said).failures
     lines = [line for line in said.lines if "outdated" in line]

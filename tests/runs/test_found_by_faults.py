@@ -95,9 +95,9 @@ def test_megabytes_and_escapes_stay_out_of_what_is_shown(config_of, registered, 
     registered("loud", Loud)
     config = config_of("loud,dense")
     outcome = run(config, lines)
-    (cell, _) = plan(config).cells
+    (training, _) = plan(config).trainings
     shown = [
-        cell.record.reason,
+        training.record.reason,
         *map(str, outcome.failures),
         *lines.lines,
         (outcome.folder / "leaderboard.md").read_text(),
@@ -182,12 +182,12 @@ def test_nobody_reads_the_progress(tmp_path):
 def test_a_training_that_was_killed_before_its_last_word(config_of):
     config = config_of("dense")
     run(config)
-    cell = plan(config).cells[0]
-    status = cell.record.read("status.json")
-    cell.record.write("status.json", status | {"state": "running"})
-    (cell.folder / "resume" / "step-00000002").mkdir(parents=True)
+    training = plan(config).trainings[0]
+    status = training.record.read("status.json")
+    training.record.write("status.json", status | {"state": "running"})
+    (training.folder / "resume" / "step-00000002").mkdir(parents=True)
     run(config)
-    assert cell.record.state == "done" and not (cell.folder / "resume").exists()
+    assert training.record.state == "done" and not (training.folder / "resume").exists()
 
 
 def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch):
@@ -289,10 +289,10 @@ def test_a_finished_run_is_shown_where_nothing_can_be_written(config_of, monkeyp
 def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
     config = config_of("dense")
     run(config)
-    cell = plan(config).cells[0]
-    atomic.write_sealed(cell.folder / "status.json", {"schema": SCHEMA + 1, "state": "done", "reason": ""})
+    training = plan(config).trainings[0]
+    atomic.write_sealed(training.folder / "status.json", {"schema": SCHEMA + 1, "state": "done", "reason": ""})
     with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
-        _ = cell.record.state
+        _ = training.record.state
     assert next(piece.state for piece in pieces(config.out)) == "damaged"
 
 
@@ -321,9 +321,9 @@ def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps(config_of, pressed, 
     pressed(1)
     with pytest.raises(Interrupted):
         run(config)
-    (cell,) = plan(config).cells
-    assert cell.record.state == "partial"
-    assert checkpoint.steps_done(checkpoint.newest(cell.folder / "resume")) == 2
+    (training,) = plan(config).trainings
+    assert training.record.state == "partial"
+    assert checkpoint.steps_done(checkpoint.newest(training.folder / "resume")) == 2
     monkeypatch.undo()
     assert run(config, lines).exit_code == 0
     assert any("resumed after step 2 of 3" in line for line in lines.lines)
@@ -334,7 +334,7 @@ def test_a_second_ctrl_c_stops_at_once(config_of, pressed):
     pressed(2)
     with pytest.raises(Interrupted):
         run(config)
-    assert checkpoint.newest(plan(config).cells[0].folder / "resume") is None
+    assert checkpoint.newest(plan(config).trainings[0].folder / "resume") is None
 
 
 def untimed(rows):

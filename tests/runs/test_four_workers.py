@@ -1,4 +1,4 @@
-"""Four workers in one folder, and all that can go wrong in a cell: the others finish, and the table says so."""
+"""Four workers in one folder, and all that can go wrong in a training: the others finish, and the table says so."""
 
 import pytest
 
@@ -23,9 +23,9 @@ def test_what_goes_wrong_in_a_cell_stays_in_it(eventful_config, capfd, lines):
     done = {row["method"] for row in outcome.rows if row["score"] is not None}
     assert done == {f"eventful[event={event}]" for event in ("none", "prints", "killed")}
     weights = {
-        (cell.checkpoint / "backbone/model.safetensors").read_bytes()
-        for cell in plan(config).cells
-        if cell.checkpoint.is_dir() and "nan" not in str(cell.spec)
+        (training.checkpoint / "backbone/model.safetensors").read_bytes()
+        for training in plan(config).trainings
+        if training.checkpoint.is_dir() and "nan" not in str(training.spec)
     }
     assert len(weights) == 1  # the killed one went on as if nothing had happened
     board = (outcome.folder / "leaderboard.md").read_text()

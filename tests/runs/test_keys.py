@@ -69,13 +69,13 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
 )
 def test_a_key_holds_what_the_result_depends_on_and_nothing_else(config_of, changes, trains_again, measures_again):
     before, after = plan(config_of("gateskip")), plan(config_of("gateskip", **changes))
-    assert (before.cells[0].folder != after.cells[0].folder) == trains_again
+    assert (before.trainings[0].folder != after.trainings[0].folder) == trains_again
     assert (before.sweeps[0].folder != after.sweeps[0].folder) == measures_again
 
 
 @pytest.mark.parametrize("spec", ["dense", "random_skip", "gateskip[budget_end=0.7]", "calm"])
 def test_a_spec_that_aims_at_no_saving_does_not_depend_on_the_target(config_of, spec):
-    folders = [plan(config_of(spec, train={"target": target})).cells[0].folder for target in (0.1, 0.2)]
+    folders = [plan(config_of(spec, train={"target": target})).trainings[0].folder for target in (0.1, 0.2)]
     assert folders[0] == folders[1]
 
 

@@ -41,7 +41,7 @@ def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeyp
     shutil.rmtree(config.model)
     monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
     found = work_of(outcome.folder)
-    assert [str(cell) for cell in found.cells] == [str(cell) for cell in whole.cells]
+    assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
     assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
     assert read(outcome.folder) == written and any(one.answers for one in written)
     assert {row["changed"] for row in compared(outcome.folder, outcome.folder)} == {"none"}

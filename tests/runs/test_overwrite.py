@@ -50,10 +50,10 @@ def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
 def test_always_does_not_take_work_away_from_a_process(config_of):
     config = config_of("dense")
     run(config)
-    held = attempts.alone(plan(config).cells[0].folder, "another one", SilentReporter())
+    held = attempts.exclusive(plan(config).trainings[0].folder, "another one", SilentReporter())
     with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
-    assert plan(config).cells[0].finished
+    assert plan(config).trainings[0].finished
 
 
 def test_never_leaves_what_was_begun(config_of, monkeypatch):

@@ -14,7 +14,7 @@ from adaptive_bench.runs.outcome import packing
 from adaptive_bench.runs.outcome.packing import pack, unpack
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.runs.rederive import Rederived, rederive
-from adaptive_bench.runs.work.training import train_cell
+from adaptive_bench.runs.work.training import carry_out_training
 
 KEY = "0123456789abcdef"
 
@@ -40,7 +40,7 @@ def test_unpacked_records_make_the_table_again_and_only_what_is_new_is_trained(p
     trained = []
     monkeypatch.setattr(
         "adaptive_bench.runs.work.jobs.train_cell",
-        lambda cell, *rest: trained.append(cell.seed) or train_cell(cell, *rest),
+        lambda training, *rest: trained.append(training.seed) or carry_out_training(training, *rest),
     )
 
     again = run(there)
@@ -72,7 +72,7 @@ def test_a_training_that_others_start_from_is_made_again_for_them_alone(config_o
     file = tmp_path / "records.tar.xz"
     file.write_bytes(pack((config.out / "records").iterdir()))
     unpack(file, there.out)
-    assert [str(cell.spec) for cell in plan(there).untrained] == ["dense", "router_tuned_mod"]
+    assert [str(training.spec) for training in plan(there).untrained] == ["dense", "router_tuned_mod"]
     assert not plan(there.model_copy(update={"methods": ("dense",)})).untrained
 
 

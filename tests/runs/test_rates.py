@@ -51,7 +51,7 @@ def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_th
     assert all(trial.level == 0.1 and trial.scores.keys() == {"nano_qa_ll"} for trial in choice.trials)
     recipe = config.train.model_copy(update={"method_learning_rates": choice.chosen})
     whole = plan(config.model_copy(update={"train": recipe}))
-    assert all(cell.finished for cell in whole.cells)
+    assert all(training.finished for training in whole.trainings)
     assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
     written = json.loads(json.dumps(choice.to_json(config)))
     assert written["chosen"] == choice.chosen and written["documents"] == "validation"

@@ -17,7 +17,8 @@ from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.cost.estimate import describe
-from adaptive_bench.runs.work import evaluation, training
+from adaptive_bench.runs.work import evaluation
+from adaptive_bench.runs.work import training as training_work
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
@@ -51,7 +52,7 @@ def untimed(rows):
 
 def states(config):
     whole = plan(config)
-    return [piece.record.state for piece in (*whole.cells, *whole.sweeps)]
+    return [piece.record.state for piece in (*whole.trainings, *whole.sweeps)]
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def nothing_may_be_computed(monkeypatch):
 
         for name in ("build", "from_pretrained"):
             monkeypatch.setattr(AdaptiveModel, name, refuse)
-        monkeypatch.setattr(training, "train", refuse)
+        monkeypatch.setattr(training_work, "train", refuse)
         monkeypatch.setattr(evaluation, "evaluate", refuse)
 
     return forbid
@@ -94,9 +95,9 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "done"
-    for cell in plan(config).cells:
+    for training in plan(config).trainings:
         names = {"config.json", "env.json", "data.json", "train.jsonl", "timing.json", "status.json", "checkpoint"}
-        assert names <= {path.name for path in cell.folder.iterdir()}
+        assert names <= {path.name for path in training.folder.iterdir()}
     for sweep in plan(config).sweeps:
         samples = (sweep.folder / "0.samples.jsonl").read_text().splitlines()
         assert len(samples) == json.loads((sweep.folder / "0.json").read_text())["docs"] == 3
@@ -139,7 +140,7 @@ def test_a_shape_that_does_not_exist_is_refused_at_once(config_of):
 
 def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
     run(config_of("random_skip"))
-    monkeypatch.setattr(training, "train", None)
+    monkeypatch.setattr(training_work, "train", None)
     outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
     assert [row["status"] for row in outcome.rows if row["axis"] == "claimed"] == ["ok", "ok"]
     (sweep,) = plan(config_of("random_skip")).sweeps
@@ -148,7 +149,7 @@ def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
 
 def test_specs_that_train_alike_share_one_training(config_of):
     whole = plan(config_of("dense,random_skip,gateskip,gateskip[kv=copy_below],gateskip@paper"))
-    assert [str(cell.spec) for cell in whole.cells] == ["dense", "gateskip"]
+    assert [str(training.spec) for training in whole.trainings] == ["dense", "gateskip"]
     assert len({sweep.folder for sweep in whole.sweeps}) == 5
 
 
@@ -158,7 +159,7 @@ def test_one_broken_method_does_not_cost_the_others(config_of, registered, lines
     outcome = run(config, lines)
     assert outcome.exit_code == 1 and {row["method"] for row in outcome.rows} == {"dense"}
     assert "the router is on fire" in str(outcome.failures[0]) and any("on fire" in line for line in lines.lines)
-    record = plan(config).cells[0].record
+    record = plan(config).trainings[0].record
     assert record.state == "failed" and "on fire" in record.reason
     assert "Traceback" in (record.folder / "log.txt").read_text()
     assert "failed before" in describe(plan(config))[0]["state"]
@@ -175,14 +176,14 @@ def test_failed_work_is_tried_again(config_of, registered, monkeypatch):
 
 
 def test_rows_without_all_their_seeds_are_marked(config_of, monkeypatch):
-    train = training.train
+    train = training_work.train
 
     def fails_for_seed_2(*positional, seed, **named):
         if seed == 2:
             raise EnvironmentProblem("no seed 2 today")
         train(*positional, seed=seed, **named)
 
-    monkeypatch.setattr(training, "train", fails_for_seed_2)
+    monkeypatch.setattr(training_work, "train", fails_for_seed_2)
     outcome = run(config_of("dense", seeds=(1, 2)))
     assert {row["status"] for row in outcome.rows} == {"partial"}
     assert {row["seeds"] for row in outcome.rows if row["level"] == 0} == {1}
@@ -205,7 +206,7 @@ def test_ctrl_c_keeps_what_is_finished(config_of, monkeypatch):
     assert states(config) == ["done", "partial"]
     path = str(stopped.value).split("--config ")[1]
     assert load_config(path) == config
-    monkeypatch.setattr(training, "train", None)
+    monkeypatch.setattr(training_work, "train", None)
     outcome = run(config)
     assert outcome.exit_code == 0 and len(calls) == 3
 
@@ -307,10 +308,10 @@ def test_a_training_that_starts_from_another_one_waits_for_it(config_of, lines):
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_starts_from_a_failed_training_is_left_out(config_of, monkeypatch, jobs):
     config = config_of("router_tuned_mod,gateskip")
-    for cell in plan(config).cells:
-        if str(cell.spec) == "dense":  # a file where the training wants its folder
-            cell.folder.parent.mkdir(parents=True)
-            cell.folder.write_text("")
+    for training in plan(config).trainings:
+        if str(training.spec) == "dense":  # a file where the training wants its folder
+            training.folder.parent.mkdir(parents=True)
+            training.folder.write_text("")
     outcome = run(config, jobs=jobs)
     assert {row["method"] for row in outcome.rows} == {"gateskip"}
     assert [failure.work for failure in outcome.failures] == ["train dense, seed 1", "train router_tuned_mod, seed 1"]
@@ -324,8 +325,8 @@ def test_no_steps_evaluate_the_model_as_it_is(config_of, model_folder, lines):
     outcome = run(config, lines)
     assert outcome.exit_code == 0
     assert any("Nothing was trained" in warning for warning in outcome.warnings)
-    (cell, *_) = plan(config).cells
-    trained = AdaptiveModel.from_pretrained(cell.checkpoint).backbone_model.state_dict()
+    (training, *_) = plan(config).trainings
+    trained = AdaptiveModel.from_pretrained(training.checkpoint).backbone_model.state_dict()
     original = AutoModelForCausalLM.from_pretrained(model_folder).state_dict()
     assert all(torch.equal(value, original[name]) for name, value in trained.items())
     assert describe(plan(config))[0]["state"] == "nothing to train"

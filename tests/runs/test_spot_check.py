@@ -98,8 +98,8 @@ def larger_update(call, site, hidden, update, scale, keep):
 
 def test_records_without_weights_have_their_training_repeated(done, other_code):
     config, rows = done
-    shutil.rmtree(plan(config).cells[0].checkpoint)
-    (plan(config).cells[0].folder / "without_weights.json").write_text('{"schema": 2}')
+    shutil.rmtree(plan(config).trainings[0].checkpoint)
+    (plan(config).trainings[0].folder / "without_weights.json").write_text('{"schema": 2}')
     other_code(config)
     lines, again = says(config)
     assert again == rows and all("train gateskip" in line and "evaluate" not in line for line in lines)
@@ -132,7 +132,7 @@ def test_the_digest_of_code_read_before_is_found_again(tmp_path, monkeypatch):
 
 def test_a_model_that_cannot_be_loaded_leaves_its_records_in_use(done, other_code):
     config, rows = done
-    (plan(config).cells[0].checkpoint / "adaptive.json").unlink()
+    (plan(config).trainings[0].checkpoint / "adaptive.json").unlink()
     other_code(config)
     for _ in range(2):  # said again where the run looks again
         (line,), again = says(config)

@@ -40,7 +40,7 @@ def test_every_step_is_tracked(config_of, kept):
     assert run(config).exit_code == 0
     assert sorted(kept.values) == [1, 2, 3] and kept.events == ["start", "finish"]
     assert {"loss", "lr", "gradient_norm", "tokens"} < set(kept.values[1])
-    assert kept.said["record"] == plan(config).cells[0].folder.name
+    assert kept.said["record"] == plan(config).trainings[0].folder.name
 
 
 def test_nothing_is_tracked_by_default_and_tracking_is_in_no_key(config_of, kept):
@@ -49,7 +49,9 @@ def test_nothing_is_tracked_by_default_and_tracking_is_in_no_key(config_of, kept
     assert kept.events == []
     tracked = config_of("dense", track=("tensorboard", "trackio"))
     assert run_name(tracked) == run_name(config)
-    assert [cell.folder for cell in plan(tracked).cells] == [cell.folder for cell in plan(config).cells]
+    assert [training.folder for training in plan(tracked).trainings] == [
+        training.folder for training in plan(config).trainings
+    ]
 
 
 def test_a_tracker_that_is_not_installed_is_refused_before_anything_is_done(config_of, monkeypatch):

@@ -31,7 +31,7 @@ def test_a_fresh_process_repeats_the_record(spec, config_of):
     """Score, dial and savings at 30 %, from nothing but the checkpoint's folder."""
     run(config_of(spec))
     (sweep,) = plan(config_of(spec)).sweeps
-    arguments = [sys.executable, "-c", FRESH, str(sweep.cell.checkpoint), spec, "nano_qa_ll"]
+    arguments = [sys.executable, "-c", FRESH, str(sweep.training.checkpoint), spec, "nano_qa_ll"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found, recorded = json.loads(done.stdout.splitlines()[-1]), json.loads((sweep.folder / "0.3.json").read_text())
@@ -41,23 +41,23 @@ def test_a_fresh_process_repeats_the_record(spec, config_of):
 def test_hugging_face_refuses_the_checkpoint_and_reads_its_tokenizer(config_of):
     """Not silently without its gates; the tokenizer is an ordinary one."""
     run(config_of("gateskip"))
-    (cell,) = plan(config_of("gateskip")).cells
+    (training,) = plan(config_of("gateskip")).trainings
     with pytest.raises(ValueError, match="Unrecognized model"):
-        AutoModelForCausalLM.from_pretrained(cell.checkpoint)
-    assert AutoTokenizer.from_pretrained(cell.checkpoint).eos_token == "</s>"
+        AutoModelForCausalLM.from_pretrained(training.checkpoint)
+    assert AutoTokenizer.from_pretrained(training.checkpoint).eos_token == "</s>"
 
 
 def test_finding_a_checkpoint(config_of):
     """The folder of a model, of a record, or of a run with a method."""
     config = config_of("dense,gateskip")
     folder = run(config).folder
-    cells = {str(cell.spec): cell for cell in plan(config).cells}
-    assert find_checkpoint(folder, "gateskip") == cells["gateskip"].checkpoint
-    assert find_checkpoint(cells["dense"].folder, None) == cells["dense"].checkpoint
-    assert find_checkpoint(cells["dense"].checkpoint, None) == cells["dense"].checkpoint
+    trainings = {str(training.spec): training for training in plan(config).trainings}
+    assert find_checkpoint(folder, "gateskip") == trainings["gateskip"].checkpoint
+    assert find_checkpoint(trainings["dense"].folder, None) == trainings["dense"].checkpoint
+    assert find_checkpoint(trainings["dense"].checkpoint, None) == trainings["dense"].checkpoint
     for method in (None, "mod"):
         with pytest.raises(UsageError, match="dense, gateskip"):
             find_checkpoint(folder, method)
-    cells["gateskip"].checkpoint.rename(cells["gateskip"].folder / "elsewhere")
+    trainings["gateskip"].checkpoint.rename(trainings["gateskip"].folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
         find_checkpoint(folder, "gateskip")

@@ -7,10 +7,10 @@ import pytest
 
 from adaptive_bench import stopping
 from adaptive_bench.errors import ToBeContinued
-from adaptive_bench.runs import Share, plan, run
+from adaptive_bench.runs import Shard, plan, run
 from adaptive_bench.runs.work import waiting
 from adaptive_bench.runs.work.waiting import wait_for_others
-from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.attempts import exclusive
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def quick(monkeypatch):
 
 def test_a_table_is_written_when_the_last_cell_is_done(config_of, lines):
     config = config_of("dense,gateskip")
-    first, second = (Share(cells=(cell.folder.name,)) for cell in plan(config).cells)
+    first, second = (Shard(cells=(training.folder.name,)) for training in plan(config).trainings)
     run(config, share=first)
     other = threading.Thread(target=lambda: run(config, share=second), daemon=True)
     other.start()
@@ -32,7 +32,7 @@ def test_a_table_is_written_when_the_last_cell_is_done(config_of, lines):
 
 def test_what_nobody_is_at_is_given_up(config_of, lines):
     config = config_of("dense,gateskip")
-    run(config, share=Share(cells=(plan(config).cells[0].folder.name,)))
+    run(config, shard=Shard(cells=(plan(config).trainings[0].folder.name,)))
     outcome = run(config, lines, table_only=True, wait_s=0.2)
     assert len(outcome.failures) == 1 and {row["method"] for row in outcome.rows} == {"dense"}
     assert any("Nobody has been at what is left" in line for line in lines.lines)
@@ -40,7 +40,7 @@ def test_what_nobody_is_at_is_given_up(config_of, lines):
 
 def test_what_somebody_is_at_is_waited_for_however_long(config_of, lines):
     whole = plan(config_of("dense"))
-    with alone(whole.cells[0].folder, "it", lines):
+    with exclusive(whole.trainings[0].folder, "it", lines):
         waiter = threading.Thread(target=wait_for_others, args=(whole, lines, 0.1), daemon=True)
         waiter.start()
         waiter.join(1)

@@ -8,8 +8,8 @@ import pytest
 
 from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.work.training import train_cell
-from adaptive_bench.store.attempts import alone
+from adaptive_bench.runs.work.training import carry_out_training
+from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.training import checkpoint
 
 
@@ -27,16 +27,16 @@ def is_alive(pid: int) -> bool:
 
 def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
     config = config_of("dense")
-    (cell,) = plan(config).cells
-    cell.folder.mkdir(parents=True)
-    with alone(cell.folder, "it", lines):
-        second = threading.Thread(target=train_cell, args=(cell, config, lines))
+    (training,) = plan(config).trainings
+    training.folder.mkdir(parents=True)
+    with exclusive(training.folder, "it", lines):
+        second = threading.Thread(target=carry_out_training, args=(training, config, lines))
         second.start()
         second.join(0.5)
-        assert second.is_alive() and not cell.finished
+        assert second.is_alive() and not training.finished
         assert "is running it, waiting" in lines.lines[0]
     second.join(20)
-    assert cell.finished and cell.record.state == "done"
+    assert training.finished and training.record.state == "done"
 
 
 PARENT = """
@@ -54,11 +54,11 @@ def test_workers_end_with_a_killed_parent_and_the_next_run_goes_on(config_of, tm
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     parent = subprocess.Popen([sys.executable, str(script), config.model_dump_json()])
-    cells = plan(config).cells
-    wait_until(lambda: all(checkpoint.newest(cell.folder / "resume") for cell in cells))
+    trainings = plan(config).trainings
+    wait_until(lambda: all(checkpoint.newest(training.folder / "resume") for training in trainings))
     workers = [int(pid) for pid in subprocess.check_output(["ps", "--ppid", str(parent.pid), "-o", "pid="]).split()]
     parent.kill()
     parent.wait()
     wait_until(lambda: not any(map(is_alive, workers)))
-    assert [cell.record.state for cell in cells] == ["partial", "partial"]
-    assert all(steps_left(cell) < 1500 for cell in cells)
+    assert [training.record.state for training in trainings] == ["partial", "partial"]
+    assert all(steps_left(training) < 1500 for training in trainings)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from adaptive_bench.errors import Superseded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, attempts, holder
-from adaptive_bench.store.attempts import alone, is_held, newest
+from adaptive_bench.store.attempts import exclusive, is_held, newest
 from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE, Holder
 from adaptive_bench.store.records import Record
 
@@ -161,7 +161,7 @@ def test_a_silent_attempt_on_another_machine_is_taken_over_in_time(tmp_path, els
     older = elsewhere(tmp_path)
     assert is_held(tmp_path)
     start_s = time.monotonic()
-    with alone(tmp_path, "it", SilentReporter()) as mine:
+    with exclusive(tmp_path, "it", SilentReporter()) as mine:
         assert mine.number == 2 and time.monotonic() - start_s >= 0.3
         assert not older.is_open
     assert not is_held(tmp_path)
@@ -172,7 +172,7 @@ def test_an_attempt_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_s
     monkeypatch.setattr(time, "time", lambda: 4e9)  # a clock that jumped a century ahead
 
     def wait() -> None:
-        with alone(tmp_path, "it", SilentReporter()):
+        with exclusive(tmp_path, "it", SilentReporter()):
             order.append("mine")
 
     waiting = threading.Thread(target=wait)
@@ -191,7 +191,7 @@ def test_an_attempt_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_s
 def test_a_dead_process_of_this_machine_is_not_waited_for(tmp_path, change, lines):
     claim(tmp_path, replace(Holder.here(), **change))
     assert not is_held(tmp_path)
-    with alone(tmp_path, "it", lines):
+    with exclusive(tmp_path, "it", lines):
         assert is_held(tmp_path) and lines.lines == []
 
 
@@ -205,10 +205,10 @@ def test_a_requeued_job_does_not_wait_for_its_earlier_start(tmp_path, elsewhere,
     monkeypatch.setattr(attempts, "SILENCE_S", 1000.0)
     monkeypatch.setenv(JOB_VARIABLE, "slurm 17_3")
     monkeypatch.setenv(RESTART_VARIABLE, "1")
-    with alone(tmp_path, "it", lines) as mine:
+    with exclusive(tmp_path, "it", lines) as mine:
         assert not older.is_open and mine.number == 2 and lines.lines == []
     monkeypatch.setenv(RESTART_VARIABLE, "0")
-    with pytest.raises(Superseded, match="start 0 of slurm 17_3"), alone(tmp_path, "it", lines):
+    with pytest.raises(Superseded, match="start 0 of slurm 17_3"), exclusive(tmp_path, "it", lines):
         pass
 
 
@@ -217,7 +217,7 @@ def test_many_at_once_take_turns(tmp_path, monkeypatch):
     inside, most, numbers = [], [], []
 
     def work() -> None:
-        with alone(tmp_path, "it", SilentReporter()) as mine:
+        with exclusive(tmp_path, "it", SilentReporter()) as mine:
             inside.append(mine)
             most.append(len(inside))
             numbers.append(mine.number)
@@ -236,7 +236,7 @@ def test_a_damaged_claim_is_judged_by_its_signs_of_life(tmp_path, elsewhere):
     elsewhere(tmp_path)
     (tmp_path / attempts.FOLDER / "1.json").write_text("{")
     assert newest(tmp_path).holder is None and is_held(tmp_path)
-    with alone(tmp_path, "it", SilentReporter()) as mine:
+    with exclusive(tmp_path, "it", SilentReporter()) as mine:
         assert mine.number == 2
 
 
@@ -248,7 +248,7 @@ def test_a_process_name_with_brackets_is_understood(monkeypatch):
 @pytest.mark.parametrize(("finished", "expected"), [(True, "done"), (False, "partial")])
 def test_what_nobody_is_at_never_reads_running(tmp_path, finished, expected):
     record = Record(tmp_path)
-    with alone(tmp_path, "it", SilentReporter()):
+    with exclusive(tmp_path, "it", SilentReporter()):
         record.begin({"method": "dense"})
         assert record.state == "running"
         if finished:
@@ -270,10 +270,10 @@ def test_a_process_never_waits_for_an_attempt_of_its_own_that_an_error_ended(tmp
 
     with monkeypatch.context() as broken:
         broken.setattr(Path, "rename", refuse)
-        with alone(tmp_path, "work", SilentReporter()):
+        with exclusive(tmp_path, "work", SilentReporter()):
             atomic.write_text(tmp_path / "result", "is kept")
     assert newest(tmp_path).is_open and not is_held(tmp_path)
-    with alone(tmp_path, "work", SilentReporter()) as attempt:
+    with exclusive(tmp_path, "work", SilentReporter()) as attempt:
         assert attempt.number == 2 and (tmp_path / "result").read_text() == "is kept" and is_held(tmp_path)
     assert not list((tmp_path / attempts.FOLDER).glob("*[!n]"))
 

@@ -1,4 +1,4 @@
-"""A whole study with real trainings of two steps: its trials are cells that a run finds done."""
+"""A whole study with real trainings of two steps: its trials are trainings that a run finds done."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_a_run_with_the_best_finds_its_training_done(config):
 
     best = tuned(config, result)
     assert best.methods == (result.best["gateskip"].spec,)
-    assert all(cell.finished for cell in plan(best).cells)
+    assert all(training.finished for training in plan(best).trainings)
     assert run(best, jobs=1).exit_code == 0
 
 

@@ -31,7 +31,7 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
     dial_values: Counter[str] = Counter()
     for sweep in found.plan.sweeps:
         dial_values[sweep.task] += found.estimator.points_left(sweep)
-    steps = [steps_left(cell) for cell in found.plan.untrained]
+    steps = [steps_left(training) for training in found.plan.untrained]
     tokenizer = found.facts.source.load_tokenizer()
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
     lines += _costs(budget(config, found.facts.empty, steps, dial_values, tokenizer), flops_per_s)

@@ -126,7 +126,7 @@ def preflight(
                     check_training_text(trained_on, config, tokenizer, facts.context, findings)
     needed = 0
     if whole is not None:
-        trained = [bool(cell.steps and not cell.base) for cell in whole.untrained]
+        trained = [bool(training.steps and not training.base) for training in whole.untrained]
         needed = disk_bytes(config.train, facts.empty, trained)
         with findings.checking():
             _check_disk(config.out, needed)
@@ -149,12 +149,14 @@ def _measured(
     if facts.parameters > _MOST_PARAMETERS[find_device(config.device).type]:
         return None
     known = Estimator(config.out)
-    if not any(known.training(cell).rough for cell in whole.cells) and not any(
+    if not any(known.training(training).rough for training in whole.trainings) and not any(
         known.sweep(sweep).rough for sweep in whole.sweeps
     ):
         return None
     # What plugins do takes place elsewhere; what their trainings take shows when they run.
-    trained = list(dict.fromkeys(cell.spec for cell in whole.cells if not needs_own_process(cell.spec.name)))
+    trained = list(
+        dict.fromkeys(training.spec for training in whole.trainings if not needs_own_process(training.spec.name))
+    )
     try:
         with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as task:
             return measure_speed(config, trained, tokenizer, jobs, task)

@@ -17,8 +17,8 @@ from statistics import fmean
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.store.files import files_of
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
@@ -74,38 +74,40 @@ class Estimator:
     ) -> None:
         self._out, self._measured, self._traits = out, measured or MeasuredSpeed(), traits or {}
 
-    def training(self, cell: Cell) -> Estimate:
+    def training(self, training: TrainingRun) -> Estimate:
         """Time of the steps that are left."""
-        return self._sequence(cell) * (steps_left(cell) * cell.content["recipe"]["batch_size"])
+        return self._sequence(training) * (steps_left(training) * training.content["recipe"]["batch_size"])
 
-    def point(self, sweep: Sweep) -> Estimate:
+    def point(self, sweep: DialEvaluation) -> Estimate:
         """Time of an evaluation at one dial value."""
-        backbone, spec, task, recipe = _backbone(sweep.cell), sweep.spec, sweep.task, sweep.config.evaluation
+        backbone, spec, task, recipe = _backbone(sweep.training), sweep.spec, sweep.task, sweep.config.evaluation
         timed = self._measured.document_s.get(task)
         one = self._first(("document", backbone, str(spec), task), timed, ("document", backbone, task))
         most = self._means.get(("documents", task), _ROUGH_DOCUMENTS)
         return (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
 
-    def calibration(self, sweep: Sweep) -> Estimate:
+    def calibration(self, sweep: DialEvaluation) -> Estimate:
         """Time to make one dial value ready."""
         passes = _CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
-        return self._sequence(sweep.cell) * (passes * sweep.config.evaluation.calibration_examples)
+        return self._sequence(sweep.training) * (passes * sweep.config.evaluation.calibration_examples)
 
-    def points_left(self, sweep: Sweep) -> int:
+    def points_left(self, sweep: DialEvaluation) -> int:
         """Dial values that are left, as far as can be known beforehand."""
         return sweep.points_left(self._traits.get(str(sweep.spec), Trait()).end)
 
-    def sweep(self, sweep: Sweep) -> Estimate:
+    def sweep(self, sweep: DialEvaluation) -> Estimate:
         """Time of the points that are left."""
         points = self.points_left(sweep)
         return (self.point(sweep) + self.calibration(sweep)) * points if points else Estimate(0.0)
 
-    def _sequence(self, cell: Cell) -> Estimate:
+    def _sequence(self, training: TrainingRun) -> Estimate:
         """Time of training on one sequence."""
         timed = self._measured.sequence_s
         # The code of plugins is not timed beforehand: theirs count like the others.
-        like = timed.get(cell.spec, fmean(timed.values()) if timed else None)
-        found = self._first(("sequence", _backbone(cell), str(cell.spec)), like, ("sequence", _backbone(cell)))
+        like = timed.get(training.spec, fmean(timed.values()) if timed else None)
+        found = self._first(
+            ("sequence", _backbone(training), str(training.spec)), like, ("sequence", _backbone(training))
+        )
         return found or Estimate(_ROUGH_SEQUENCE_S, rough=True)
 
     def _first(self, own: tuple[str, ...], timed: float | None, others: tuple[str, ...]) -> Estimate | None:
@@ -126,22 +128,22 @@ class Estimator:
         return {key: fmean(values) for key, values in seen.items()}
 
 
-def steps_left(cell: Cell) -> int:
+def steps_left(training: TrainingRun) -> int:
     """Optimizer steps between the newest checkpoint and the end."""
-    if cell.finished:
+    if training.finished:
         return 0
-    newest = checkpoint.newest(cell.folder / RESUME_FOLDER)
-    return int(cell.content["recipe"]["steps"]) - (checkpoint.steps_done(newest) if newest else 0)
+    newest = checkpoint.newest(training.folder / RESUME_FOLDER)
+    return int(training.content["recipe"]["steps"]) - (checkpoint.steps_done(newest) if newest else 0)
 
 
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the whole."""
     estimator = estimator or Estimator(plan.config.out)
-    untrained = {cell.folder for cell in plan.untrained}
+    untrained = {training.folder for training in plan.untrained}
     lines = []
-    works: list[Cell | Sweep] = [*plan.cells, *plan.sweeps]
+    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
     for work in works:
-        if isinstance(work, Sweep):
+        if isinstance(work, DialEvaluation):
             count, unit, estimate, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
         else:
             count, unit, estimate = steps_left(work), "steps", estimator.training(work)
@@ -177,5 +179,5 @@ def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None
     seen["sequence", config["backbone"]].append(one_s)
 
 
-def _backbone(cell: Cell) -> str:
-    return str(cell.content["backbone"])
+def _backbone(training: TrainingRun) -> str:
+    return str(training.content["backbone"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation
 from adaptive_bench.tables import made_with as environments
 
@@ -17,9 +17,9 @@ class SameDocuments:
     """Takes the points of a table one by one, and refuses those that were asked something else than the ones before."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str, str], tuple[str, Sweep]] = {}
+        self._first: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
 
-    def check(self, sweep: Sweep, evaluation: Evaluation) -> dict[str, str]:
+    def check(self, sweep: DialEvaluation, evaluation: Evaluation) -> dict[str, str]:
         """Compare the documents of a point with those of the first one of its task; gives back their digests.
 
         Raises:
@@ -30,7 +30,7 @@ class SameDocuments:
         self.check_digests(sweep, found)
         return found
 
-    def check_digests(self, sweep: Sweep, digests: Mapping[str, str]) -> None:
+    def check_digests(self, sweep: DialEvaluation, digests: Mapping[str, str]) -> None:
         """The same of digests that are known already.
 
         Raises:
@@ -48,8 +48,8 @@ class SameDocuments:
                 )
 
 
-def made_with(sweeps: Iterable[Sweep]) -> str:
+def made_with(sweeps: Iterable[DialEvaluation]) -> str:
     """Versions and device that some sweeps and their trainings were made with, each combination once."""
-    records = (record for sweep in sweeps for record in (sweep.cell.record, sweep.record))
+    records = (record for sweep in sweeps for record in (sweep.training.record, sweep.record))
     found = (record.read("env.json") or {} for record in records)
     return environments.made_with(one for about in found for one in (*about.get("before", ()), about))

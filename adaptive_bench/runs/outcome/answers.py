@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.document_scores import answers_by_seed
@@ -23,7 +23,7 @@ def as_file(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def entry(
-    sweep: Sweep,
+    sweep: DialEvaluation,
     points: Mapping[float, Evaluation],
     priced: Sequence[Evaluation],
     samples: Sequence[Sequence[Sample]],
@@ -42,7 +42,7 @@ def entry(
         priced: The same with their projection.
         samples: The documents of each.
     """
-    done, seed = list(points.values()), sweep.cell.seed
+    done, seed = list(points.values()), sweep.training.seed
     tables = {
         metric: found[seed]
         for metric in find_task(sweep.task).metrics
@@ -53,7 +53,7 @@ def entry(
         "semantics": sweep.spec.semantics,
         "task": sweep.task,
         "seed": seed,
-        "target": None if sweep.cell.alone else sweep.cell.target,
+        "target": None if sweep.training.has_single_target else sweep.training.target,
         "documents": sorted(sample.doc for sample in samples[0]),
         "documents_sha256": (done[0].data or {}).get("documents_sha256"),
         "points": [
@@ -63,7 +63,7 @@ def entry(
     }
 
 
-def _point(one: Evaluation, sweep: Sweep, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def _point(one: Evaluation, sweep: DialEvaluation, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     times = {name: saved_time(one, curve) for name, curve in sweep.curves.items()}
     saved = point_of(one, sweep.metric).saved
     return {

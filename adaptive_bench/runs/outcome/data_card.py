@@ -44,13 +44,13 @@ def _training_sources(whole: Plan) -> Iterator[dict[str, str]]:
 def _sequences(whole: Plan) -> Iterator[dict[str, Any]]:
     """One line a seed: every method of a seed is trained on the same sequences."""
     seen: set[int] = set()
-    for cell in whole.cells:
-        about = cell.record.read("data.json")
-        if about is None or cell.seed in seen:
+    for training in whole.trainings:
+        about = training.record.read("data.json")
+        if about is None or training.seed in seen:
             continue
-        seen.add(cell.seed)
+        seen.add(training.seed)
         yield {
-            "seed": cell.seed,
+            "seed": training.seed,
             "sequences": about["sequences"],
             "different": about["examples"],
             "cut": about["truncated_examples"],

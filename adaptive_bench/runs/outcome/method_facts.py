@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.method import method_class
 from adaptive_bench.method.probed import stored_matrix
-from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shapes import find_shape
+from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.keys import canonical
@@ -36,7 +36,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
         of the run, of `rates` and of `tune` counted once each, whatever the seed.
     """
-    tried = _settings(whole.cells)
+    tried = _settings(whole.trainings)
     backbone = _empty_backbone(find_shape(whole.config.project_onto))
     found = {}
     for text in whole.config.methods:
@@ -57,11 +57,11 @@ def _untuned(spec: MethodSpec) -> MethodSpec:
     return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
 
 
-def _settings(cells: Sequence[Cell]) -> dict[str, set[str]]:
+def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     """Different settings by name of the method among all trainings beside those of a run."""
     found: dict[str, set[str]] = {}
-    backbones = {cell.content.get("backbone") for cell in cells}
-    for folder in _folders({cell.folder.parent for cell in cells}):
+    backbones = {training.content.get("backbone") for training in trainings}
+    for folder in _folders({training.folder.parent for training in trainings}):
         config = Record(folder).read("config.json")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
             name = method_name(config["method"])

@@ -17,7 +17,7 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.runs.planning.cells import WITHOUT_WEIGHTS
+from adaptive_bench.runs.planning.works import WITHOUT_WEIGHTS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import Files, files_of

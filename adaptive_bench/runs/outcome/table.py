@@ -17,10 +17,10 @@ from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
 from adaptive_bench.runs.outcome.answers import as_file, entry
 from adaptive_bench.runs.outcome.projection import projected
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.files import forget, read_once
@@ -103,7 +103,7 @@ class _Pass:
 
     def outcome(self) -> Outcome:
         whole = self.whole
-        grouped: defaultdict[tuple[str, str], list[Sweep]] = defaultdict(list)
+        grouped: defaultdict[tuple[str, str], list[DialEvaluation]] = defaultdict(list)
         for sweep in whole.sweeps:
             grouped[str(sweep.spec), sweep.task].append(sweep)
         names = [find_task(name).name for name in whole.config.tasks]
@@ -126,7 +126,7 @@ class _Pass:
             as_file([answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]),
         )
 
-    def _group(self, sweeps: Sequence[Sweep]) -> _Group:
+    def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
         known = None if self.memory is None else self.memory.group(sweeps)
         if known is not None:
             for split, digests in known["digests"].items():
@@ -140,11 +140,11 @@ class _Pass:
             forget(sweep.folder)
         return found
 
-    def _look(self, sweeps: Sequence[Sweep]) -> _Group:
+    def _look(self, sweeps: Sequence[DialEvaluation]) -> _Group:
         group = _Group()
-        by_target: defaultdict[float | None, list[Sweep]] = defaultdict(list)
+        by_target: defaultdict[float | None, list[DialEvaluation]] = defaultdict(list)
         for sweep in sweeps:
-            by_target[sweep.cell.target].append(sweep)
+            by_target[sweep.training.target].append(sweep)
         tables = {}
         for target, of_target in by_target.items():
             tests = [sweep for sweep in of_target if sweep.split == "test"]
@@ -163,7 +163,7 @@ class _Pass:
         elif tables:
             group.rows += _best_on_validation(by_target, tables, self.same_documents, group)
         for sweep in sweeps:
-            for record in (sweep.cell.record, sweep.record):
+            for record in (sweep.training.record, sweep.record):
                 if damaged := record.damaged():
                     group.damaged[record.folder.name] = damaged
             if (about := sweep.record.read("behaviour.json")) is not None:
@@ -182,33 +182,35 @@ class _Measured:
         unprojected: Why there is no projection, if there is none.
     """
 
-    sweeps: Mapping[int, Sweep]
+    sweeps: Mapping[int, DialEvaluation]
     points: Mapping[int, Mapping[float, Evaluation]]
     priced: Evaluations
     samples: Mapping[int, list[list[Sample]]]
     unprojected: list[str]
 
 
-def _measured(sweeps: Sequence[Sweep]) -> _Measured:
-    points = {sweep.cell.seed: sweep.finished() or {} for sweep in sweeps}
+def _measured(sweeps: Sequence[DialEvaluation]) -> _Measured:
+    points = {sweep.training.seed: sweep.finished() or {} for sweep in sweeps}
     first = sweeps[0]
     measured = {seed: list(found.values()) for seed, found in points.items()}
     priced, unprojected = projected(first.spec, measured, first.config.project_onto)
-    samples = {sweep.cell.seed: [sweep.record.samples(one) for one in points[sweep.cell.seed]] for sweep in sweeps}
-    return _Measured({sweep.cell.seed: sweep for sweep in sweeps}, points, priced, samples, unprojected)
+    samples = {
+        sweep.training.seed: [sweep.record.samples(one) for one in points[sweep.training.seed]] for sweep in sweeps
+    }
+    return _Measured({sweep.training.seed: sweep for sweep in sweeps}, points, priced, samples, unprojected)
 
 
-def about_training(cells: Sequence[Cell]) -> About:
+def about_training(trainings: Sequence[TrainingRun]) -> About:
     """What the trainings of a method cost, those they start from included, and what they aimed at; means over seeds."""
-    costs = [cost for cell in cells if (cost := _cost(cell)) is not None]
+    costs = [cost for training in trainings if (cost := _cost(training)) is not None]
     about = About()
-    if len(costs) == len(cells):
+    if len(costs) == len(trainings):
         about = About(
             parameters_added=round(fmean(cost["parameters_added"] for cost in costs)),
             train_tokens=round(fmean(cost["tokens"] for cost in costs)),
             train_flops=fmean(cost["flops"] for cost in costs),
         )
-    targets = [target for cell in cells if (target := cell.record.read("target.json")) is not None]
+    targets = [target for training in trainings if (target := training.record.read("target.json")) is not None]
     if targets:
         reached = {axis: fmean(target["priced"][axis] for target in targets) for axis in targets[0]["priced"]}
         axis, saving = targets[0]["axis"], targets[0]["saving"]
@@ -222,18 +224,19 @@ def about_training(cells: Sequence[Cell]) -> About:
 _NEAR = 0.01
 
 
-def _cost(cell: Cell) -> dict[str, float] | None:
+def _cost(training: TrainingRun) -> dict[str, float] | None:
     """Tokens and FLOPs of a training and of those it starts from; parameters of its own method."""
-    cost: dict[str, float] | None = cell.record.read("cost.json")
-    data = cell.record.read("data.json")
+    cost: dict[str, float] | None = training.record.read("cost.json")
+    data = training.record.read("data.json")
     if cost is not None and data is not None and data.get("tokens", cost["tokens"]) != cost["tokens"]:
         raise EnvironmentProblem(
-            f"A training costs the tokens of its data, but in {str(cell.folder)!r} cost.json has {cost['tokens']} and "
-            f"data.json {data['tokens']}. The record was changed: remove that folder and give the same command again."
+            f"A training costs the tokens of its data, but in {str(training.folder)!r} cost.json has {cost['tokens']} "
+            f"and data.json {data['tokens']}. The record was changed: remove that folder and give "
+            f"the same command again."
         )
-    if cost is None or cell.base is None:
+    if cost is None or training.base is None:
         return cost
-    base = _cost(cell.base)
+    base = _cost(training.base)
     return None if base is None else cost | {key: cost[key] + base[key] for key in ("tokens", "flops")}
 
 
@@ -254,7 +257,7 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
         found.priced,
         first.levels,
         first.curves,
-        about_training([sweep.cell for sweep in sweeps]),
+        about_training([sweep.training for sweep in sweeps]),
         found.samples,
         conditions(first, some),
     )
@@ -266,8 +269,8 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
 
 def _damaged(whole: Plan, known: Mapping[str, Sequence[str]]) -> list[str]:
     """Files of records that say something else than was written; what they said is left out of the table."""
-    asked = {folder for sweep in whole.sweeps for folder in (sweep.folder, sweep.cell.folder)}
-    records = [*(cell.record for cell in whole.cells), *(sweep.record for sweep in whole.sweeps)]
+    asked = {folder for sweep in whole.sweeps for folder in (sweep.folder, sweep.training.folder)}
+    records = [*(training.record for training in whole.trainings), *(sweep.record for sweep in whole.sweeps)]
     found = [
         str(record.folder / name)
         for record in records
@@ -286,7 +289,7 @@ def _version_warnings(rows: Sequence[Row]) -> list[str]:
 
 
 def _best_on_validation(
-    by_target: Mapping[float | None, Sequence[Sweep]],
+    by_target: Mapping[float | None, Sequence[DialEvaluation]],
     tables: Mapping[float | None, Sequence[Row]],
     same_documents: SameDocuments,
     group: _Group,
@@ -332,16 +335,16 @@ def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]
     by_seed: dict[int, dict[MethodSpec, str]] = {seed: {} for seed in whole.config.seeds}
     for sweep in whole.sweeps:
         if sweep.folder.name in behaviours:
-            by_seed[sweep.cell.seed][sweep.spec] = behaviours[sweep.folder.name]
+            by_seed[sweep.training.seed][sweep.spec] = behaviours[sweep.folder.name]
     return [text for of_seed in by_seed.values() for text in duplicate_warnings(of_seed)]
 
 
-def _calibration_warnings(sweep: Sweep) -> list[str]:
+def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
     """Dial values whose thresholds skip far more or less than asked for. Measured savings are right all the same."""
     calibration = sweep.record.read("calibration.json") or {"dials": []}
     off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
     return [
-        f"{sweep.spec}, seed {sweep.cell.seed}: thresholds calibrated for {entry['requested']:.0%} skipped tokens skip "
-        f"{entry['realised']:.0%} of the calibration text. Savings in the table are measured, not requested."
+        f"{sweep.spec}, seed {sweep.training.seed}: thresholds calibrated for {entry['requested']:.0%} skipped tokens "
+        f"skip {entry['realised']:.0%} of the calibration text. Savings in the table are measured, not requested."
         for entry in off
     ]

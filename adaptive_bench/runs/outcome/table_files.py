@@ -50,7 +50,7 @@ def write_table(
         "match_phase": config.match_phase,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": time.perf_counter() - start_s,
-        "records": [cell.folder.name for cell in whole.cells],
+        "records": [training.folder.name for training in whole.trainings],
         "notes": list(notes),
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],

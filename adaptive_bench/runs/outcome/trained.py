@@ -78,14 +78,14 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
     sweeps = [sweep for sweep in work_of(folder).sweeps if sweep.spec == spec]
     if not sweeps:
         raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
-    cell = sweeps[0].cell
-    if cell.without_weights:
+    training = sweeps[0].training
+    if training.without_weights:
         raise EnvironmentProblem(
-            f"A model must be there to write, but the record of `{cell}` was unpacked without its weights. Remove the "
-            f"folder {str(cell.folder)!r} and give the run's command again: it is trained anew."
+            f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
+            f"the folder {str(training.folder)!r} and give the run's command again: it is trained anew."
         )
-    if not cell.finished:
+    if not training.finished:
         raise EnvironmentProblem(
-            f"A model must be trained before it writes, but `{cell}` is not finished. Give the run's command again."
+            f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
         )
-    return cell.checkpoint
+    return training.checkpoint

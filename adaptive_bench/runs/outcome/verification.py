@@ -16,10 +16,10 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.calibrated import Calibrated
-from adaptive_bench.runs.work.training import train_cell
+from adaptive_bench.runs.work.training import carry_out_training
 from adaptive_bench.tables.document_values import document_values, is_pooled
 
 TOLERANCE = 0.02
@@ -106,11 +106,11 @@ def verify(
                 f"was put together from two runs; it cannot be verified."
             )
         sweep = sweeps[place]
-        for cell in _chain(sweep.cell):
-            if not cell.finished:
-                trained.add(cell.folder)
-            train_cell(cell, config, reporter)
-        anew = sweep.cell.folder in trained
+        for training in _chain(sweep.training):
+            if not training.finished:
+                trained.add(training.folder)
+            carry_out_training(training, config, reporter)
+        anew = sweep.training.folder in trained
         seeds = [one for one in entries if _place_of(one)[:3] == place[:3] and one["target"] == entry["target"]]
         found.append(_again(sweep, entry, seeds, saving, documents, tolerance, reporter, trained=anew))
     return found
@@ -120,19 +120,19 @@ def _place_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return entry["method"], entry["semantics"], entry["task"], entry["seed"], entry["target"]
 
 
-def _place(sweep: Sweep) -> tuple[Any, ...]:
+def _place(sweep: DialEvaluation) -> tuple[Any, ...]:
     method = str(replace(sweep.spec, semantics="bench"))
-    target = None if sweep.cell.alone else sweep.cell.target
-    return method, sweep.spec.semantics, sweep.task, sweep.cell.seed, target
+    target = None if sweep.training.has_single_target else sweep.training.target
+    return method, sweep.spec.semantics, sweep.task, sweep.training.seed, target
 
 
-def _chain(cell: Cell) -> list[Cell]:
+def _chain(training: TrainingRun) -> list[TrainingRun]:
     """A training and those it starts from, first things first."""
-    return [*(_chain(cell.base) if cell.base is not None else ()), cell]
+    return [*(_chain(training.base) if training.base is not None else ()), training]
 
 
 def _again(
-    sweep: Sweep,
+    sweep: DialEvaluation,
     entry: Mapping[str, Any],
     seeds: Sequence[Mapping[str, Any]],
     saving: float,

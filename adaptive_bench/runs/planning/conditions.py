@@ -8,9 +8,9 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.tables.comparable import Conditions
@@ -19,14 +19,14 @@ from adaptive_bench.tables.comparable import Conditions
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
 
 
-def conditions(sweep: Sweep, evaluation: Evaluation) -> Conditions:
+def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
     """The conditions of a sweep's rows, one of whose evaluations this is."""
     data: Mapping[str, Any] = evaluation.data or {}
     definition = sweep.content.get("task_code")  # the part of its key that `task_inputs` gives
     version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
-        backbone=sweep.cell.content["backbone"],
+        backbone=sweep.training.content["backbone"],
         recipe=recipe_text(sweep.config),
         task_version=None if version is None else str(version),
         documents=evaluation.docs,

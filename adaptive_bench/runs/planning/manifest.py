@@ -10,9 +10,9 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan, without_groups
 from adaptive_bench.runs.planning.timed import timed
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import (
     EvaluationEntry,
@@ -29,18 +29,18 @@ def manifest_of(whole: Plan) -> Manifest:
     """The list of a plan's records."""
     trainings = (
         TrainingEntry(
-            record=cell.folder.name,
-            method=str(cell.spec),
-            seed=cell.seed,
-            target=cell.target,
-            only_target=cell.alone,
-            base=None if cell.base is None else cell.base.folder.name,
+            record=training.folder.name,
+            method=str(training.spec),
+            seed=training.seed,
+            target=training.target,
+            only_target=training.has_single_target,
+            base=None if training.base is None else training.base.folder.name,
         )
-        for cell in whole.cells
+        for training in whole.trainings
     )
     evaluations = (
         EvaluationEntry(
-            record=f"{sweep.cell.folder.name}/eval/{sweep.folder.name}",
+            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
             method=str(sweep.spec),
             task=sweep.task,
             split=sweep.split,
@@ -128,17 +128,17 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
     """
     config = without_groups(config)
     records = config.out / "records"  # beside the run, or where the caller says
-    cells: dict[str, Cell] = {}
+    trainings: dict[str, TrainingRun] = {}
     for one in manifest.trainings:
         content = check_training(one, Record(records / one.record))
-        base = None if one.base is None else cells.get(one.base)
+        base = None if one.base is None else trainings.get(one.base)
         spec, folder = MethodSpec.parse(one.method), records / one.record
-        cells[one.record] = Cell(spec, one.seed, content, folder, base, one.target, one.only_target)
+        trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
     sweeps = []
     for each in manifest.evaluations:
-        cell, folder = cells[each.training], records / each.record
+        training, folder = trainings[each.training], records / each.record
         content = check_evaluation(each, Record(folder))
         spec, split = MethodSpec.parse(each.method), each.split
-        found = Sweep(spec, each.task, each.metric, each.levels, cell, config, content, folder)
+        found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
         sweeps.append(replace(found, split=split))
-    return Plan(config, tuple(cells.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))

@@ -17,8 +17,8 @@ from typing import Any
 import adaptive_bench
 from adaptive_bench import registry
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_of
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, file_digest, unsealed
@@ -39,7 +39,7 @@ class Memory:
 
     def __init__(self, folder: Path, whole: Plan) -> None:
         self.folder, self.whole = folder, whole
-        works: list[Cell | Sweep] = [*whole.cells, *whole.sweeps]
+        works: list[TrainingRun | DialEvaluation] = [*whole.trainings, *whole.sweeps]
         self._before = self._read()
         self._finished = set(self._before.get("finished", ()))
         self._digests = {work.folder: files_of(work.folder).digest() for work in works}
@@ -51,12 +51,12 @@ class Memory:
 
     def recall_finished(self) -> None:
         """Spare finished work the look at whether it is."""
-        works: list[Cell | Sweep] = [*self.whole.cells, *self.whole.sweeps]
+        works: list[TrainingRun | DialEvaluation] = [*self.whole.trainings, *self.whole.sweeps]
         for work in works:
             if self.knows(work):
                 work.remember_finished()
 
-    def knows(self, work: Cell | Sweep) -> bool:
+    def knows(self, work: TrainingRun | DialEvaluation) -> bool:
         """Whether some work was finished, as it is, when the run last ended with the code that is here now."""
         return self._keys[work.folder] in self._finished
 
@@ -70,7 +70,7 @@ class Memory:
             and not changed(self.folder, known)
         )
 
-    def group(self, sweeps: Sequence[Sweep]) -> Any:
+    def group(self, sweeps: Sequence[DialEvaluation]) -> Any:
         """What was found in some sweeps of one method on one task; `None` where nothing is remembered of them."""
         if self._lines is None:
             try:
@@ -86,7 +86,7 @@ class Memory:
         self._groups[key] = known
         return known
 
-    def put(self, sweeps: Sequence[Sweep], found: Any) -> None:
+    def put(self, sweeps: Sequence[DialEvaluation], found: Any) -> None:
         """Remember it from now on."""
         self._groups[self._key_of(sweeps)] = found
 
@@ -108,21 +108,21 @@ class Memory:
         except (OSError, ValueError):
             return {}
 
-    def _about(self, work: Cell | Sweep) -> list[Any]:
-        bases, cell = [], work if isinstance(work, Cell) else work.cell
-        while cell.base is not None:
-            cell = cell.base
-            bases.append(self._digests[cell.folder])
+    def _about(self, work: TrainingRun | DialEvaluation) -> list[Any]:
+        bases, training = [], work if isinstance(work, TrainingRun) else work.training
+        while training.base is not None:
+            training = training.base
+            bases.append(self._digests[training.folder])
         about = [work.folder.name, self._digests[work.folder], str(work.spec), _code(work.spec.name), bases]
-        if isinstance(work, Cell):
-            return [*about, work.target, work.alone]
+        if isinstance(work, TrainingRun):
+            return [*about, work.target, work.has_single_target]
         curves = {name: curve.points for name, curve in work.curves.items()}
-        return [*about, work.levels, work.split, curves, self._digests[work.cell.folder]]
+        return [*about, work.levels, work.split, curves, self._digests[work.training.folder]]
 
-    def _key_of(self, sweeps: Sequence[Sweep]) -> str:
+    def _key_of(self, sweeps: Sequence[DialEvaluation]) -> str:
         metrics = find_task(sweeps[0].task).metrics
         return _hashed(
-            [self._shared, metrics, [[self._keys[one.folder], self._keys[one.cell.folder]] for one in sweeps]]
+            [self._shared, metrics, [[self._keys[one.folder], self._keys[one.training.folder]] for one in sweeps]]
         )
 
     def _run(self) -> str:

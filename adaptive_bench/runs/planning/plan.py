@@ -12,7 +12,6 @@ from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.timed import timed
@@ -23,6 +22,7 @@ from adaptive_bench.runs.planning.training_text import (
     draw_training,
     training_tasks,
 )
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import check_plugin, code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
@@ -35,22 +35,22 @@ class Plan:
     """Everything a run consists of, in the order it is carried out."""
 
     config: RunConfig
-    cells: tuple[Cell, ...]
-    sweeps: tuple[Sweep, ...]
+    trainings: tuple[TrainingRun, ...]
+    sweeps: tuple[DialEvaluation, ...]
 
     @property
-    def untrained(self) -> list[Cell]:
+    def untrained(self) -> list[TrainingRun]:
         """Trainings that are left. One whose weights were left out is left where something is to be measured with them
         or trained from them.
         """
-        left: list[Cell] = []
-        needed = {one.cell.folder for one in self.sweeps if one.cell.without_weights and not one.is_complete}
-        for cell in reversed(self.cells):  # what a training starts from comes before it
-            if cell.finished or (cell.without_weights and cell.folder not in needed):
+        left: list[TrainingRun] = []
+        needed = {one.training.folder for one in self.sweeps if one.training.without_weights and not one.is_complete}
+        for training in reversed(self.trainings):  # what a training starts from comes before it
+            if training.finished or (training.without_weights and training.folder not in needed):
                 continue
-            left.append(cell)
-            if cell.base is not None:
-                needed.add(cell.base.folder)
+            left.append(training)
+            if training.base is not None:
+                needed.add(training.base.folder)
         return left[::-1]
 
 
@@ -78,8 +78,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     questions = _Questions(config, tasks)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
-    cells: dict[Path, Cell] = {}
-    sweeps: list[Sweep] = []
+    trainings: dict[Path, TrainingRun] = {}
+    sweeps: list[DialEvaluation] = []
     for number, seed in enumerate(config.seeds):
         text = draw_training(config, seed, reporter if reporter and not number else SilentReporter())
         shared = {
@@ -94,10 +94,10 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             **({"chat_template": True} if config.chat_template else {}),
         }
         for spec, as_trained in zip(specs, trained, strict=True):
-            for cell in _cells(as_trained, shared, targets, config.out / "records", cells):
-                asked: Sequence[DocumentSplit] = ("test",) if cell.alone else ("test", "validation")
-                sweeps += questions.to(spec, cell, splits or asked)
-    return Plan(config, tuple(cells.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
+            for training in _trainings(as_trained, shared, targets, config.out / "records", trainings):
+                asked: Sequence[DocumentSplit] = ("test",) if training.has_single_target else ("test", "validation")
+                sweeps += questions.to(spec, training, splits or asked)
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
 
 
 class _Questions:
@@ -120,17 +120,17 @@ class _Questions:
             for seed in config.seeds
         }
 
-    def to(self, spec: MethodSpec, cell: Cell, splits: Iterable[DocumentSplit]) -> list[Sweep]:
+    def to(self, spec: MethodSpec, training: TrainingRun, splits: Iterable[DocumentSplit]) -> list[DialEvaluation]:
         """The sweeps of one spec on one training."""
-        about = {"cell": cell.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
+        about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
         sweeps = []
         for task, common in self.contents.items():
             for split in splits:
-                content = common | about | {"calibration_sha256": self.calibration[task, cell.seed]}
+                content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
                 content |= {} if split == "test" else {"split": split}
-                folder = cell.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
+                folder = training.folder / "eval" / f"{task.name.replace('/', '_')}-{key_of(content)}"
                 levels = self.config.levels or task.levels
-                found = Sweep(spec, task.name, task.metrics[0], levels, cell, self.config, content, folder)
+                found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
                 sweeps.append(replace(found, split=split))
         return sweeps
 
@@ -141,10 +141,10 @@ def without_groups(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
 
-def _cells(
-    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, Cell]
-) -> list[Cell]:
-    """The cells of a spec as trained, one for each target if it takes any, and before them in `known` what they start
+def _trainings(
+    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
+) -> list[TrainingRun]:
+    """The trainings of a spec, one for each target if it takes any, and before them in `known` what they start
     from.
     """
     method_type = method_class(spec)
@@ -158,13 +158,13 @@ def _cells(
     start = starting_spec(spec)
     base = None
     if start is not None:
-        (base,) = _cells(start, shared, targets, records, known)
+        (base,) = _trainings(start, shared, targets, records, known)
         content["base"] = base.folder.name
     takes_target = bool(recipe["steps"]) and method_type.takes_target(method_type.parse_config(spec))
-    cells = []
+    trainings = []
     for saving in targets.savings if takes_target else (None,):
         about = content if saving is None else content | {"target": targets.describe(saving, shared["seed"])}
         folder = records / key_of(about)
-        cell = Cell(spec, shared["seed"], about, folder, base, saving, len(targets.savings) == 1)
-        cells.append(known.setdefault(folder, cell))
-    return cells
+        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(targets.savings) == 1)
+        trainings.append(known.setdefault(folder, training))
+    return trainings

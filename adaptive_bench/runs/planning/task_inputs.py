@@ -28,7 +28,7 @@ def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any])
     """Refuse to keep answers to a task that changed while it was asked.
 
     Args:
-        planned: What a sweep was planned with (`Sweep.content`).
+        planned: What a sweep was planned with (`DialEvaluation.content`).
 
     Raises:
         EnvironmentProblem: It did.

@@ -10,7 +10,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.cells import Sweep
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store import timings
 from adaptive_bench.store.time_curves import TimeCurves
@@ -18,7 +18,7 @@ from adaptive_bench.store.time_curves import TimeCurves
 _VERSIONS = ("torch", "transformers", "python")  # of this package `code` says what matters
 
 
-def timed(config: RunConfig, sweeps: Sequence[Sweep], reporter: Reporter) -> list[Sweep]:
+def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
     """The same sweeps with their curves: in every setting, or in the one that the run is matched in on time. A timing
     that does not belong to them is left out, and the reporter is told.
 
@@ -27,17 +27,17 @@ def timed(config: RunConfig, sweeps: Sequence[Sweep], reporter: Reporter) -> lis
     """
     curves = {
         model: _curves(config, model, sweeps, reporter)
-        for model in dict.fromkeys(str(sweep.cell.content.get("backbone")) for sweep in sweeps)
+        for model in dict.fromkeys(str(sweep.training.content.get("backbone")) for sweep in sweeps)
     }
     found = []
     for sweep in sweeps:
-        of_model = curves[str(sweep.cell.content.get("backbone"))]
+        of_model = curves[str(sweep.training.content.get("backbone"))]
         spec = str(sweep.spec)
         found.append(replace(sweep, curves={name: known[spec] for name, known in of_model.items() if spec in known}))
     return found
 
 
-def _curves(config: RunConfig, model: str, sweeps: Sequence[Sweep], reporter: Reporter) -> TimeCurves:
+def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> TimeCurves:
     left_out: dict[tuple[str, str], str] = {}
 
     def fits(record: Mapping[str, Any]) -> bool:
@@ -59,7 +59,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[Sweep], reporter: Re
     return {setting: chosen[setting]}
 
 
-def _other(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> str | None:
+def _other(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:
     """What a timing was made with that is not what sweeps of its method are, if anything."""
     code, measured = record.get("code"), sweeps[0].content.get("code")
     if code is not None and measured is not None:
@@ -67,7 +67,7 @@ def _other(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> str | None:
         if code != wanted | {"timing": FLOORS["timing"]}:
             return "code"
     kind, _, name = str(record.get("weights", "")).partition(" ")
-    if kind == "checkpoint" and name.partition(",")[0] not in {sweep.cell.folder.name for sweep in sweeps}:
+    if kind == "checkpoint" and name.partition(",")[0] not in {sweep.training.folder.name for sweep in sweeps}:
         return "weights"
     if (versions := record.get("versions")) is not None:
         known = [about for sweep in sweeps if (about := sweep.record.read("env.json")) is not None] or [_installed()]

@@ -1,4 +1,4 @@
-"""A trained cell as it is evaluated: loaded once, calibrated for the task at hand."""
+"""A trained training as it is evaluated: loaded once, calibrated for the task at hand."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
-from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.generated_text import generated_text
@@ -26,11 +26,11 @@ _TWIN_TEXTS = 8  # held-out examples on which specs are compared
 
 
 class Calibrated:
-    """A trained cell under one method spec, calibrated for one task at a time; loaded when it is first needed."""
+    """A trained training under one method spec, calibrated for one task at a time; loaded when it is first needed."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: DialEvaluation) -> None:
         self._sweep = sweep
-        self.cell, self.spec, self.config = sweep.cell, sweep.spec, sweep.config
+        self.training, self.spec, self.config = sweep.training, sweep.spec, sweep.config
         self._texts: dict[str, list[EncodedExample]] = {}
         self._calibrated_on: str | None = None
         self._dials: dict[float, list[dict[str, Any]]] = {}
@@ -43,13 +43,13 @@ class Calibrated:
     @cached_property
     def model(self) -> AdaptiveModel:
         # What is stored beside the weights depends on earlier sweeps; a record must not.
-        return AdaptiveModel.from_pretrained(self.cell.checkpoint, self.spec, calibration=None).to(self.device)
+        return AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Any:
-        return planned_backbone(self.config.model, self.cell.content["backbone"]).load_tokenizer()
+        return planned_backbone(self.config.model, self.training.content["backbone"]).load_tokenizer()
 
-    def set_sweep(self, sweep: Sweep) -> None:
+    def set_sweep(self, sweep: DialEvaluation) -> None:
         """From now on calibrate for this sweep."""
         self._sweep = sweep
 
@@ -59,7 +59,7 @@ class Calibrated:
         key = str(self._sweep.content["calibration_sha256"])
         if key not in self._texts:
             max_length = min(self.config.train.max_length, self.model.backbone.context_length)
-            gold = as_planned(draw_calibration(self.config, self.cell.seed, self._sweep.task), key)
+            gold = as_planned(draw_calibration(self.config, self.training.seed, self._sweep.task), key)
             chat = self.config.chat_template
             text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
             if text and self.config.evaluation.calibration_text == "written":
@@ -128,12 +128,12 @@ class Calibrated:
         """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
         what is calibrated, the dial value chosen for a saving, and the tokenizer.
         """
-        add_tokenizer(self.cell.checkpoint, self.tokenizer)  # of a training by an earlier version
+        add_tokenizer(self.training.checkpoint, self.tokenizer)  # of a training by an earlier version
         if self.model.needs_calibration:
             recipe = self.config.evaluation
             name = self._sweep.task if recipe.calibration == "task" else POOLED
             text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
-            self.model.store_calibration(self.cell.checkpoint, name, {saving: self.model.dial}, text)
+            self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)
 
     def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
         """The report of one saving."""

@@ -7,7 +7,7 @@ from adaptive_bench.jobs.run_groups import run_groups
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.work.groups import groups_left
 from adaptive_bench.runs.work.left import settle
 from adaptive_bench.runs.work.overwrite import Overwrite, allowed
@@ -19,10 +19,10 @@ def carry_out(
     reporter: Reporter,
     workers: int | None = None,
     estimator: Estimator | None = None,
-    share: Share = WHOLE,
+    shard: Shard = WHOLE,
     overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan, or of a share of it, that is not on disk yet and that `overwrite` allows; gives back
+    """Do everything of a plan, or of a shard of it, that is not on disk yet and that `overwrite` allows; gives back
     what was not done.
 
     Args:
@@ -32,7 +32,7 @@ def carry_out(
     """
     limits = limits_of(plan.config)
     settle(plan)
-    groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), share), overwrite)
+    groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), shard), overwrite)
     if not groups:
         return left_out
     workers = min(workers or useful_processes(plan.config), sum(len(group.jobs) for group in groups))

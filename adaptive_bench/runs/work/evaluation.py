@@ -12,20 +12,20 @@ from torch import Tensor
 from adaptive_bench import guard, processes
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Sweep
 from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.task_inputs import check_inputs
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.recording import recorded
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.attempts import alone
+from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.store.evaluations import Evaluation, Sample
 
 
 def evaluate_sweeps(
-    sweeps: Sequence[Sweep],
+    sweeps: Sequence[DialEvaluation],
     reporter: Reporter,
-    attempting: Callable[[Sweep], AbstractContextManager[None]],
+    attempting: Callable[[DialEvaluation], AbstractContextManager[None]],
 ) -> None:
     """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
 
@@ -35,13 +35,13 @@ def evaluate_sweeps(
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
         trained.set_sweep(sweep)
-        with attempting(sweep), alone(sweep.folder, str(sweep), reporter, root=sweep.cell.folder):
+        with attempting(sweep), exclusive(sweep.folder, str(sweep), reporter, root=sweep.training.folder):
             if sweep.finished() is None:
                 with recorded(sweep, sweep.config, reporter) as said:
                     _measure(sweep, trained, said)
 
 
-def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
+def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> None:
     model, record = trained.model, sweep.record
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
@@ -65,7 +65,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
         with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds):
             evaluation, samples = _ask(sweep, trained, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
-        read = files_read(sweep.config, (sweep.spec.name, sweep.cell.spec.name), (sweep.task,))
+        read = files_read(sweep.config, (sweep.spec.name, sweep.training.spec.name), (sweep.task,))
         check_unchanged(read)
         guard.check()
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s, files_read=read)
@@ -75,7 +75,7 @@ def _measure(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> None:
     sweep.walk(measure, model.method)
 
 
-def _ask(sweep: Sweep, trained: Calibrated, reporter: Reporter) -> tuple[Evaluation, list[Sample]]:
+def _ask(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> tuple[Evaluation, list[Sample]]:
     """The model's answers as its dial stands."""
     recipe = sweep.config.evaluation
     return evaluate(
@@ -98,9 +98,9 @@ class EvaluationWorker:
     def __init__(self) -> None:
         self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
 
-    def __call__(self, sweep: Sweep, dial: float, thresholds: dict[str, Tensor] | None) -> None:
+    def __call__(self, sweep: DialEvaluation, dial: float, thresholds: dict[str, Tensor] | None) -> None:
         """Evaluate at one dial value, as calibrated by the main process."""
-        key = sweep.cell.folder, sweep.spec
+        key = sweep.training.folder, sweep.spec
         if key not in self._known:
             self._known.clear()  # one model at a time
             self._known[key] = Calibrated(sweep)

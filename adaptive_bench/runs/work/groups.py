@@ -10,53 +10,55 @@ from adaptive_bench.jobs.job import JobGroup
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.progress import DialCalibrated, PointMeasured, UnitDone
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.planning.shard import WHOLE, Shard
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.jobs import EvaluationJob, RunJobGroup, TrainingJob
 from adaptive_bench.spec import MethodSpec
 
 
-def groups_left(plan: Plan, estimator: Estimator, share: Share = WHOLE) -> list[RunJobGroup]:
-    """The work that is left, grouped by cell.
+def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJobGroup]:
+    """The work that is left, grouped by training.
 
-    A share has the trainings its cells start from as well, unless they have failed where they belong.
+    A shard has the trainings its trainings start from as well, unless they have failed where they belong.
     """
     groups: list[RunJobGroup] = []
-    cells = share.of(plan)
-    mine = {cell.folder for cell in cells}
-    untrained = {cell.folder for cell in plan.untrained}
-    bases = {base.folder for cell in cells if cell.folder in untrained for base in _bases(cell)} & untrained - mine
-    by_cell: defaultdict[Path, list[Sweep]] = defaultdict(list)
+    trainings = shard.of(plan)
+    mine = {training.folder for training in trainings}
+    untrained = {training.folder for training in plan.untrained}
+    bases = {
+        base.folder for training in trainings if training.folder in untrained for base in _bases(training)
+    } & untrained - mine
+    by_training: defaultdict[Path, list[DialEvaluation]] = defaultdict(list)
     for sweep in plan.sweeps:
-        if sweep.cell.folder in mine and sweep.points_left():
-            by_cell[sweep.cell.folder].append(sweep)
-    for cell in plan.cells:
-        if cell.folder in bases and cell.record.state != "failed":
-            groups.append(JobGroup(_training(cell, plan.config, estimator)))
-        if cell.folder not in mine:
+        if sweep.training.folder in mine and sweep.points_left():
+            by_training[sweep.training.folder].append(sweep)
+    for training in plan.trainings:
+        if training.folder in bases and training.record.state != "failed":
+            groups.append(JobGroup(_training(training, plan.config, estimator)))
+        if training.folder not in mine:
             continue
-        together: defaultdict[tuple[MethodSpec, str], list[Sweep]] = defaultdict(list)
-        for sweep in by_cell[cell.folder]:  # a task of a plugin that ends its process takes no other with it
-            alone = sweep.task if needs_own_process(sweep.task, "tasks") else ""
-            together[sweep.spec, alone].append(sweep)
+        together: defaultdict[tuple[MethodSpec, str], list[DialEvaluation]] = defaultdict(list)
+        for sweep in by_training[training.folder]:  # a task of a plugin that ends its process takes no other with it
+            own = sweep.task if needs_own_process(sweep.task, "tasks") else ""
+            together[sweep.spec, own].append(sweep)
         evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in together.values())
-        training = _training(cell, plan.config, estimator) if cell.folder in untrained else None
-        if training or evaluations:
-            groups.append(JobGroup(training, evaluations))
+        job = _training(training, plan.config, estimator) if training.folder in untrained else None
+        if job or evaluations:
+            groups.append(JobGroup(job, evaluations))
     return groups
 
 
-def _bases(cell: Cell) -> list[Cell]:
-    return [] if cell.base is None else [cell.base, *_bases(cell.base)]
+def _bases(training: TrainingRun) -> list[TrainingRun]:
+    return [] if training.base is None else [training.base, *_bases(training.base)]
 
 
-def _training(cell: Cell, config: RunConfig, estimator: Estimator) -> TrainingJob:
-    seconds = estimator.training(cell).seconds
-    return TrainingJob(cell, config, seconds, seconds / max(1, steps_left(cell)))
+def _training(training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
+    seconds = estimator.training(training).seconds
+    return TrainingJob(training, config, seconds, seconds / max(1, steps_left(training)))
 
 
-def _evaluation(sweeps: tuple[Sweep, ...], estimator: Estimator) -> EvaluationJob:
+def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> EvaluationJob:
     unit_s: dict[UnitDone, float] = {}
     for sweep in sweeps:
         unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds

@@ -16,47 +16,47 @@ from adaptive_bench.jobs.job import Job, JobEstimate, JobGroup
 from adaptive_bench.jobs.write_scope import WriteScope
 from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
 from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
-from adaptive_bench.runs.planning.cells import Cell, Sweep
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.evaluation import evaluate_sweeps
-from adaptive_bench.runs.work.training import train_cell
-from adaptive_bench.store.attempts import alone
+from adaptive_bench.runs.work.training import carry_out_training
+from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.store.records import Record
 
 
 @dataclass(frozen=True)
 class TrainingJob(Job):
-    """A cell to train.
+    """A training to train.
 
     Attributes:
         seconds, step_s: What it is expected to take: in all, and for one step.
     """
 
-    cell: Cell
+    training: TrainingRun
     config: RunConfig
     seconds: float
     step_s: float
 
     def __str__(self) -> str:
-        return str(self.cell)
+        return str(self.training)
 
     @property
     def folder(self) -> Path:
-        return self.cell.folder
+        return self.training.folder
 
     @property
     def estimate(self) -> JobEstimate:
-        after = None if self.cell.base is None else str(self.cell.base.folder)
+        after = None if self.training.base is None else str(self.training.base.folder)
         return JobEstimate(
             str(self.folder), self.seconds, "train", {TrainingStep(str(self.folder)): self.step_s}, after
         )
 
     @property
     def method(self) -> str:
-        return self.cell.spec.name
+        return self.training.spec.name
 
     @property
     def methods(self) -> frozenset[str]:
-        return frozenset(_trained(self.cell))
+        return frozenset(_trained(self.training))
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ class TrainingJob(Job):
 
     @property
     def is_ready(self) -> bool:
-        return self.cell.base is None or self.cell.base.finished
+        return self.training.base is None or self.training.base.finished
 
     @property
     def is_begun(self) -> bool:
         """Whether something of it is on disk."""
-        return self.cell.record.state != "planned"
+        return self.training.record.state != "planned"
 
     @property
     def write_scope(self) -> WriteScope:
@@ -82,34 +82,34 @@ class TrainingJob(Job):
 
     def do(self, reporter: Reporter) -> list[Failure]:
         failures: list[Failure] = []
-        with caught(failures, str(self), self.method, partial(_log, self.cell.record)):
-            train_cell(self.cell, self.config, reporter)
+        with caught(failures, str(self), self.method, partial(_log, self.training.record)):
+            carry_out_training(self.training, self.config, reporter)
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        return _mark_failed(self.cell.record, self.cell.content, None, str(self), error, reporter)
+        return _mark_failed(self.training.record, self.training.content, None, str(self), error, reporter)
 
 
 @dataclass(frozen=True)
 class EvaluationJob(Job):
-    """The unfinished sweeps of one method spec on one cell.
+    """The unfinished sweeps of one method spec on one training.
 
     Attributes:
         seconds: What all of them are expected to take.
         unit_s: See `JobEstimate`.
     """
 
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[DialEvaluation, ...]
     seconds: float
     unit_s: Mapping[UnitDone, float]
 
     def __str__(self) -> str:
-        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].cell.seed}"
+        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].training.seed}"
 
     @property
-    def cell(self) -> Cell:
+    def training(self) -> TrainingRun:
         """The training that it evaluates."""
-        return self.sweeps[0].cell
+        return self.sweeps[0].training
 
     @property
     def folder(self) -> Path:
@@ -118,7 +118,7 @@ class EvaluationJob(Job):
 
     @property
     def estimate(self) -> JobEstimate:
-        return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.cell.folder))
+        return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.training.folder))
 
     @property
     def method(self) -> str:
@@ -126,7 +126,7 @@ class EvaluationJob(Job):
 
     @property
     def methods(self) -> frozenset[str]:
-        return frozenset({self.method, *_trained(self.cell)})
+        return frozenset({self.method, *_trained(self.training)})
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class EvaluationJob(Job):
 
     @property
     def is_ready(self) -> bool:
-        return self.cell.finished
+        return self.training.finished
 
     @property
     def is_begun(self) -> bool:
@@ -148,14 +148,14 @@ class EvaluationJob(Job):
     @property
     def write_scope(self) -> WriteScope:
         """See `Job`: files may be added beside the training, and what calibration found is kept with its model."""
-        own = (*(sweep.folder for sweep in self.sweeps), self.cell.checkpoint / CALIBRATIONS)
-        return WriteScope(self.cell.folder.parent, own, self.cell.folder, self.cell.folder / "eval")
+        own = (*(sweep.folder for sweep in self.sweeps), self.training.checkpoint / CALIBRATIONS)
+        return WriteScope(self.training.folder.parent, own, self.training.folder, self.training.folder / "eval")
 
     def do(self, reporter: Reporter) -> list[Failure]:
         """See `Job`: one sweep that fails does not stop the others."""
         failures: list[Failure] = []
 
-        def attempting(sweep: Sweep) -> AbstractContextManager[None]:
+        def attempting(sweep: DialEvaluation) -> AbstractContextManager[None]:
             return caught(failures, str(sweep), self.method, partial(_log, sweep.record))
 
         evaluate_sweeps(self.sweeps, reporter, attempting)
@@ -163,15 +163,15 @@ class EvaluationJob(Job):
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
         sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
-        return _mark_failed(sweep.record, sweep.content, sweep.cell.folder, str(self), error, reporter)
+        return _mark_failed(sweep.record, sweep.content, sweep.training.folder, str(self), error, reporter)
 
 
 RunJob = TrainingJob | EvaluationJob
-RunJobGroup = JobGroup[RunJob]  # what hangs on one cell
+RunJobGroup = JobGroup[RunJob]  # what hangs on one training
 
 
-def _trained(cell: Cell) -> list[str]:
-    return [cell.spec.name, *([] if cell.base is None else _trained(cell.base))]
+def _trained(training: TrainingRun) -> list[str]:
+    return [training.spec.name, *([] if training.base is None else _trained(training.base))]
 
 
 def _log(record: Record) -> Path | None:
@@ -189,7 +189,7 @@ def _mark_failed(
     reporter: Reporter,
 ) -> Path | None:
     try:
-        with alone(record.folder, label, reporter, root=root):
+        with exclusive(record.folder, label, reporter, root=root):
             record.begin(content)
             record.fail(error)
     except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others

@@ -10,10 +10,10 @@ from adaptive_bench.store.records import Record
 def left(plan: Plan) -> list[Failure]:
     """What a plan still lacks, and why as far as the records know."""
     untrained = plan.untrained
-    failures = [_why(str(cell), cell.record) for cell in untrained]
-    missing = {cell.folder for cell in untrained}
+    failures = [_why(str(training), training.record) for training in untrained]
+    missing = {training.folder for training in untrained}
     for sweep in plan.sweeps:
-        if sweep.cell.folder not in missing and not sweep.is_complete:
+        if sweep.training.folder not in missing and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record))
     return failures
 
@@ -29,9 +29,9 @@ def _why(work: str, record: Record) -> Failure:
 
 def settle(plan: Plan) -> None:
     """Say of finished work that it is done where a killed process could not."""
-    for cell in plan.cells:
-        if cell.finished:
-            cell.record.mark_done()
+    for training in plan.trainings:
+        if training.finished:
+            training.record.mark_done()
     for sweep in plan.sweeps:
         if sweep.is_complete:
             sweep.record.mark_done()

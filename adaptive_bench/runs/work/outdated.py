@@ -6,9 +6,9 @@ from pathlib import Path
 
 from adaptive_bench.jobs.plugins import named_plugins
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.files_read import changed_since
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.files import FOLDED
 
@@ -19,30 +19,30 @@ def put_aside(whole: Plan, reporter: Reporter) -> bool:
     """Put aside what is outdated of a plan, and what was trained from that or measured of it; says whether any was.
     What somebody is at is left to them.
     """
-    methods = [*(cell.spec.name for cell in whole.cells), *(sweep.spec.name for sweep in whole.sweeps)]
+    methods = [*(training.spec.name for training in whole.trainings), *(sweep.spec.name for sweep in whole.sweeps)]
     if named_plugins(methods, (sweep.task for sweep in whole.sweeps)) is None:
         return False
     trainings: set[Path] = set()
     moved = False
-    for cell in whole.cells:  # after what they start from
-        changed = changed_since(cell.record.files_read())
-        if changed or (cell.base is not None and cell.base.folder in trainings):
-            moved |= _move(cell, whole, changed, reporter)
-            trainings.add(cell.folder)
+    for training in whole.trainings:  # after what they start from
+        changed = changed_since(training.record.files_read())
+        if changed or (training.base is not None and training.base.folder in trainings):
+            moved |= _move(training, whole, changed, reporter)
+            trainings.add(training.folder)
     for sweep in whole.sweeps:
-        if sweep.cell.folder not in trainings and (changed := changed_since(sweep.record.files_read())):
+        if sweep.training.folder not in trainings and (changed := changed_since(sweep.record.files_read())):
             moved |= _move(sweep, whole, changed, reporter)
     return moved
 
 
-def _move(work: Cell | Sweep, whole: Plan, changed: list[Path], reporter: Reporter) -> bool:
+def _move(work: TrainingRun | DialEvaluation, whole: Plan, changed: list[Path], reporter: Reporter) -> bool:
     if not work.folder.is_dir() or attempts.is_held(work.folder):
         return False
     out = whole.config.out
     target = out / FOLDER / work.folder.relative_to(out / "records")
     why = f"{str(changed[0])!r}, which was read for it, changed since" if changed else "what it was trained from is"
     reporter.line(f"{work}: outdated, as {why}. It is done anew; the old one is in {str(target)!r}.")
-    with attempts.alone(work.folder, str(work), SilentReporter()):
+    with attempts.exclusive(work.folder, str(work), SilentReporter()):
         # The state goes first: half moved, it is work that nothing was done of.
         for path in sorted(work.folder.iterdir(), key=lambda path: path.name not in (FOLDED, "status.json")):
             if path.name != attempts.FOLDER:

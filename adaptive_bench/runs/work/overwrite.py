@@ -19,9 +19,9 @@ from enum import StrEnum
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.planning.share import Share
+from adaptive_bench.runs.planning.shard import Shard
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.jobs import RunJobGroup
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.files import FOLDED
@@ -36,19 +36,19 @@ class Overwrite(StrEnum):
     only_cache = "only-cache"
 
 
-def remove_results(whole: Plan, share: Share) -> None:
-    """Remove everything that a run, or a share of it, would compute. Evaluations of other runs stay.
+def remove_results(whole: Plan, shard: Shard) -> None:
+    """Remove everything that a run, or a shard of it, would compute. Evaluations of other runs stay.
 
     Raises:
         EnvironmentProblem: A process is at work there; then nothing is removed of that record.
     """
-    cells = share.of(whole)
-    folders = {cell.folder for cell in cells}
+    trainings = shard.of(whole)
+    folders = {training.folder for training in trainings}
     for sweep in whole.sweeps:
-        if sweep.cell.folder in folders:
+        if sweep.training.folder in folders:
             _remove(sweep, keep=())
-    for cell in cells:
-        _remove(cell, keep=("eval",))
+    for training in trainings:
+        _remove(training, keep=("eval",))
 
 
 def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[RunJobGroup], list[Failure]]:
@@ -72,7 +72,7 @@ def _refusal(work: str) -> Failure:
     return Failure(work, "what is on disk of it is incomplete, and --overwrite never leaves it so.", UsageError.kind)
 
 
-def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
+def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
     if not work.folder.is_dir():
         return
     if attempts.is_held(work.folder):
@@ -80,7 +80,7 @@ def _remove(work: Cell | Sweep, keep: Sequence[str]) -> None:
             f"`--overwrite always` removes results that nobody is working at, but {work.record.holder} is running "
             f"`{work}` ({work.folder}). Wait for it, or end it."
         )
-    with attempts.alone(work.folder, str(work), SilentReporter()):
+    with attempts.exclusive(work.folder, str(work), SilentReporter()):
         # The state goes first: half removed, it is work that nothing was done of.
         for path in sorted(work.folder.iterdir(), key=lambda path: path.name not in (FOLDED, "status.json")):
             if path.name not in (attempts.FOLDER, *keep):

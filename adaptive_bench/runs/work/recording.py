@@ -17,8 +17,8 @@ from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
-from adaptive_bench.runs.planning.cells import Cell, Sweep
 from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import check_code
 from adaptive_bench.store.records import FILES_READ, Record
 from adaptive_bench.tables.made_with import FACTS
@@ -50,15 +50,15 @@ class RecordedReporter(Reporter):
 
 
 @contextmanager
-def recorded(work: Cell | Sweep, config: RunConfig, reporter: Reporter) -> Iterator[Reporter]:
+def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Reporter) -> Iterator[Reporter]:
     """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over. In the block
     it tells the reporter how it goes.
 
     Raises:
         EnvironmentProblem: The code that it runs has changed since it was planned.
     """
-    record, seed = work.record, work.seed if isinstance(work, Cell) else work.cell.seed
-    check_code(work.spec.name, "training" if isinstance(work, Cell) else "evaluation", work.content["code"])
+    record, seed = work.record, work.seed if isinstance(work, TrainingRun) else work.training.seed
+    check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])
     opened.begin()
     record.begin(work.content)
     code = code_digest(work.spec.name, config.out)
@@ -83,16 +83,16 @@ def recorded(work: Cell | Sweep, config: RunConfig, reporter: Reporter) -> Itera
 
 
 @contextmanager
-def reading(cell: Cell, config: RunConfig) -> Iterator[None]:
+def reading(training: TrainingRun, config: RunConfig) -> Iterator[None]:
     """Write down what the method reads in the block, however that ends: a training may go on from where it stopped."""
     try:
         yield
     finally:
-        read = files_read(config, (cell.spec.name,))
-        before = cell.record.files_read()
+        read = files_read(config, (training.spec.name,))
+        before = training.record.files_read()
         both = {plugin: before.get(plugin, {}) | read.get(plugin, {}) for plugin in before | read}
         if both:
-            cell.record.write(FILES_READ, {"files_read": both})
+            training.record.write(FILES_READ, {"files_read": both})
     check_unchanged(read)
 
 
@@ -107,9 +107,9 @@ def _environments(record: Record, device: torch.device) -> dict[str, Any]:
     return about | ({"before": before} if before else {})
 
 
-def curves_of(cell: Cell, config: RunConfig) -> Tracking:
+def curves_of(training: TrainingRun, config: RunConfig) -> Tracking:
     """Where the curves of a training are shown."""
-    about: dict[str, str | int | float] = {"method": str(cell.spec), "seed": cell.seed}
-    about |= {"model": config.model, "record": cell.folder.name}
-    title = f"{cell.spec}{cell.about_target}, seed {cell.seed}"
-    return Tracking(config.track, cell.folder.name, title, config.out / "tracking", about)
+    about: dict[str, str | int | float] = {"method": str(training.spec), "seed": training.seed}
+    about |= {"model": config.model, "record": training.folder.name}
+    title = f"{training.spec}{training.about_target}, seed {training.seed}"
+    return Tracking(config.track, training.folder.name, title, config.out / "tracking", about)

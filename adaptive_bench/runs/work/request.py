@@ -8,9 +8,9 @@ from pathlib import Path
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.cost.estimate import Estimator
-from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.planning.share import WHOLE, Share
+from adaptive_bench.runs.planning.shard import WHOLE, Shard
+from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.runs.work.groups import groups_left
 from adaptive_bench.runs.work.overwrite import Overwrite, allowed
@@ -22,7 +22,7 @@ def launch_request(
     reporter: Reporter,
     workers: int | None = None,
     estimator: Estimator | None = None,
-    share: Share = WHOLE,
+    shard: Shard = WHOLE,
     overwrite: Overwrite = Overwrite.only_missing,
     resources: Path | None = None,
 ) -> LaunchRequest:
@@ -33,20 +33,22 @@ def launch_request(
         resources: YAML file for the launcher.
     """
     estimator = estimator or Estimator(plan.config.out)
-    pending = partial(cells_left, plan, estimator, share, overwrite)
-    run_here = partial(carry_out, plan, reporter, workers, estimator, share, overwrite)
+    pending = partial(cells_left, plan, estimator, shard, overwrite)
+    run_here = partial(carry_out, plan, reporter, workers, estimator, shard, overwrite)
     return LaunchRequest(folder, pending, run_here, resources)
 
 
-def cells_left(plan: Plan, estimator: Estimator, share: Share, overwrite: Overwrite) -> list[PendingJob]:
-    """The cells of a share with work left that may be done, each after the one it starts from."""
-    wanted = {cell.folder for cell in share.of(plan)}
-    groups, _ = allowed(groups_left(plan, estimator, share), overwrite)
-    cells = [group.jobs[0].cell for group in groups]
-    pending = [PendingJob(cell.folder.name, _depth(cell)) for cell in cells if cell.folder in wanted]
+def cells_left(plan: Plan, estimator: Estimator, shard: Shard, overwrite: Overwrite) -> list[PendingJob]:
+    """The trainings of a shard with work left that may be done, each after the one it starts from."""
+    wanted = {training.folder for training in shard.of(plan)}
+    groups, _ = allowed(groups_left(plan, estimator, shard), overwrite)
+    trainings = [group.jobs[0].training for group in groups]
+    pending = [
+        PendingJob(training.folder.name, _depth(training)) for training in trainings if training.folder in wanted
+    ]
     return sorted(pending, key=lambda job: job.depth)
 
 
-def _depth(cell: Cell) -> int:
+def _depth(training: TrainingRun) -> int:
     """How many unfinished trainings must come before this one's."""
-    return 0 if cell.base is None or cell.base.finished else 1 + _depth(cell.base)
+    return 0 if training.base is None or training.base.finished else 1 + _depth(training.base)

@@ -1,4 +1,4 @@
-"""Turns the saving that a cell is trained towards into what its method aims at."""
+"""Turns the saving that a training is trained towards into what its method aims at."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.training_text import as_planned, draw_flop_calibration_text
+from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.memory import find_batch_size
@@ -16,13 +16,15 @@ from adaptive_bench.training.memory import find_batch_size
 _PRICING_BATCH = 16  # sequences
 
 
-def set_target(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
+def set_target(
+    model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter
+) -> None:
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
-    assert cell.target is not None
+    assert training.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
-    examples = as_planned(draw_flop_calibration_text(config, cell.seed), cell.content["target"]["text"])
+    examples = as_planned(draw_flop_calibration_text(config, training.seed), training.content["target"]["text"])
     text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
-    saving, axis = cell.target, cell.content["target"]["axis"]
+    saving, axis = training.target, training.content["target"]["axis"]
 
     def at(batch_size: int) -> Target:
         batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
@@ -31,7 +33,7 @@ def set_target(model: AdaptiveModel, cell: Cell, config: RunConfig, tokenizer: A
     target, _ = find_batch_size(
         at,
         _PRICING_BATCH,
-        lambda size: reporter.line(f"price {cell.spec}: out of memory; now {size} sequence(s) at a time"),
+        lambda size: reporter.line(f"price {training.spec}: out of memory; now {size} sequence(s) at a time"),
     )
     model.method.target = target.tokens
-    cell.record.write("target.json", target.to_json())
+    training.record.write("target.json", target.to_json())

@@ -47,8 +47,8 @@ def wait_for_others(
 
 def _folders(plan: Plan) -> list[Path]:
     """Records of what is not done."""
-    cells = [cell.folder for cell in plan.cells if not cell.finished]
-    return cells + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
+    trainings = [training.folder for training in plan.trainings if not training.finished]
+    return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
 
 
 def _is_at_work(record: Path, watch: attempts.Watch) -> bool:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.registry import did_you_mean
-from adaptive_bench.runs.planning.cells import Cell
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.planning.works import TrainingRun
 
 _FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """A part of a plan. A cell belongs to it with all its evaluations.
 
     The plan's order decides, so that several commands with the same config divide it in the same way without talking to
@@ -31,7 +31,7 @@ class Share:
     cells: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, shard: str | None, cells: str | None) -> Share:
+    def parse(cls, shard: str | None, cells: str | None) -> Shard:
         """From `2/8`, or names of records with commas between them.
 
         Raises:
@@ -53,15 +53,15 @@ class Share:
         """Whether it is the whole plan."""
         return self.parts == 1 and not self.cells
 
-    def of(self, plan: Plan) -> tuple[Cell, ...]:
+    def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
         """Its cells, in the order of the plan.
 
         Raises:
             UsageError: A named cell is not in the plan.
         """
         if not self.cells:
-            return plan.cells[self.number - 1 :: self.parts]
-        known = {cell.folder.name: cell for cell in plan.cells}
+            return plan.trainings[self.number - 1 :: self.parts]
+        known = {cell.folder.name: cell for cell in plan.trainings}
         for name in self.cells:
             if name not in known:
                 raise UsageError(
@@ -71,4 +71,4 @@ class Share:
         return tuple(cell for name, cell in known.items() if name in self.cells)
 
 
-WHOLE = Share()
+WHOLE = Shard()

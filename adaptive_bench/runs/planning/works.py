@@ -1,4 +1,4 @@
-"""The pieces a run consists of: trainings (cells) and sweeps of a method's dial over a task, each with its place."""
+"""The pieces a run consists of: trainings and evaluations of a method's dial on a task, each with its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
 from adaptive_bench.store.manifest import target_text
-from adaptive_bench.store.records import Record, SweepRecord
+from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.points import point_of
@@ -24,7 +24,7 @@ WITHOUT_WEIGHTS = "without_weights.json"
 
 
 @dataclass(frozen=True)
-class Cell:
+class TrainingRun:
     """One training: a method spec as it is trained, and a seed. Specs that train alike share it.
 
     Attributes:
@@ -32,24 +32,24 @@ class Cell:
         folder: Where its record is.
         base: The training whose backbone this one starts from; `None` is the pretrained backbone.
         target: Saving it is trained towards; `None` for a spec that trains towards none.
-        alone: Whether it is the only target of its spec.
+        has_single_target: Whether it is the only target of its spec.
     """
 
     spec: MethodSpec
     seed: int
     content: dict[str, Any]
     folder: Path
-    base: Cell | None = None
+    base: TrainingRun | None = None
     target: float | None = None
-    alone: bool = True
+    has_single_target: bool = True
 
     def __str__(self) -> str:
         return f"train {self.spec}{self.about_target}, seed {self.seed}"
 
     @property
     def about_target(self) -> str:
-        """The target, where a reader needs it to tell cells apart."""
-        return target_text(self.target, self.alone)
+        """The target, where a reader needs it to tell trainings apart."""
+        return target_text(self.target, self.has_single_target)
 
     @property
     def steps(self) -> int:
@@ -100,13 +100,13 @@ class _NotMeasured(Exception):
 
 
 @dataclass(frozen=True)
-class Sweep:
+class DialEvaluation:
     """One method spec and seed on one task, over the range of the dial.
 
     Attributes:
         metric: The headline metric, which the points are judged by.
         levels: Savings to match at.
-        cell: The training it evaluates.
+        training: The training it evaluates.
         content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
         folder: Where its record is, inside the folder of the training.
         curves: Saved time of the spec by setting, where it was timed.
@@ -117,7 +117,7 @@ class Sweep:
     task: str
     metric: str
     levels: tuple[float, ...]
-    cell: Cell
+    training: TrainingRun
     config: RunConfig
     content: dict[str, Any]
     folder: Path
@@ -126,12 +126,12 @@ class Sweep:
 
     def __str__(self) -> str:
         where = self.task if self.split == "test" else f"{self.task} ({self.split})"
-        return f"evaluate {self.spec}{self.cell.about_target} on {where}, seed {self.cell.seed}"
+        return f"evaluate {self.spec}{self.training.about_target} on {where}, seed {self.training.seed}"
 
     @property
-    def record(self) -> SweepRecord:
+    def record(self) -> DialEvaluationRecord:
         """State, log and points."""
-        return SweepRecord(self.folder)
+        return DialEvaluationRecord(self.folder)
 
     @property
     def matched_curve(self) -> TimeCurve | None:
