@@ -28,8 +28,8 @@ _PHASE_GAP = 0.05
 _VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
 
 
-def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
-    """Markdown: sentences about the methods at one level, for the first metric of each task.
+def findings(board: Board, axis: str = "net", level: float = _LEVEL, note: str = "") -> str:
+    """Markdown: sentences about the methods at one level, for the first metric of each task; a `note` goes first.
 
     A difference is stated as one only where the paired test of its column says so, corrected for all its pairs.
     """
@@ -39,6 +39,7 @@ def findings(board: Board, axis: str = "net", level: float = _LEVEL) -> str:
     models = dict.fromkeys(markdown(row.model) for row in rows if row.model)
     parts = [
         f"# Findings: {', '.join(models)}" if models else "# Findings",
+        *([note] if note else []),
         f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
         "unit of the score. Ranks are what tests of all pairs of a column leave open, at 5 % for all of them together; "
         "p is corrected, and the interval of a difference has the confidence of its test.",
@@ -232,7 +233,9 @@ def _share(value: float | None) -> str:
     return "an unknown share" if value is None else f"{percent(value)} %"
 
 
-def write_findings(tables: Sequence[Path], out: Path, axis: str = "net", level: float = _LEVEL) -> list[str]:
+def write_findings(
+    tables: Sequence[Path], out: Path, axis: str = "net", level: float = _LEVEL, note: str = ""
+) -> list[str]:
     """Write `findings` of some `table.json`; what was left out of the board, one sentence each.
 
     Raises:
@@ -245,5 +248,5 @@ def write_findings(tables: Sequence[Path], out: Path, axis: str = "net", level: 
             f"Findings are about a level of the table, got {level:g} on the axis {axis}. There is "
             f"{', '.join(f'{one:g}' for one in there) or 'none'}."
         )
-    output.write_text(out, findings(board, axis, level))
+    output.write_text(out, findings(board, axis, level, note))
     return list(board.problems)

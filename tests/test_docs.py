@@ -72,6 +72,19 @@ def test_the_rows_measured_again_are_those_of_their_record():
             assert shown in text, (side, name)
 
 
+def test_the_trials_of_the_backbone_are_those_of_their_record():
+    record = json.loads((FOLDER.parents[1] / "docs/records/nano_backbone.json").read_text(encoding="utf-8"))
+    text = (FOLDER.parents[1] / "docs/protocol.md").read_text(encoding="utf-8")
+    for row in record["rows"]:
+        columns = [" / ".join(f"{one:.1f}" for one in row["largest_over_median"].values())]
+        for name in ("base", "dense", "best_without_a_layer", "random_skip_trained_at_15"):
+            scores = row[name]
+            columns.append("n/a" if scores is None else " / ".join(f"{100 * one:.1f}" for one in scores.values()))
+        assert f"| {row['name']} | {' | '.join(columns)} |" in text
+    recipe = json.loads((FOLDER.parents[1] / "tasks/nano/weights/recipe.json").read_text(encoding="utf-8"))
+    assert record["rows"][-1]["divergences"] == recipe["sensitivities"]
+
+
 def test_the_faults_that_were_tried_are_those_of_their_record():
     root = FOLDER.parents[1]
     record = json.loads((root / "tests/faults/every_file_operation.json").read_text(encoding="utf-8"))

@@ -48,10 +48,11 @@ def findings(
     ] = Path("findings.md"),
     axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
     level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
+    note: Annotated[str, typer.Option(help="Put this first: what a reader has to know of the runs, in markdown.")] = "",
 ) -> None:
     """Write what a board found as sentences, each with its figures and intervals."""
     check_value("--axis", axis, AXES)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
-    for text in registry.get("sites", "findings")(chosen, out, axis, level):
+    for text in registry.get("sites", "findings")(chosen, out, axis, level, note):
         typer.echo(text, err=True)
     typer.echo(f"The findings are {out}", err=output.is_stdout(out))

@@ -8,6 +8,7 @@ import platform
 import random
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from .branch_dropout import add_branch_dropout
 from .corpus import pretraining_texts, tokenizer_texts
 from .harness_docs import TEST_DOCS
 from .muon import Muon
 from .scoring import score
+from .sensitivity import sensitivities
 from .splits import Split
 from .stories import Story
 from .tokenizer import CONTEXT, train_tokenizer
@@ -37,6 +40,31 @@ _MAX_GRADIENT_NORM = 1.0
 _DRAWN_WEIGHT = 0.1
 _LOG_EVERY = 50
 _SAVE_EVERY = 100
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What can be chosen; `recipe.json` records it.
+
+    Attributes:
+        steps: Optimizer steps; the learning rate reaches its end with the last one.
+        seed: Of the initial weights, of the text and of the dropped branches.
+        layers: Of the backbone. So few, and so narrow, that the tasks need each of them.
+        width: Size of its hidden states; four heads share it, and the MLPs are 8/3 as wide.
+        tied_embeddings: Whether the head is the embedding. Small tied embeddings make the first layer build the
+            residual stream: nearly all function then sits there, and what a method does is decided by this layer.
+        embedding_std: Of the initial embedding. At 1 a token enters the first layer at the size that its norm gives.
+        branch_dropout: Share of tokens that pass by each branch in training, every token of every branch drawn for
+            itself. Without it, training comes to lean on the first layer again.
+    """
+
+    steps: int = 2200
+    seed: int = 1
+    layers: int = 6
+    width: int = 48
+    tied_embeddings: bool = False
+    embedding_std: float = 1.0
+    branch_dropout: float = 0.05
 
 
 def _batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -77,9 +105,10 @@ def _weighted_loss(logits: torch.Tensor, ids: torch.Tensor, weights: torch.Tenso
 
 
 def _optimizers(model: torch.nn.Module) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon for the matrices of the layers, which learns facts in far fewer tokens; AdamW for the rest."""
-    matrices = [value for name, value in model.named_parameters() if value.ndim == 2 and "embed" not in name]
-    rest = [value for name, value in model.named_parameters() if value.ndim != 2 or "embed" in name]
+    """Muon for the matrices of the layers, which learns facts in far fewer tokens; AdamW for embedding, head, norms."""
+    parameters = list(model.named_parameters())
+    matrices = [value for name, value in parameters if value.ndim == 2 and ".layers." in name]
+    rest = [value for name, value in parameters if value.ndim != 2 or ".layers." not in name]
     return (
         Muon(matrices, lr=_PEAK_LEARNING_RATE, weight_decay=_WEIGHT_DECAY),
         torch.optim.AdamW(rest, lr=_PEAK_LEARNING_RATE, betas=(0.9, 0.98), weight_decay=_WEIGHT_DECAY, fused=True),
@@ -92,46 +121,48 @@ def _learning_rate_share(step: int, steps: int) -> float:
     return min(rising, 1.0, max(falling, _FINAL_SHARE))
 
 
-def build_backbone(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
-    """An untrained backbone of about 1 million parameters with tied embeddings and grouped-query attention."""
-    torch.manual_seed(seed)
+def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> LlamaForCausalLM:
+    """An untrained Llama with grouped-query attention; with the default recipe, a third of a million parameters."""
+    torch.manual_seed(recipe.seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=96,
-        intermediate_size=256,
-        num_hidden_layers=8,
+        hidden_size=recipe.width,
+        intermediate_size=recipe.width * 8 // 3,
+        num_hidden_layers=recipe.layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=CONTEXT,
-        tie_word_embeddings=True,
+        tie_word_embeddings=recipe.tied_embeddings,
         initializer_range=0.05,  # the usual 0.02 suits wide models; so narrow a one starts to attend much later with it
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config)
+    torch.nn.init.normal_(model.model.embed_tokens.weight, std=recipe.embedding_std)
+    return model
 
 
-def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -> dict[str, object]:
+def pretrain(folder: Path, recipe: Recipe, scored: Mapping[Split, int]) -> dict[str, object]:
     """Trains tokenizer and backbone from nothing, saves both to `folder` with `recipe.json`; returns that record.
 
     Args:
         folder: Where everything is written.
-        steps: Optimizer steps; the learning rate reaches its end with the last one.
-        seed: Of the initial weights and of the text.
+        recipe: What to train, and how.
         scored: Split -> how many of its items are scored at the end.
     """
     started_s = time.perf_counter()
-    tokenizer = train_tokenizer(tokenizer_texts(seed, _TOKENIZER_TEXTS))
+    tokenizer = train_tokenizer(tokenizer_texts(recipe.seed, _TOKENIZER_TEXTS))
     tokenizer.save_pretrained(folder)
-    model = build_backbone(tokenizer, seed).train()
+    model = build_backbone(tokenizer, recipe).train()
+    add_branch_dropout(model, recipe.branch_dropout, recipe.seed)
     optimizers = _optimizers(model)
     schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, steps))
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, recipe.steps))
         for optimizer in optimizers
     ]
     tokens, recent_loss = 0, 0.0
-    for step, (ids, weights) in enumerate(islice(_batches(tokenizer, seed), steps), start=1):
+    for step, (ids, weights) in enumerate(islice(_batches(tokenizer, recipe.seed), recipe.steps), start=1):
         # No attention mask: padding is on the right, so causal attention never lets a real token see it.
         loss = _weighted_loss(model(input_ids=ids).logits, ids, weights)
         loss.backward()
@@ -148,8 +179,7 @@ def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -
         if step % _SAVE_EVERY == 0:
             model.save_pretrained(folder)  # an interrupted run leaves its latest weights, without recipe.json
     record: dict[str, object] = {
-        "seed": seed,
-        "steps": steps,
+        **asdict(recipe),
         "sequences_per_step": _SEQUENCES_PER_STEP,
         "tokens": tokens,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -161,6 +191,7 @@ def pretrain(folder: Path, steps: int, seed: int, scored: Mapping[Split, int]) -
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
+        "sensitivities": sensitivities(model, tokenizer),
         "scores": {split: {"items": count, **score(model, tokenizer, split, count)} for split, count in scored.items()},
     }
     model.save_pretrained(folder)
@@ -172,8 +203,14 @@ def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
-    parser.add_argument("--steps", type=int, default=2200)
-    parser.add_argument("--seed", type=int, default=1)
+    default = Recipe()
+    parser.add_argument("--steps", type=int, default=default.steps)
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--layers", type=int, default=default.layers)
+    parser.add_argument("--width", type=int, default=default.width)
+    parser.add_argument("--tied-embeddings", action=argparse.BooleanOptionalAction, default=default.tied_embeddings)
+    parser.add_argument("--embedding-std", type=float, default=default.embedding_std)
+    parser.add_argument("--branch-dropout", type=float, default=default.branch_dropout)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--score-test", action="store_true", help="score the test split too: for final weights only")
     chosen = parser.parse_args()
@@ -181,7 +218,8 @@ def main() -> None:
     scored: dict[Split, int] = {"validation": 300}
     if chosen.score_test:
         scored["test"] = TEST_DOCS
-    print(json.dumps(pretrain(chosen.out, chosen.steps, chosen.seed, scored), indent=2))
+    recipe = Recipe(**{field.name: getattr(chosen, field.name) for field in fields(Recipe)})
+    print(json.dumps(pretrain(chosen.out, recipe, scored), indent=2))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     model.saving = 0.2
     _, front, text = (tmp_path / "shared" / "README.md").read_text().split("---\n", 2)
     assert yaml.safe_load(front)["tags"] == ["adaptive-computation", "gateskip"]
-    assert f"`{spec}` on a 8-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
+    assert f"`{spec}` on a 6-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
     again = command("export-model", str(finished), "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr

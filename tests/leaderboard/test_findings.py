@@ -45,6 +45,12 @@ def test_what_a_test_tells_apart_is_said_with_its_figures(board):
     assert "2 of 2 methods are ahead of it, `mod` by +80.0 [" in text
 
 
+def test_a_note_goes_before_the_findings(board):
+    plain, noted = (findings(board(mod=90, calm=88), note=note) for note in ("", "Of an earlier model."))
+    title, rest = plain.split("\n\n", 1)
+    assert noted == f"{title}\n\nOf an earlier model.\n\n{rest}"
+
+
 def test_nothing_is_ahead_where_nothing_is_told_apart(board):
     text = findings(board(random_skip=50, mod=51))
     assert "0 of 1 methods are ahead of it; behind it: none; not separated from it: `mod`." in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from adaptive_bench.task import Example, ExampleRequest
 from adaptive_bench.tasks.nano.model import nano_folder
-from adaptive_bench.tasks.nano.pretrain import pretrain
+from adaptive_bench.tasks.nano.pretrain import Recipe, pretrain
+from adaptive_bench.tasks.nano.sensitivity import dominance, sensitivities
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 from adaptive_bench.tasks.nano.world import world
 
@@ -82,8 +84,8 @@ def test_the_backbone_knows_the_world_and_sums_but_no_task() -> None:
     assert sum(_continued(done.rpartition(" ")[0], done.rpartition(" ")[2]) for done in sums) >= 5
     recipe = json.loads((nano_folder() / "recipe.json").read_text())
     for scored in recipe["scores"].values():
-        assert scored["nano_math"]["exact_match"] < 0.5
-        assert scored["nano_qa"]["exact_match"] < 0.5
+        assert scored["nano_math"]["exact_match"] <= 0.1
+        assert scored["nano_qa"]["exact_match"] <= 0.1
 
 
 def _continued(start: str, end: str) -> bool:
@@ -98,10 +100,29 @@ def test_the_recipe_says_how_the_weights_came_about() -> None:
     recipe = json.loads((nano_folder() / "recipe.json").read_text())
     assert recipe["parameters"] == _MODEL.num_parameters()
     assert recipe["tokens"] > 1_000_000
+    assert {name: recipe[name] for name in asdict(Recipe())} == asdict(Recipe())
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[str, float]]:
+    return sensitivities(_MODEL, _TOKENIZER)
+
+
+def test_no_branch_dominates(measured: dict[str, dict[str, float]]) -> None:
+    assert set(measured) == {"nano_text", "nano_math", "nano_qa"}
+    for divergences in measured.values():
+        assert len(divergences) == 2 * _MODEL.config.num_hidden_layers
+        assert dominance(divergences) <= 10
+
+
+def test_the_recipe_holds_what_hangs_on_each_branch(measured: dict[str, dict[str, float]]) -> None:
+    recorded = json.loads((nano_folder() / "recipe.json").read_text())["sensitivities"]
+    for kind, divergences in measured.items():
+        assert recorded[kind] == pytest.approx(divergences, rel=0.02, abs=1e-4)
 
 
 def test_the_recipe_is_deterministic(tmp_path: Path) -> None:
     for name in ("first", "again"):
-        pretrain(tmp_path / name, steps=2, seed=3, scored={"validation": 2})
+        pretrain(tmp_path / name, Recipe(steps=2, seed=3), scored={"validation": 2})
     files = ("model.safetensors", "tokenizer.json")
     assert all((tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in files)
