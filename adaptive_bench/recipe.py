@@ -149,6 +149,12 @@ class EvalRecipe(Strict):
         description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
     )
 
+    closeness: Annotated[float, Field(ge=0.005, lt=1)] | None = Field(
+        default=None,
+        description="The sweep adds values until every level it reaches has a measured saving within this on either "
+        "side.",
+    )
+
     @field_validator("grid")
     @classmethod
     def _sorted_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:

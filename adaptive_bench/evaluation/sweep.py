@@ -11,13 +11,14 @@ from typing import Protocol
 
 from adaptive_bench.store.savings import Point
 
-# Points the sweep may add to the first grid.
-EXTRA_POINTS = 6
+# Points the sweep may add to the first grid to reach the levels, and to come close to one of them on either side.
+EXTRA_POINTS, CLOSER_POINTS = 6, 2
 # Aim a little past the level: a bracket that just misses it costs another evaluation.
 _MARGIN = 0.02
 _SMALLEST_STEP = 0.02
 _SMALLEST_SLOPE = 0.05
 _END = 1e-6
+_SMALLEST_CHANGE = 1e-3  # of what is asked for, and of what is saved
 
 
 class HasMaximum(Protocol):
@@ -32,6 +33,9 @@ class HasGrid(Protocol):
 
     @property
     def grid(self) -> Sequence[float]: ...
+
+    @property
+    def closeness(self) -> float | None: ...
 
 
 def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) -> list[float]:
@@ -83,7 +87,8 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
 def sweep(
     measure: Callable[[float], Point], method: HasMaximum, levels: Sequence[float], axis: str, recipe: HasGrid
 ) -> dict[float, Point]:
-    """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached.
+    """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached, then for each level
+    at most twice `CLOSER_POINTS` until it has a point close by on either side, if the recipe asks for that.
 
     Args:
         measure: Evaluates the method at a share of saved tokens.
@@ -97,4 +102,38 @@ def sweep(
         if saving is None:
             break
         measured[saving] = measure(saving)
+    for level in sorted(levels) if recipe.closeness else ():
+        _come_closer(measured, measure, level, axis, recipe.closeness or 0.0)
     return measured
+
+
+def closer_saving(measured: Mapping[float, Point], level: float, axis: str, closeness: float) -> float | None:
+    """The share of saved tokens to ask for next, so that a level is measured where it is judged: with a point on either
+    side of it, not further away than `closeness`. `None` where that is so, or the level was not reached at all.
+
+    Between two neighbours on the axis the one that is asked for lies on the line from one to the other.
+    """
+    known = sorted((point.at(axis), asked) for asked, point in measured.items() if point.on(axis))
+    below = [found for found in known if found[0] <= level + _END]
+    above = [found for found in known if found[0] >= level - _END]
+    if not below or not above:
+        return None
+    (low, asked_low), (high, asked_high) = below[-1], above[0]
+    if high - low <= _END or max(level - low, high - level) <= closeness:
+        return None
+    aim = level - closeness / 2 if level - low > closeness else level + closeness / 2
+    return round(asked_low + (aim - low) / (high - low) * (asked_high - asked_low), 6)
+
+
+def _come_closer(
+    measured: dict[float, Point], measure: Callable[[float], Point], level: float, axis: str, closeness: float
+) -> None:
+    for _ in range(2 * CLOSER_POINTS):
+        saving = closer_saving(measured, level, axis, closeness)
+        if saving is None or min(abs(saving - asked) for asked in measured) < _SMALLEST_CHANGE:
+            return
+        before = [point.at(axis) for point in measured.values() if point.on(axis)]
+        measured[saving] = point = measure(saving)
+        # A dial that has no position in between, such as a number of layers, gives what was there.
+        if not point.on(axis) or min(abs(point.at(axis) - known) for known in before) < _SMALLEST_CHANGE:
+            return

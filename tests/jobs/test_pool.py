@@ -42,6 +42,7 @@ class DyingJob:
     deaths: int = 0
     done: int = 0
     methods: tuple = ()
+    tasks: tuple = ()
 
     def __str__(self):
         return self.name

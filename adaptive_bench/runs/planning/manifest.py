@@ -85,7 +85,7 @@ def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
         for key, about in _bases_first(known)
     ]
     asked = {(str(MethodSpec.parse(text)), find_task(name).name) for text in config.methods for name in config.tasks}
-    recipe = config.evaluation.model_dump(mode="json", exclude={"grid"})
+    recipe = config.evaluation.model_dump(mode="json", exclude={"grid", "closeness"})
     evaluations = []
     for key in known:
         for sweep in sorted((config.out / "records" / key / "eval").glob("*-*")):
