@@ -14,7 +14,8 @@ from typing import Any
 # The last two are digests of files with such times in them.
 TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
 TIMES |= {"content_sha256", "files"}
-_ASIDE = {"log.txt", "timing.json"}
+# What a run remembers stands under digests of records, with their times; tests of it hold it to them.
+_ASIDE = {"log.txt", "timing.json", "remembered.json", "remembered.jsonl"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 
 
