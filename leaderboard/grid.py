@@ -32,12 +32,23 @@ _MARKS = {
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
+_BELOW = ("§", "less than half of the saving this method was trained for")
+_OTHER_AXIS = ("¶", "trained for a saving on another axis")
+_TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
 _LONGEST = 1e7  # a number below is written out
 _WIDEST_GAP = 0.15
 _INTERPOLATED = ("≈", "interpolated between measured savings that are more than 15 points apart")
 _CLAIM_TOLERANCE = 0.05
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
-ALL_MARKS = (*_MARKS.values(), _BEYOND, _INTERPOLATED, _CLAIMED, ("n/a", "outside the savings that were measured"))
+ALL_MARKS = (
+    *_MARKS.values(),
+    _BEYOND,
+    _BELOW,
+    _OTHER_AXIS,
+    _INTERPOLATED,
+    _CLAIMED,
+    ("n/a", "outside the savings that were measured"),
+)
 _AXIS_NOTES = {
     "time": "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the "
     "method's own timing at its saved tokens. A method that was not timed here is missing.",
@@ -245,6 +256,10 @@ def marks(row: Row) -> list[tuple[str, str]]:
     found = [_MARKS[row.status]] if row.status in _MARKS else []
     if row.beyond_target:
         found.append(_BEYOND)
+    if row.below_target:
+        found.append(_BELOW)
+    if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
+        found.append(_OTHER_AXIS)
     if (row.gap or 0.0) > _WIDEST_GAP:
         found.append(_INTERPOLATED)
     if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:

@@ -55,6 +55,8 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    below_target: bool | None = None
+    target_axis: str | None = None
     eligible: str | None = None
     shuffled_score: float | None = None
     decisions_worth: float | None = None

@@ -43,13 +43,15 @@ class About(TypedDict, total=False):
         parameters_added: Parameters the method adds to the backbone.
         train_tokens: Tokens the training read.
         train_flops: FLOPs it took.
-        trained_for: By axis, the largest pooled saving the training aimed at.
+        trained_for: By axis, the pooled saving the training aimed at.
+        target_axis: The axis that it was set on.
     """
 
     parameters_added: int | None
     train_tokens: int | None
     train_flops: float | None
     trained_for: Mapping[str, float]
+    target_axis: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,8 @@ class Row:
         target: Of several savings the method was trained towards, the one that serves this level, by validation
             documents; `None` where there is no choice.
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
+        below_target: Whether it is less than half of that: a method pays there for a saving that nobody asks of it.
+        target_axis: The axis it was trained for a saving on; `None` where it was trained for none, or in older records.
         eligible: Where tokens may skip, as the method says: `layers 1-7`; `None` in older records.
         shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where
             that control was not measured or did not reach it.
@@ -131,6 +135,8 @@ class Row:
     train_flops: float | None = None
     target: float | None = None
     beyond_target: bool | None = None
+    below_target: bool | None = None
+    target_axis: str | None = None
     eligible: str | None = None
     shuffled_score: float | None = None
     decisions_worth: float | None = None
@@ -202,6 +208,7 @@ def table_rows(
         parameters_added=about.get("parameters_added"),
         train_tokens=about.get("train_tokens"),
         train_flops=about.get("train_flops"),
+        target_axis=about.get("target_axis"),
     )
     if conditions is not None:
         same = same.but(**asdict(conditions))
@@ -215,9 +222,9 @@ def table_rows(
         of_axis = same.but(axis=axis, phase=phase, timing=setting)
         rows = []
         for position, level in enumerate(levels):
-            beyond = _beyond(about, axis, phase, level)
+            beyond, below = _off_target(about, axis, phase, level)
             means = places.means(position, len(evaluations))
-            rows.append(of_axis.but(level=level, beyond_target=beyond, **means))
+            rows.append(of_axis.but(level=level, beyond_target=beyond, below_target=below, **means))
         found.append((places, rows))
     return [row for metric in metrics for row in _scored(metric, found, evaluations, samples or {})]
 
@@ -267,9 +274,10 @@ def _axes(evaluations: Sequence[Evaluation]) -> list[tuple[Axis, MatchPhase]]:
     ]
 
 
-def _beyond(about: About, axis: Axis, phase: MatchPhase, level: float) -> bool | None:
+def _off_target(about: About, axis: Axis, phase: MatchPhase, level: float) -> tuple[bool | None, bool | None]:
+    """Whether a level lies beyond what a training aimed at, and far below it."""
     target = about.get("trained_for", {}).get(axis) if phase == "all" else None
-    return None if target is None else level > target + _SAME
+    return (None, None) if target is None else (level > target + _SAME, level < target / 2 - _SAME)
 
 
 def _scored(

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.evaluation.sweep import EXTRA_POINTS, first_savings, next_saving, sweep
+from adaptive_bench.evaluation.sweep import (
+    CLOSER_POINTS,
+    EXTRA_POINTS,
+    closer_saving,
+    first_savings,
+    next_saving,
+    sweep,
+)
 from adaptive_bench.store.savings import Point
 
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -22,6 +29,7 @@ class _Method:
 @dataclass(frozen=True)
 class _Recipe:
     grid: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3)
+    closeness: float | None = None
 
 
 def _point(saving: float, overhead: float = 0.0) -> Point:
@@ -107,3 +115,34 @@ def test_proposals_by_themselves_come_to_an_end(savings: list[float]) -> None:
         value = savings[round(saving * 100)]
         measured[saving] = _flat(saving, value)
     assert len(measured) <= 52
+
+
+def test_levels_are_measured_where_they_are_judged_if_that_is_asked() -> None:
+    recipe = _Recipe(closeness=0.02)
+    measured = sweep(lambda saving: _point(saving, overhead=0.03), _Method(1.0), LEVELS, "net", recipe)
+    savings = sorted(point.at("net") for point in measured.values())
+    for level in LEVELS[1:]:
+        assert any(level - 0.02 - 1e-6 <= saving <= level + 1e-6 for saving in savings), level
+        assert any(level - 1e-6 <= saving <= level + 0.02 + 1e-6 for saving in savings), level
+
+
+def test_a_dial_with_few_positions_is_asked_once_in_between() -> None:
+    asked = list(
+        sweep(lambda saving: _point(round(saving * 8) / 8), _Method(1.0), (0.15,), "tokens", _Recipe((0.0, 0.3), 0.02))
+    )
+    assert asked[:2] == [0.0, 0.3] and len(asked) <= 4
+
+
+def test_a_level_that_was_measured_or_not_reached_takes_no_more_points() -> None:
+    measured = {saving: _point(saving) for saving in (0.1, 0.2)}
+    assert closer_saving(measured, 0.1, "tokens", 0.02) is None
+    assert closer_saving(measured, 0.25, "tokens", 0.02) is None
+    assert closer_saving(measured, 0.15, "tokens", 0.02) == pytest.approx(0.14)
+    assert closer_saving(measured | {0.14: _point(0.14)}, 0.15, "tokens", 0.02) == pytest.approx(0.16)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=11, max_size=11), st.floats(0.005, 0.3))
+def test_coming_closer_ends_whatever_is_measured(savings: list[float], closeness: float) -> None:
+    recipe = _Recipe(closeness=closeness)
+    measured = sweep(lambda saving: _flat(saving, savings[round(saving * 10)]), _Method(1.0), LEVELS, "tokens", recipe)
+    assert len(measured) <= len(recipe.grid) + EXTRA_POINTS + 2 * CLOSER_POINTS * len(LEVELS)

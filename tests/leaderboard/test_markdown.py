@@ -120,6 +120,9 @@ def test_a_level_that_is_less_than_measured_is_marked(make_row):
     assert "‡ beyond the saving this method was trained for." in text
     assert "≈ interpolated between measured savings" in render([make_row(gap=0.2)])
     assert "≈" not in render([make_row(gap=0.15)]) + render([make_row(gap=None)])
+    text = render([make_row(below_target=True, target_axis="tokens")])
+    assert "§ less than half of the saving" in text and "¶ trained for a saving on another axis." in text
+    assert "¶" not in render([make_row(target_axis="net", axis="net")])
     assert "‡" not in render([make_row(beyond_target=False)]) + render([make_row(beyond_target=None)])
 
 

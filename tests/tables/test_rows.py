@@ -23,7 +23,8 @@ KEYS += "seeds documents saved_tokens saved_core saved_net "
 KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_tokens saved_decode_core "
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
 KEYS += "parameters_added train_tokens train_flops target beyond_target "
-KEYS += "eligible shuffled_score decisions_worth decisions_low decisions_high shuffled_apart dial gap seconds "
+KEYS += "below_target target_axis eligible shuffled_score decisions_worth decisions_low decisions_high "
+KEYS += "shuffled_apart dial gap seconds "
 KEYS += "model backbone recipe "
 KEYS += "task_version shots asked contents definition made_with"
 
@@ -219,13 +220,23 @@ def test_a_projection_is_a_column_with_its_shape_and_an_axis_of_its_own() -> Non
 
 
 def test_what_is_known_of_the_training_is_in_every_row_and_marks_levels_beyond_it() -> None:
-    about = About(parameters_added=12, train_tokens=3400, train_flops=5e9, trained_for={"net": 0.1, "tokens": 0.25})
+    about = About(
+        parameters_added=12,
+        train_tokens=3400,
+        train_flops=5e9,
+        trained_for={"net": 0.1, "tokens": 0.25},
+        target_axis="net",
+    )
     evaluations = {1: [_evaluation(0.0, 1.0, 0.2), _evaluation(0.4, 0.5, 0.6)]}
     rows = table_rows(SPEC, "t", [METRIC], evaluations, (0.05, 0.1, 0.2), about=about)
     assert {(row.parameters_added, row.train_tokens, row.train_flops) for row in rows} == {(12, 3400, 5e9)}
     beyond = {(row.axis, row.level): row.beyond_target for row in rows if row.phase == "all"}
     assert [beyond["net", level] for level in (0.05, 0.1, 0.2)] == [False, False, True]
     assert [beyond["tokens", level] for level in (0.05, 0.1, 0.2)] == [False, False, False]
+    below = {(row.axis, row.level): row.below_target for row in rows if row.phase == "all"}
+    assert [below["net", level] for level in (0.05, 0.1, 0.2)] == [False, False, False]
+    assert [below["tokens", level] for level in (0.05, 0.1, 0.2)] == [True, True, False]
+    assert {row.target_axis for row in rows} == {"net"}
     assert {row.beyond_target for row in rows if row.axis == "core" or row.phase != "all"} == {None}
 
 
