@@ -99,7 +99,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory() as temporary:
-        measure((given.home or Path(temporary)).resolve(), given.trainings, given.profile)
+        measure((given.home or Path(temporary)).resolve(), given.cells, given.profile)
 
 
 def measure(home: Path, trainings: int, profile: bool) -> None:

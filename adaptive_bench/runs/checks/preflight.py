@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.chat import check_chat_template
@@ -160,6 +160,8 @@ def _measured(
     try:
         with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as task:
             return measure_speed(config, trained, tokenizer, jobs, task)
+    except (UsageError, EnvironmentProblem):  # weights that cannot be read, say: nothing of the run could use them
+        raise
     except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
         reporter.line(f"How long the run takes is not known: timing a few steps failed ({message_of(error)}).")
         return None
