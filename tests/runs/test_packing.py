@@ -39,7 +39,7 @@ def test_unpacked_records_make_the_table_again_and_only_what_is_new_is_trained(p
     assert unpack(file, there.out) == packing.Unpacked(2, 0) and unpack(file, there.out) == packing.Unpacked(0, 2)
     trained = []
     monkeypatch.setattr(
-        "adaptive_bench.runs.work.jobs.train_cell",
+        "adaptive_bench.runs.work.jobs.carry_out_training",
         lambda training, *rest: trained.append(training.seed) or carry_out_training(training, *rest),
     )
 
