@@ -21,6 +21,7 @@ from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.planning.conditions import model_name, recipe_text
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
@@ -77,13 +78,23 @@ class StepScore:
 
 @dataclass(frozen=True)
 class StepComparison:
-    """All scores, what each doubling changes, and what could not be done."""
+    """All scores, what each doubling changes, and what could not be done.
+
+    Attributes:
+        recipes: By steps how every method was trained, and `backbone` from what: as in the rows of a table.
+    """
 
     level: float
-    steps: tuple[int, ...]
+    recipes: Mapping[int, str]
+    backbone: str
     scores: tuple[StepScore, ...]
     doublings: tuple[Doubling, ...]
     failures: tuple[Failure, ...]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The numbers that were compared."""
+        return tuple(self.recipes)
 
     @property
     def enough(self) -> int | None:
@@ -95,10 +106,13 @@ class StepComparison:
         kept = ("model", "methods", "tasks", "seeds", "train_on", "chat_template", "match_on", "match_phase", "levels")
         recipe = config.model_dump(mode="json", include={*kept, "train", "evaluation"})
         recipe["train"].pop("steps")
+        recipe["model"] = model_name(config.model)
         return {
             "schema": SCHEMA,
             "documents": "validation",
             "recipe": recipe,
+            "recipes": self.recipes,
+            "backbone": self.backbone,
             "level": self.level,
             "steps": self.steps,
             "enough": self.enough,
@@ -149,11 +163,14 @@ def compare_steps(
     tasks = [find_task(name) for name in config.tasks]
     methods = _checked(config, tasks, steps, level)
     config, reporter = config.model_copy(update={"methods": methods}), reporter or SilentReporter()
+    recipes: dict[int, str] = {}
+    backbone = ""
     failures: list[Failure] = []
     scores: list[StepScore] = []
     by_task: dict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
     for number in steps:  # one after the other: a job draws its text by the steps of its plan
         whole = _plan(config, number)
+        recipes[number], backbone = recipe_text(whole.config), whole.trainings[0].content["backbone"]
         put_aside(whole, reporter)
         failures += carry_out(whole, reporter, jobs)
         for task, method in product(tasks, methods):
@@ -173,7 +190,7 @@ def compare_steps(
         for before, after in pairwise(steps)
         for task in tasks
     ]
-    return StepComparison(level, steps, tuple(scores), tuple(doublings), tuple(failures))
+    return StepComparison(level, recipes, backbone, tuple(scores), tuple(doublings), tuple(failures))
 
 
 def _checked(config: RunConfig, tasks: Iterable[Task], steps: Sequence[int], level: float) -> tuple[str, ...]:

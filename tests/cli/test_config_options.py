@@ -121,7 +121,7 @@ def test_steps_take_keys_too_and_one_seed_unless_told(command, monkeypatch, tmp_
 
     def compare(config, *others):
         asked.append((config, *others[:2]))
-        return StepComparison(0.1, (9, 18), (), (), ())
+        return StepComparison(0.1, {9: "steps 9", 18: "steps 18"}, "aaaa", (), (), ())
 
     monkeypatch.setattr("adaptive_bench.runs.steps.compare_steps", compare)
     given = ("steps", "--config", "nano_all", "--methods", "mod", "--steps", "9,18", "--level", "0.1")

@@ -5,13 +5,15 @@ import json
 import numpy as np
 import pytest
 
+from adaptive_bench import output
 from adaptive_bench.cli.steps import shown
 from adaptive_bench.errors import UsageError
-from adaptive_bench.runs import plan, steps
+from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.runs import plan, run, steps
 from adaptive_bench.runs.steps import StepScore, compare_steps
 from adaptive_bench.tables.document_scores import DocumentScores
 
-METHODS = ("base", "gateskip", "mod[every=1]", "random_skip")
+METHODS = ("base", "gateskip[shape=scalar]", "mod[every=1]@paper", "random_skip")
 
 
 @pytest.fixture
@@ -41,8 +43,14 @@ def test_every_trained_method_is_trained_for_every_number_of_steps_and_a_run_fin
         assert all(one.finished for one in whole.trainings if one.spec.name != "base")
         assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
     (only,) = found.doublings
-    assert (only.steps, set(only.moved), only.pairs) == (2, {"gateskip", "mod[every=1]", "random_skip"}, 3)
-    written = json.loads(json.dumps(found.to_json(config)))
+    assert (only.steps, set(only.moved), only.pairs) == (2, set(METHODS) - {"base"}, 3)
+    done = run(config)
+    output.write_json(done.folder / "steps.json", found.to_json(config))
+    board = read_board([done.folder / "table.json"])
+    assert not board.problems
+    (record,) = board.steps.values()
+    assert {record.steps_of(row) for row in board.rows} == {2}
+    written = json.loads((done.folder / "steps.json").read_text())
     assert written["documents"] == "validation" and written["steps"] == [2, 4]
     assert "steps" not in written["recipe"]["train"] and written["recipe"]["train"]["warmup_steps"] == 1
 
