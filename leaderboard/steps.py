@@ -32,6 +32,7 @@ class StepsRecord:
         backbone, recipes: Of the trainings, as in rows of a table; recipes by steps.
         scores: In the order of the record.
         moving: Where the score moves with certainty when steps are doubled.
+        told_apart: By N how many pairs tests told apart after N steps, of how many, on all tasks together.
         reversals: The task, both methods and N of each order that reverses.
         seeds: How many there are.
     """
@@ -42,6 +43,7 @@ class StepsRecord:
     recipes: Mapping[int, str]
     scores: Mapping[_Place, Row]
     moving: frozenset[_Place]
+    told_apart: Mapping[int, tuple[int, int]]
     reversals: tuple[tuple[str, str, str, int], ...]
     seeds: int
 
@@ -118,10 +120,13 @@ def _said(record: StepsRecord, rows: Iterable[Row]) -> list[str]:
         else f"{record.enough} training steps are enough: no order of two methods that tests tell apart reverses at "
         f"{2 * record.enough}."
     ]
-    sentences += [
-        f"From {steps} to {2 * steps} steps the order of {first} and {second} reverses on {task}."
-        for task, first, second, steps in record.reversals
-    ]
+    for steps in judged:
+        apart, pairs = record.told_apart.get(steps, (0, 0))
+        names = [
+            f"{first} and {second} on {task}" for task, first, second, number in record.reversals if number == steps
+        ]
+        what = f"these reverse: {', '.join(names)}" if names else "none reverses"
+        sentences.append(f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.")
     trained = sorted({steps for row in rows if (steps := record.steps_of(row)) is not None})
     sentences.append(f"The methods in the table were trained for {' or '.join(map(str, trained))} steps.")
     if record.steps[-1] in trained:
@@ -155,9 +160,12 @@ def _record(value: Mapping[str, Any]) -> StepsRecord:
         scores[row.task, row.method, _whole(one["steps"])] = row
     known = {(task, method) for task, method, _ in scores}
     moving, reversals = set(), []
+    told_apart: dict[int, tuple[int, int]] = {}
     for one in value["doublings"]:
         number, task = _whole(one["steps"]), one["task"]
         moving |= {(task, method, number) for method in one["not_converged"]}
+        apart, pairs = told_apart.get(number, (0, 0))
+        told_apart[number] = apart + _count(one["told_apart"][0]), pairs + _count(one["pairs"])
         reversals += [(task, first, second, number) for first, second in one["reversals"]]
     named = [place[:2] for place in moving] + [(task, name) for task, *pair, _ in reversals for name in pair]
     if not known.issuperset(named) or not {number for *_, number in scores} <= set(steps) or len(steps) < 2:
@@ -170,12 +178,19 @@ def _record(value: Mapping[str, Any]) -> StepsRecord:
         {_whole(int(number)): plain(text, 1000) for number, text in value["recipes"].items()},
         scores,
         frozenset(moving),
+        told_apart,
         tuple(reversals),
         len(recipe["seeds"]),
     )
 
 
 def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _LARGEST:
-        raise Rejected("steps are whole numbers")
+    if (number := _count(value)) == 0:
+        raise Rejected("steps are at least one")
+    return number
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
+        raise Rejected("steps and pairs are whole numbers")
     return value

@@ -93,15 +93,19 @@ def said(found: StepComparison) -> str:
     if found.enough is None:
         sentences.append(f"None of {', '.join(map(str, found.steps[:-1]))} steps is shown to be enough.")
     else:
-        sentences.append(f"{found.enough} steps are enough: no order reverses at {2 * found.enough}.")
+        sentences.append(
+            f"{found.enough} steps are enough: no order that tests tell apart reverses at {2 * found.enough}."
+        )
     for number in found.steps[:-1]:
         tasks = [one for one in found.doublings if one.steps == number]
         reversals = [f"{first} and {second} on {one.task}" for one in tasks for first, second in one.reversals]
         apart, pairs = sum(one.told_apart[0] for one in tasks), sum(one.pairs for one in tasks)
-        what = f"reverse: {', '.join(reversals)}" if reversals else "none reverses"
-        sentences.append(f"From {number} to {2 * number} steps, of {pairs} pairs ({apart} told apart), {what}.")
+        what = f"these reverse: {', '.join(reversals)}" if reversals else "none reverses"
+        sentences.append(f"After {number} steps tests tell {apart} of {pairs} pairs apart; at {2 * number} {what}.")
     if any(one.not_converged for one in found.doublings):
-        sentences.append("#: the score moves with certainty when steps are doubled (not converged).")
+        sentences.append(
+            "# not converged: trained for twice as many steps, the method scores otherwise, with certainty."
+        )
     return "\n".join(sentences)
 
 

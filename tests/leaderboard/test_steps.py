@@ -35,8 +35,8 @@ def record(**changes):
         for steps, score in zip(STEPS, curve, strict=True)
     ]
     first = {"not_converged": ["gateskip@paper"], "reversals": [["mod", "gateskip@paper"]]}
-    doublings = [{"steps": 320, "task": "nano_math", **first}]
-    doublings.append({"steps": 640, "task": "nano_math", "not_converged": [], "reversals": []})
+    about = {"task": "nano_math", "pairs": 1, "told_apart": [1, 1]}
+    doublings = [about | first | {"steps": 320}, about | {"steps": 640, "not_converged": [], "reversals": []}]
     about = {"schema": 1, "recipe": {"match_on": "net", "match_phase": "all", "seeds": [1]}, "level": 0.15}
     about |= {"recipes": RECIPES, "backbone": "b" * 16, "steps": STEPS, "enough": 640}
     return about | {"scores": scores, "doublings": doublings} | changes
@@ -89,7 +89,11 @@ def test_after_enough_steps_nobody_is_marked_and_the_curve_is_shown(run_of):
     text, page = as_markdown(board, "net"), render(board, "net")
     assert "640 training steps are enough" in text and "640 training steps are enough" in page
     assert "The methods in the table were trained for 640 steps." in page
-    assert "From 320 to 640 steps the order of mod and gateskip@paper reverses on nano_math." in page
+    assert (
+        "After 320 steps tests tell 1 of 1 pairs apart; at 640 these reverse: mod and gateskip@paper on nano_math."
+        in page
+    )
+    assert "After 640 steps tests tell 1 of 1 pairs apart; at 1280 none reverses." in page
     assert "with one seed, documents alone" in page
     title = "nano_math: exact_match,strict-match (%) at 15 % saved net FLOPs"
     assert f"### {title}" in text and f"<summary>{title}</summary>" in page
@@ -132,7 +136,8 @@ def test_of_several_runs_each_record_is_for_its_own_recipe(run_of):
         (record(recipes=dict.fromkeys(STEPS, "steps 320, batch_size 8")), "another recipe"),
         ("[1]", "does not hold what"),
         ("{", "not readable JSON"),
-        (record(steps=[0, 1]), "whole numbers"),
+        (record(steps=[0, 1]), "at least one"),
+        (record(steps=[320.5, 641]), "whole numbers"),
         (record(scores=[{**record()["scores"][0], "score": 7.0}]), "lies in"),
         (record(scores=[{**record()["scores"][0], "method": "<b>"}]), "method has no valid value"),
         (record(doublings=[{**record()["doublings"][0], "not_converged": ["<b>"]}]), "has no score of"),

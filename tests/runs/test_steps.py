@@ -100,8 +100,8 @@ def test_an_under_trained_method_is_caught(fabricated):
     assert found.enough == 4
     assert [one.reversals for one in found.doublings] == [(("mod", "gateskip"),), ()]
     text = shown(found)
-    assert "4 steps are enough: no order reverses at 8." in text
-    assert "From 2 to 4 steps, of 1 pairs (1 told apart), reverse: mod and gateskip on nano_qa_ll." in text
+    assert "4 steps are enough: no order that tests tell apart reverses at 8." in text
+    assert "After 2 steps tests tell 1 of 1 pairs apart; at 4 these reverse: mod and gateskip on nano_qa_ll." in text
     assert "0.100#" in text and "0.900#" not in text and "0.500#" not in text
     record = json.loads(json.dumps(found.to_json(config)))
     assert record["enough"] == 4
