@@ -28,7 +28,7 @@ class StepsRecord:
 
     Attributes:
         steps: The numbers that were compared.
-        enough: The least N at which no order reverses when steps are doubled; `None` if none.
+        enough: The least N after which no order reverses at 2N; `None` if none.
         backbone, recipes: Of the trainings, as in rows of a table; recipes by steps.
         scores: In the order of the record.
         moving: Where the score moves with certainty when steps are doubled.
@@ -132,10 +132,10 @@ def _said(record: StepsRecord, rows: Iterable[Row]) -> list[str]:
     if record.steps[-1] in trained:
         sentences.append(f"Whether a method is converged after {record.steps[-1]} is not known.")
     mark, _ = NOT_CONVERGED
-    alone = "with one seed, documents alone" if record.seeds == 1 else f"{record.seeds} seeds and documents"
+    alone = "one seed, and so on documents alone" if record.seeds == 1 else f"{record.seeds} seeds and documents"
     sentences.append(
         f"{mark} the score moves with certainty when steps are doubled. Scores are of validation documents; tests and "
-        f"intervals know of {alone}."
+        f"intervals rest on {alone}."
     )
     return sentences
 

@@ -87,18 +87,22 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
 
 
 def enough_steps(doublings: Iterable[Doubling]) -> int | None:
-    """The least N after which no order reverses at 2N, on any task; `None` if there is none. Where no pair was tested
-    nothing is known, and N does not count.
+    """The least N after which no order reverses at 2N, on any task; `None` if there is none.
+
+    Where there is no order after N none can reverse, as of methods that have all learnt nothing yet: N counts only if
+    tests tell some pair apart after N, and on each task where they do after 2N.
     """
     by_steps: dict[int, list[Doubling]] = {}
     for one in doublings:
         by_steps.setdefault(one.steps, []).append(one)
-    quiet = [
+    lasting = [
         steps
         for steps, tasks in by_steps.items()
-        if any(one.pairs for one in tasks) and not any(one.reversals for one in tasks)
+        if not any(one.reversals for one in tasks)
+        and any(one.told_apart[0] for one in tasks)
+        and all(one.told_apart[0] or not one.told_apart[1] for one in tasks)
     ]
-    return min(quiet, default=None)
+    return min(lasting, default=None)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def test_after_enough_steps_nobody_is_marked_and_the_curve_is_shown(run_of):
         in page
     )
     assert "After 640 steps tests tell 1 of 1 pairs apart; at 1280 none reverses." in page
-    assert "with one seed, documents alone" in page
+    assert "rest on one seed, and so on documents alone" in page
     title = "nano_math: exact_match,strict-match (%) at 15 % saved net FLOPs"
     assert f"### {title}" in text and f"<summary>{title}</summary>" in page
     assert re.search(r"\| gateskip@paper +\| +20\.0# \[10\.0, 30\.0\] +\| +90\.0 \[80\.0, 100\.0\]", text)

@@ -78,6 +78,14 @@ def test_one_score_alone_tells_nothing() -> None:
     assert enough_steps([found]) is None
 
 
+def test_where_no_order_is_found_it_cannot_be_said_to_last() -> None:
+    nothing_yet = dict.fromkeys(TRAINED, 0.0)
+    assert enough_steps([_found(nothing_yet, nothing_yet)]) is None
+    assert enough_steps([_found(nothing_yet, TRAINED)]) is None
+    assert enough_steps([_found(TRAINED, TRAINED), _found(nothing_yet, TRAINED, task="b")]) is None
+    assert enough_steps([_found(TRAINED, TRAINED), _found(nothing_yet, nothing_yet, task="b")]) == 320
+
+
 def test_enough_is_the_least_at_which_no_task_reverses() -> None:
     first, second = _found(UNDER_TRAINED, TRAINED), _found(TRAINED, TRAINED, 640)
     assert enough_steps([first, second]) == 640
@@ -110,9 +118,10 @@ def test_rank_intervals_lie_apart_only_where_an_order_reverses(shares) -> None:
 
 
 @given(SHARES)
-def test_more_of_the_same_converges_and_is_enough_where_something_is_tested(shares) -> None:
+def test_more_of_the_same_is_enough_where_tests_tell_something_apart(shares) -> None:
     named = dict(zip("abcdef", shares, strict=False))
-    assert enough_steps([_found(named, named)]) == 320
+    found = _found(named, named)
+    assert enough_steps([found]) == (320 if found.told_apart[0] else None)
 
 
 @pytest.mark.parametrize("score", [12.0, -3.0])
