@@ -127,7 +127,7 @@ def _said(record: StepsRecord, rows: Iterable[Row]) -> list[str]:
         ]
         what = f"these reverse: {', '.join(names)}" if names else "none reverses"
         sentences.append(f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.")
-    trained = sorted({steps for row in rows if (steps := record.steps_of(row)) is not None})
+    trained = sorted({known for row in rows if (known := record.steps_of(row)) is not None})
     sentences.append(f"The methods in the table were trained for {' or '.join(map(str, trained))} steps.")
     if record.steps[-1] in trained:
         sentences.append(f"Whether a method is converged after {record.steps[-1]} is not known.")

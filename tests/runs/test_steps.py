@@ -49,7 +49,12 @@ def test_every_trained_method_is_trained_for_every_number_of_steps_and_a_run_fin
     board = read_board([done.folder / "table.json"])
     assert not board.problems
     (record,) = board.steps.values()
-    assert {record.steps_of(row) for row in board.rows} == {2}
+    assert {record.steps_of(row) for row in board.rows if row.method != "base"} == {2}
+    for row in board.rows:  # of test documents: scores are read off as those of a table
+        if (row.axis, row.phase, row.level, row.metric) == ("tokens", "all", 0.1, "acc,none") and row.method != "base":
+            score, documents = steps._best(plan(config), row.spec, row.task, 0.1)
+            assert (score.score, score.low, score.high, score.gap) == (row.score, row.low, row.high, row.gap)
+            assert documents.values.mean() == pytest.approx(row.score)
     written = json.loads((done.folder / "steps.json").read_text())
     assert written["documents"] == "validation" and written["steps"] == [2, 4]
     assert "steps" not in written["recipe"]["train"] and written["recipe"]["train"]["warmup_steps"] == 1
