@@ -34,6 +34,7 @@ _MARKS = {
 _BEYOND = ("‡", "beyond the saving this method was trained for")
 _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
+NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
 _TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
 _LONGEST = 1e7  # a number below is written out
 _WIDEST_GAP = 0.15
@@ -260,6 +261,8 @@ def marks(row: Row) -> list[tuple[str, str]]:
         found.append(_BELOW)
     if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
         found.append(_OTHER_AXIS)
+    if row.not_converged:
+        found.append(NOT_CONVERGED)
     if (row.gap or 0.0) > _WIDEST_GAP:
         found.append(_INTERPOLATED)
     if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
