@@ -84,11 +84,11 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     configs = []
     trial = SimpleNamespace(
         **{"method": "mod", "number": 0, "values": {}, "state": "complete", "value": 0.5, "interrupted": False},
-        **{"spec": "mod", "rates": {}, "method_rate": None},
+        **{"spec": "mod", "rates": {}, "method_rate": None, "seconds_text": "1 + 2"},
     )
     result = SimpleNamespace(
         **{"name": "first", "definition": {"objective": "area"}, "trials": [trial], "confirmed": []},
-        **{"best": {"mod": trial}, "default": lambda method: trial},
+        **{"best": {"mod": trial}, "default": lambda method: trial, "exhausted_text": ["It is over."]},
     )
 
     def carry_out(config, *_, **__):
@@ -98,6 +98,7 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     monkeypatch.setattr("adaptive_bench.tuning.tune", carry_out)
     done = command("tune", "--methods", "mod", "--seeds", "2", "--set", "train.batch_size=8")
     assert (configs[0].methods, configs[0].seeds, configs[0].train.batch_size) == (("mod",), (1, 2), 8)
+    assert "It is over." in done.stdout and "1 + 2" in done.stdout
     assert "run --config tune --seeds 2 --set train.batch_size=8 --methods mod" in done.stdout, done.stderr
     wrong = command("tune", "--methods", "mod", "--set", "methods=gateskip")
     assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
