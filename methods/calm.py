@@ -104,11 +104,12 @@ class CALM(Method):
     def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         self.exits = config.exits(backbone.num_layers)
+        self.first_exit = self.exits.start
         if not self.exits:
             raise UsageError(
                 f"CALM needs an exit below the last of {backbone.num_layers} layers, but with confidence="
                 f"{config.confidence}, min_exit={config.min_exit}, exit_interval={config.exit_interval} the first one "
-                f"comes after layer {self.exits.start}. Lower min_exit or exit_interval."
+                f"comes after layer {self.first_exit}. Lower min_exit or exit_interval."
             )
         self.classifier = None
         if config.confidence == "classifier":
@@ -127,12 +128,12 @@ class CALM(Method):
     @property
     def eligible_sites(self) -> frozenset[Site]:
         """Everything above the first exit."""
-        return every_branch(range(self.exits.start, self.backbone_size[0]))
+        return every_branch(range(self.first_exit, self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:
         """Everything above the first exit."""
-        return 1.0 - self.exits.start / self.backbone_size[0]
+        return 1.0 - self.first_exit / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """Who has not exited yet executes the layer."""

@@ -105,14 +105,16 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
 
 
 def test_rates_take_keys_too(command, monkeypatch):
-    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores={"nano_math": 0.5, "nano_qa": 0.5}, score=0.5)
+    scores = {"nano_math": 0.5, "nano_qa": 0.5}
+    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores=scores, score=0.5, extension=True)
 
     def choose(config, *_):
         configs.append(config)
-        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[])
+        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[], said=lambda seeds: ["at the edge"])
 
     monkeypatch.setattr("adaptive_bench.runs.rates.choose_rates", choose)
-    assert command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there").exit_code == 0
+    done = command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there")
+    assert done.exit_code == 0 and "at the edge" in done.stdout and "0.1 (beyond the grid)" in done.stdout
     assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
 
 
