@@ -34,6 +34,7 @@ from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
 _WAIT_S = 0.2
+_DRAWN, _MEASURED = "drawn", "measured"  # when values were refused
 _IN_A_ROW = 5  # refused trials after which no other one is drawn: each may have been trained
 _PRUNE_AFTER = 4  # complete trials that a median is taken of
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -245,19 +246,16 @@ class Study:
         return next(accepted(self.space, self._why, self._tried()), None)
 
     def _tried(self) -> dict[int, Values]:
-        """Values of all trials that count, by number."""
-        return {
-            trial.number: trial.user_attrs["values"]
-            for trial in self.all
-            if "values" in trial.user_attrs and _counts(trial)
-        }
+        """By number, values of all trials that count, and of those that were measured before they were refused."""
+        known = (one for one in self.all if _counts(one) or one.user_attrs.get("refused") == _MEASURED)
+        return {trial.number: trial.user_attrs["values"] for trial in known if "values" in trial.user_attrs}
 
     def _carry_out(self, trial: optuna.Trial, run_trial: TrialRunner) -> bool:
         """Do a trial; `False` if its values are refused, or did what those of another trial did."""
         with self._exclusive():  # no other worker draws the same meanwhile
             values = self._values(trial)
             if values and (reason := self._why(values, self._tried())) is not None:
-                self._refuse(trial, values, reason)
+                self._refuse(trial, values, reason, _DRAWN)
                 return False
             trial.set_user_attr("values", values)
         result = None
@@ -271,7 +269,8 @@ class Study:
                 return True
         assert result is not None
         if result.behaviour and (twin := self._twin(result.behaviour)) is not None:
-            self._refuse(trial, values, f"did exactly what trial {twin} did: what tells them apart changes nothing")
+            reason = f"did exactly what trial {twin} did: what tells them apart changes nothing"
+            self._refuse(trial, values, reason, _MEASURED)
             return False
         trial.set_user_attr("behaviour", result.behaviour)
         self.study.tell(trial, result.value)
@@ -281,9 +280,9 @@ class Study:
         same = (trial.number for trial in self.all if trial.user_attrs.get("behaviour") == behaviour)
         return next(same, None)
 
-    def _refuse(self, trial: optuna.Trial, values: Values, reason: str) -> None:
+    def _refuse(self, trial: optuna.Trial, values: Values, reason: str, when: str) -> None:
         trial.set_user_attr("values", dict(values))
-        trial.set_user_attr("refused", True)
+        trial.set_user_attr("refused", when)
         self._fail(trial, reason)
 
     def _values(self, trial: optuna.Trial) -> dict[str, str]:
