@@ -26,7 +26,7 @@ from those at full depth; the variant that compares their quality against refere
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -42,6 +42,7 @@ from adaptive_bench.method import (
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
     Semantics,
     Site,
     SiteView,
@@ -56,8 +57,19 @@ CLASSIFIER_STD = 0.01
 
 
 class CALMConfig(MethodConfig):
-    """Parameters of CALM."""
+    """Parameters of CALM. All that is searched is about inference: its trials share one training. So the classifier,
+    which reads the training text a second time, is no part of the search.
+    """
 
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "confidence": SearchRange.parse("choice:softmax|state", source="paper's measures without a second training"),
+        "exit_interval": SearchRange.parse(
+            "int:1:8", source="option of the released code; the range is not from the paper: few probes pay"
+        ),
+        "min_exit": SearchRange.parse(
+            "int:1:8", source="option of the released code (FREE's scripts: 4 of 24 layers); the range is not from them"
+        ),
+    }
     confidence: Literal["softmax", "state", "classifier"] = Field("softmax", description="confidence measure")
     min_exit: int = Field(1, ge=1, examples=[2], description="layers that always run")
     exit_interval: int = Field(1, ge=1, examples=[2], description="probe after every n-th layer only")
@@ -65,6 +77,18 @@ class CALMConfig(MethodConfig):
     decay: Literal["none", "paper", "t5x"] = Field("none", description="threshold that falls along the answer")
     temperature: float = Field(4.0, gt=0, description="of the decay (paper and released code)")
     decay_steps: int = Field(128, ge=1, description="N of the decay, in generated tokens")
+
+    def exits(self, layers: int) -> range:
+        """The layers before which a token may exit."""
+        # the cosine measure has nothing to compare with at the first exit
+        first = self.min_exit + (self.exit_interval if self.confidence == "state" else 0)
+        return range(first, layers, self.exit_interval)
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        unread = {"min_exit", "exit_interval"} | ({"temperature", "decay_steps"} if self.decay == "none" else set())
+        read = {name: value for name, value in super().on_model(layers).items() if name not in unread}
+        return read | {"exits": list(self.exits(layers))}
 
 
 class CALM(Method):
@@ -79,9 +103,9 @@ class CALM(Method):
 
     def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
-        # the cosine measure has nothing to compare with at the first exit
-        self.first_exit = config.min_exit + (config.exit_interval if config.confidence == "state" else 0)
-        if self.first_exit >= backbone.num_layers:
+        self.exits = config.exits(backbone.num_layers)
+        self.first_exit = self.exits.start
+        if not self.exits:
             raise UsageError(
                 f"CALM needs an exit below the last of {backbone.num_layers} layers, but with confidence="
                 f"{config.confidence}, min_exit={config.min_exit}, exit_interval={config.exit_interval} the first one "
@@ -117,16 +141,13 @@ class CALM(Method):
             return EXECUTE_ALL
         call, layer = view.call, view.site.layer
         alive = call.scratch.get("alive", call.valid)
-        if self._is_exit(layer):
+        if layer in self.exits:
             may_exit = alive if self.config.exit_prompt else alive & call.writing
             leaving = self._confident(view, may_exit)
             alive = alive & ~leaving
         call.scratch["alive"] = alive
         call.scratch["previous"] = view.hidden
         return Decision(keep=alive)
-
-    def _is_exit(self, layer: int) -> bool:
-        return layer >= self.first_exit and (layer - self.config.min_exit) % self.config.exit_interval == 0
 
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
         """Tokens [B, S] that leave before this layer."""

@@ -27,7 +27,7 @@ that are distilled (off in their scripts), are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -63,6 +63,7 @@ class FREEConfig(MethodConfig):
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "distillation_weight": SearchRange.parse("linear:0:1", source="alpha is a share; released scripts 0.5"),
+        "shallow_layers": SearchRange.parse("int:2:12", source="released code: 4 to 12 of 24 layers; from 2 on (ours)"),
     }
     shallow_layers: int = Field(
         0, ge=0, examples=[3], description="L_S; 0 means a quarter of the layers, at least 2 (paper: 6 of 24)"
@@ -72,6 +73,14 @@ class FREEConfig(MethodConfig):
         "softmax", description="confidence measure; `state` is not FREE's own"
     )
     kv: Literal["recompute", "defer"] | None = Field(None, description="default: recompute in bench, defer in paper")
+
+    def exit_layer(self, layers: int) -> int:
+        """L_S on a model of so many layers."""
+        return self.shallow_layers or max(2, round(layers / 4))
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        return super().on_model(layers) | {"shallow_layers": self.exit_layer(layers)}
 
 
 class FREE(Method):
@@ -86,7 +95,7 @@ class FREE(Method):
     def __init__(self, config: FREEConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers = backbone.num_layers
-        self.shallow = config.shallow_layers or max(2, round(layers / 4))
+        self.shallow = config.exit_layer(layers)
         if not 2 <= self.shallow < layers:
             raise UsageError(f"FREE needs 2 <= shallow_layers < {layers}, got {self.shallow}.")
 

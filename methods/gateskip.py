@@ -31,7 +31,7 @@ lambda 0.1: `loss=l1`). In a short training of the nano model it kept more than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -72,6 +72,9 @@ class GateSkipConfig(MethodConfig):
         "sparsity_weight": SearchRange.parse(
             "log:0.001:10", source="paper 0.1 (l1), released code 1 (l2); a decade above, two below"
         ),
+        "shape": SearchRange.parse("choice:vector|scalar", source="paper's ablation of the gate's shape"),
+        "skip_modules": SearchRange.parse("choice:both|attention|mlp", source="paper's ablation of what may skip"),
+        "stride": SearchRange.parse("int:1:2", source="paper: every layer; every second one in its ablation"),
     }
     unsound: ClassVar[frozenset[str]] = frozenset({"threshold=literal"})
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
@@ -110,6 +113,15 @@ class GateSkipConfig(MethodConfig):
     threshold: Literal["reference", "literal"] = Field(
         "reference", description="paper semantics: exactly floor(q n) (released code), or Algorithm 3 to the letter"
     )
+
+    @property
+    def penalty_weight(self) -> float:
+        """lambda, or what goes with the penalty."""
+        return PAIRED_WEIGHT[self.loss] if self.sparsity_weight is None else self.sparsity_weight
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        return super().on_model(layers) | {"sparsity_weight": self.penalty_weight}
 
 
 class GateSkip(Method):
@@ -230,9 +242,7 @@ class GateSkip(Method):
         rows = (gate.flatten(0, 1) for gate in call.records["gate"])
         real = (gate.index_select(0, tokens) if padded else gate for gate in rows)
         per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
-        weight = self.config.sparsity_weight
-        weight = PAIRED_WEIGHT[self.config.loss] if weight is None else weight
-        return {"sparsity": (weight, torch.stack(per_branch).mean())}
+        return {"sparsity": (self.config.penalty_weight, torch.stack(per_branch).mean())}
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:

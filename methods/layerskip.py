@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -48,14 +48,21 @@ class LayerSkipConfig(MethodConfig):
     """Parameters of LayerSkip."""
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "curriculum": SearchRange.parse("choice:gradual|rotational", source="paper: by task, and in pretraining"),
         "dropout": SearchRange.parse("linear:0:0.5", source="paper 0.1 to 0.2; 0 is none"),
         "exit_scale": SearchRange.parse("log:0.05:2", source="paper 0.1 to 1.0"),
+        "rotation": SearchRange.parse("int:2:8", source="paper 8 to 39 on 16 to 40 layers; from 2 on (ours)"),
     }
     companions: ClassVar[Mapping[str, str]] = {"curriculum=rotational": "rotation=3"}  # rotation < layers
     dropout: float = Field(0.2, ge=0, lt=1, description="p_max, dropout of the last layer (TOPv2 fine-tuning)")
     exit_scale: float = Field(1.0, ge=0, description="e_scale, weight of early layers (TOPv2 fine-tuning)")
     curriculum: Literal["gradual", "rotational"] = Field("gradual", description="which layers are in the loss")
     rotation: int = Field(8, ge=1, description="R of the rotational curriculum (Llama-3 runs)")
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        found = super().on_model(layers)
+        return found if self.curriculum == "rotational" else found | {"rotation": None}
 
 
 class LayerSkip(Method):

@@ -73,7 +73,8 @@ class MixtureOfDepthsConfig(MethodConfig):
     """Parameters of Mixture-of-Depths."""
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
-        "capacity_start": SearchRange.parse("linear:0.6:1", source="our guess: how gently capacities fall"),
+        "capacity_start": SearchRange.parse("linear:0.6:1", source="not from the paper: how gently capacities fall"),
+        "every": SearchRange.parse("int:1:2", source="paper: every second block, its best, and every block"),
     }
     capacity: float | None = Field(
         None,

@@ -19,7 +19,7 @@ is intact at first. The dial, a threshold on s, is ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -50,6 +50,7 @@ class RouterTunedConfig(MethodConfig):
     """Parameters of router tuning."""
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "layers": SearchRange.parse("int:1:16", source="paper 16 of 32; from 1 on (ours)"),
         "regulariser_weight": SearchRange.parse("log:0.01:10", source="our guess around the default; released code 0"),
     }
     layers: int = Field(
@@ -64,6 +65,14 @@ class RouterTunedConfig(MethodConfig):
     )
     regulariser_weight: float = Field(1.0, ge=0, description="weight of the regulariser (released code: 0)")
 
+    def routed_layers(self, layers: int) -> int:
+        """How many of a model's layers are routed."""
+        return self.layers or layers // 2
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        return super().on_model(layers) | {"layers": self.routed_layers(layers)}
+
 
 class RouterTunedMoD(Method):
     """Routes the attention of deep layers on a frozen backbone; the dial is the threshold on the router's sigmoid."""
@@ -77,7 +86,7 @@ class RouterTunedMoD(Method):
     def __init__(self, config: RouterTunedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers, hidden = self.backbone_size
-        count = config.layers or layers // 2
+        count = config.routed_layers(layers)
         if not 1 <= count < layers:
             raise UsageError(
                 f"Router tuning routes 1 .. {layers - 1} of {layers} layers (never the last), got layers={count}. "

@@ -28,7 +28,11 @@ def rates(
         str | None, typer.Option(help="A preset or a YAML file: tasks, model, recipe. Default: nano.")
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Rates to try; default: 1, 5 and 25 times the rate of the backbone.")
+        str | None,
+        typer.Option(
+            help="Rates to try, these alone. Default: 1, 5 and 25 times the rate of the backbone; where the first or "
+            "last is the best of a method, the next one beyond it, twice at most."
+        ),
     ] = None,
     write: Annotated[
         Path | None,
@@ -38,7 +42,8 @@ def rates(
 ) -> None:
     """Train each method at every rate of one grid and compare them on validation documents.
 
-    Prints what belongs into a config under `train: method_learning_rates:`.
+    With several `--seeds` scores are means over them: three are told apart better than one. Prints what belongs into a
+    config under `train: method_learning_rates:`.
     """
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.runs.rates import choose_rates
@@ -51,11 +56,15 @@ def rates(
             choice = choose_rates(run_config, tried, reporter, jobs)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
-    body = [[trial.method, f"{trial.rate:g}", *trial.scores.values(), trial.score] for trial in choice.trials]
+    body = [
+        [trial.method, f"{trial.rate:g}{' (beyond the grid)' * trial.extension}", *trial.scores.values(), trial.score]
+        for trial in choice.trials
+    ]
     header = ["method", "rate", *run_config.tasks, "mean"]
     table = tabulate(body, header, tablefmt="simple", floatfmt=".3f", disable_numparse=[1])
     text = yaml.safe_dump({"train": {"method_learning_rates": choice.chosen}}, sort_keys=False).rstrip()
-    typer.echo(f"\n{table}\n\n{text}", err=output.is_stdout(write))
+    said = "\n".join(choice.said(len(run_config.seeds)))
+    typer.echo(f"\n{table}\n\n{said}\n\n{text}", err=output.is_stdout(write))
     if write is not None:
         output.write_json(write, choice.to_json(run_config))
     for failure in choice.failures:

@@ -121,6 +121,8 @@ def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
 
     objective = result.definition["objective"]
     typer.echo("\n" + _table(result.trials, objective))
+    for text in result.exhausted_text:
+        typer.echo(f"\n{text}")
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))
@@ -146,10 +148,12 @@ def _table(trials: Sequence[TrialResult], objective: str) -> str:
             trial.method,
             trial.number,
             ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)",
-            trial.state,
+            f"{trial.state}: {trial.reason}" if trial.state == "refused" else trial.state,
             "" if trial.value is None else f"{trial.value:.4f}",
+            trial.seconds_text,
         ]
         for trial in trials
         if not trial.interrupted and trial.state != "waiting"
     ]
-    return tabulate(body, ["method", "trial", "values", "state", objective], tablefmt="simple", disable_numparse=True)
+    header = ["method", "trial", "values", "state", objective, "s (train + eval)"]
+    return tabulate(body, header, tablefmt="simple", disable_numparse=True)

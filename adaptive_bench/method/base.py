@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
@@ -34,13 +34,21 @@ class MethodConfig(BaseModel):
         companions: For a value that a small model can have only together with another one: `{"a=x": "b=y"}`.
         unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
             suite: `adaptive-bench check` leaves them out unless they are named.
-        search_space: Where `adaptive-bench tune` looks for the parameters that shape the training, by name.
+        search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
     search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """What the parameters come to on a model of so many layers, as plain values: configs with equal answers are one
+        method there.
+
+        A default that stands for another value is given as that value; a parameter that nothing reads is left out.
+        """
+        return self.model_dump(mode="json")
 
 
 class Method(nn.Module):

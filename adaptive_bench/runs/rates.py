@@ -1,15 +1,16 @@
 """The rate rule: parameters a method adds get their learning rate from one small grid, chosen on validation documents.
 
-The same grid, the same number of trials and the same objective for every method: the score at the saving it is trained
-towards (or as far as all its trials get), on validation documents, averaged over tasks and seeds. A trial is a training
+The same grid and the same objective for every method: the score at the saving it is trained towards (or as far as all
+its trials on the grid get), on validation documents, averaged over tasks and seeds. Where the best rate of a method is
+the first or last of its grid, the next rate beyond it is tried as well, up to `EXTENSIONS` times. A trial is a training
 like any other, so a run with the chosen rate finds its training done.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal
 
@@ -31,7 +32,9 @@ from adaptive_bench.tables.matching import largest_saving, match
 from adaptive_bench.tables.points import point_of
 
 Better = Literal["higher", "lower"]
-GRID = (1.0, 5.0, 25.0)  # times the rate of the backbone
+STEP = 5.0
+GRID = (1.0, STEP, STEP**2)  # times the rate of the backbone
+EXTENSIONS = 2  # rates beyond the grid, at most, for a method whose best is at its edge
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,11 @@ class Trial:
         method: As it is trained.
         rate: Peak rate of the parameters it adds.
         scores: By task, the headline score on validation documents at `level`, a mean over seeds.
-        level: Saving it was trained towards; where a trial of its method does not reach that, the largest saving that
-            all of them reach.
+        level: Saving it was trained towards; where a trial of its method on the grid does not reach that, the largest
+            saving that all of them reach.
         records: The trainings.
         better: Which way scores are better, the same for all tasks.
+        extension: Whether its rate was added because the edge of the grid was the best.
     """
 
     method: str
@@ -54,6 +58,7 @@ class Trial:
     level: float
     records: tuple[str, ...]
     better: Better = "higher"
+    extension: bool = False
 
     @property
     def score(self) -> float:
@@ -72,19 +77,63 @@ class Trial:
 
 @dataclass(frozen=True)
 class RateChoice:
-    """All trials, and what could not be tried."""
+    """All trials, and what could not be tried.
+
+    Attributes:
+        tried: By method, every rate that was tried, failed ones too.
+    """
 
     trials: tuple[Trial, ...]
     failures: tuple[Failure, ...]
+    tried: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def chosen(self) -> dict[str, float]:
         """The best rate of each method; of equal ones the lowest."""
+        return {method: trial.rate for method, trial in self._best(self.trials).items()}
+
+    @property
+    def at_edge(self) -> dict[str, bool]:
+        """By method, whether the lowest or the highest rate that was tried is better than all others: a better one may
+        lie beyond.
+        """
+        rates = {method: self.tried.get(method) or self._rates(method) for method in self.chosen}
+        ties = {method for method, (_, lead) in self.leads.items() if lead == 0}
+        return {
+            method: method not in ties and rate in (min(rates[method]), max(rates[method]))
+            for method, rate in self.chosen.items()
+        }
+
+    @property
+    def leads(self) -> dict[str, tuple[float, float]]:
+        """By method with several trials, the second best rate and by how much its score is worse."""
+        best = self._best(self.trials)
+        second = self._best([trial for trial in self.trials if trial is not best[trial.method]])
+        return {method: (other.rate, abs(best[method].score - other.score)) for method, other in second.items()}
+
+    def said(self, seeds: int) -> list[str]:
+        """A sentence for each method: what it was chosen over, by how much, and whether it is at the edge."""
+        lines = []
+        for method, rate in self.chosen.items():
+            line = f"{method}: {rate:g}"
+            if method in self.leads:
+                other, lead = self.leads[method]
+                line += f" is ahead of {other:g} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
+            if self.at_edge[method]:
+                line += "; it is at the edge of what was tried, a better one may lie beyond"
+            lines.append(line + ".")
+        return lines
+
+    def _rates(self, method: str) -> tuple[float, ...]:
+        return tuple(trial.rate for trial in self.trials if trial.method == method)
+
+    @staticmethod
+    def _best(trials: Iterable[Trial]) -> dict[str, Trial]:
         best: dict[str, Trial] = {}
-        for trial in sorted(self.trials, key=lambda trial: trial.rate):
+        for trial in sorted(trials, key=lambda trial: trial.rate):
             if trial.method not in best or trial.beats(best[trial.method]):
                 best[trial.method] = trial
-        return {method: trial.rate for method, trial in best.items()}
+        return best
 
     def to_json(self, config: RunConfig) -> dict[str, Any]:
         """Everything a reader needs to do it again: recipe, trials and choice."""
@@ -92,7 +141,10 @@ class RateChoice:
         plain = config.model_dump(mode="json", include=set(kept))
         plain["train"].pop("method_learning_rates")
         trials = [trial.to_json() for trial in self.trials]
-        return {"schema": SCHEMA, "documents": "validation", "recipe": plain, "trials": trials, "chosen": self.chosen}
+        leads = {method: {"over": rate, "by": lead} for method, (rate, lead) in self.leads.items()}
+        leads = {method: about for method, about in leads.items() if math.isfinite(about["by"])}
+        about = {"schema": SCHEMA, "documents": "validation", "recipe": plain, "trials": trials}
+        return about | {"chosen": self.chosen, "edge": self.at_edge, "leads": leads}
 
 
 def choose_rates(
@@ -102,7 +154,8 @@ def choose_rates(
 
     Args:
         config: Its methods are those that add parameters; one target.
-        rates: Peak rates; `None` for `GRID` times the rate of the backbone.
+        rates: Peak rates, these alone; `None` for `GRID` times the rate of the backbone, which grows where its edge is
+            the best.
         jobs: Processes to use.
 
     Raises:
@@ -113,7 +166,7 @@ def choose_rates(
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Rates are compared at one target, got train.target={list(config.train.target)}. Give one.")
     reporter = reporter or SilentReporter()
-    rates = rates or [config.train.learning_rate * factor for factor in GRID]
+    grows, rates = not rates, rates or [config.train.learning_rate * factor for factor in GRID]
     specs = list(dict.fromkeys(training_spec(MethodSpec.parse(text)) for text in config.methods))
     for spec in specs:
         if not (found := method_class(spec)).takes_target(found.parse_config(spec)):
@@ -121,7 +174,39 @@ def choose_rates(
                 f"Rates are compared at the saving a method is trained towards, but {spec} is trained towards none. "
                 f"Leave it out."
             )
-    plans = {rate: _plan(config, specs, rate) for rate in rates}
+    tried = dict.fromkeys(map(str, specs), tuple(rates))
+    measured, failures = _measure(config, [(spec, rate) for rate in rates for spec in specs], reporter, jobs)
+    # Extensions do not move the level: what is far off may reach nothing.
+    levels = {spec: _common_level([sweeps for (of, _), sweeps in measured.items() if of == spec]) for spec in specs}
+    trials = [_trial(spec, rate, sweeps, levels[spec], better) for (spec, rate), sweeps in measured.items()]
+    choice = RateChoice(tuple(trials), tuple(failures), tried)
+    for _ in range(EXTENSIONS if grows else 0):
+        further = {spec: _beyond(choice, str(spec)) for spec in specs if choice.at_edge.get(str(spec))}
+        if not further:
+            break
+        measured, failures = _measure(config, list(further.items()), reporter, jobs)
+        added = [_trial(spec, rate, sweeps, levels[spec], better) for (spec, rate), sweeps in measured.items()]
+        choice = RateChoice(
+            (*choice.trials, *(replace(trial, extension=True) for trial in added)),
+            (*choice.failures, *failures),
+            {**choice.tried, **{str(spec): (*choice.tried[str(spec)], rate) for spec, rate in further.items()}},
+        )
+    return choice
+
+
+def _beyond(choice: RateChoice, method: str) -> float:
+    """The next rate on the side on which the best one is the last."""
+    best = choice.chosen[method]
+    beyond = best * STEP if best == max(choice.tried[method]) else best / STEP
+    return float(f"{beyond:.12g}")  # no digits that come from the division alone
+
+
+def _measure(
+    config: RunConfig, wanted: Sequence[tuple[MethodSpec, float]], reporter: Reporter, jobs: int | None
+) -> tuple[dict[tuple[MethodSpec, float], list[DialEvaluation]], Sequence[Failure]]:
+    """Train and measure methods at rates; the sweeps of those that are complete, and what failed."""
+    rates = dict.fromkeys(rate for _, rate in wanted)
+    plans = {rate: _plan(config, [spec for spec, at in wanted if at == rate], rate) for rate in rates}
     whole = Plan(
         config,
         tuple({training.folder: training for one in plans.values() for training in one.trainings}.values()),
@@ -129,15 +214,12 @@ def choose_rates(
     )
     put_aside(whole, reporter)
     failures = carry_out(whole, reporter, jobs)
-    tried = {
-        (spec, rate): [sweep for sweep in one.sweeps if sweep.spec == spec]
-        for rate, one in plans.items()
-        for spec in specs
-        if all(sweep.finished() for sweep in one.sweeps if sweep.spec == spec)
-    }
-    levels = {spec: _common_level([sweeps for (of, _), sweeps in tried.items() if of == spec]) for spec in specs}
-    trials = [_trial(spec, rate, sweeps, levels[spec], better) for (spec, rate), sweeps in tried.items()]
-    return RateChoice(tuple(trials), tuple(failures))
+    measured = {}
+    for spec, rate in wanted:
+        sweeps = [sweep for sweep in plans[rate].sweeps if sweep.spec == spec]
+        if all(sweep.finished() for sweep in sweeps):
+            measured[spec, rate] = sweeps
+    return measured, failures
 
 
 def _better(tasks: Sequence[str]) -> Better:

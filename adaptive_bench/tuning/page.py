@@ -22,7 +22,8 @@ def write_page(result: StudyResult, studies: Sequence[optuna.Study], folder: Pat
     plots = list(_plots(result, studies)) if visualization.is_available() else [f"<p>{_WITHOUT}</p>"]
     title = f"Study {escape(result.name)}"
     about = f"<p>Objective {escape(result.definition['objective'])}, on validation documents.</p>"
-    body = "\n".join([f"<h1>{title}</h1>", about, _table(result.trials), *_confirmed(result), *plots])
+    exhausted = [f"<p>{escape(text)}</p>" for text in result.exhausted_text]
+    body = "\n".join([f"<h1>{title}</h1>", about, _table(result.trials), *exhausted, *_confirmed(result), *plots])
     head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
     page = folder / "study.html"
     atomic.write_text(page, f"<!doctype html><html><head>{head}</head><body>{body}</body></html>\n")
@@ -30,12 +31,12 @@ def write_page(result: StudyResult, studies: Sequence[optuna.Study], folder: Pat
 
 
 def _table(trials: Sequence[TrialResult]) -> str:
-    rows = ["<tr><th>method<th>trial<th>values<th>state<th>objective<th>reason</tr>"]
+    rows = ["<tr><th>method<th>trial<th>values<th>state<th>objective<th>s (train + eval)<th>reason</tr>"]
     for trial in trials:
         values = ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)"
         value = "" if trial.value is None else f"{trial.value:.4f}"
         state = "interrupted" if trial.interrupted else trial.state
-        cells = [trial.method, str(trial.number), values, state, value, trial.reason]
+        cells = [trial.method, str(trial.number), values, state, value, trial.seconds_text, trial.reason]
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return "<table>" + "\n".join(rows) + "</table>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import unsealed
+from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
 
 SCHEMA = 1
 
@@ -25,7 +26,7 @@ class TrialResult:
     Attributes:
         method: What was tuned, without the values.
         number: Its number in the Optuna study.
-        state: `complete`, `pruned`, `fail` or `running`.
+        state: `complete`, `pruned`, `fail`, `running`, or `refused` where it was none of its own and does not count.
         values: What was tried; nothing for the method as it is.
         spec: The method with the values that are its own.
         rates: The values that belong into the recipe of a run, by name.
@@ -34,6 +35,7 @@ class TrialResult:
         curve: By task, the mean score at each level of the run.
         reason: Why it failed or was stopped.
         interrupted: It was stopped or killed, and begun again as another trial.
+        seconds: Of `training` and of `evaluation`, as measured (`tuning.seconds`); empty where nothing was.
     """
 
     method: str
@@ -47,6 +49,12 @@ class TrialResult:
     curve: dict[str, list[float | None]]
     reason: str
     interrupted: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds_text(self) -> str:
+        """Training and evaluation, for a table."""
+        return " + ".join(f"{self.seconds[name]:.0f}" for name in (TRAINING, EVALUATION) if name in self.seconds)
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,23 @@ class StudyResult:
         definition: What it searches, for what, and with which recipe.
         trials: By method, in the order they were begun.
         confirmed: Of methods whose best was trained again beside the defaults, those two.
+        exhausted: Methods with fewer trials than asked for: their space has no further values.
     """
 
     name: str
     definition: dict[str, Any]
     trials: tuple[TrialResult, ...]
     confirmed: tuple[TrialResult, ...] = ()
+    exhausted: tuple[str, ...] = ()
+
+    @property
+    def exhausted_text(self) -> list[str]:
+        """A sentence for each method with fewer trials than asked for."""
+        return [
+            f"{method} has fewer trials than asked for: no further values of its space were found that are a method "
+            f"of their own."
+            for method in self.exhausted
+        ]
 
     @property
     def best(self) -> dict[str, TrialResult]:
@@ -94,7 +113,8 @@ class StudyResult:
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        atomic.write_sealed(folder / "result.json", {**plain, "best": best, **trials})
+        more = {"exhausted": list(self.exhausted)} if self.exhausted else {}
+        atomic.write_sealed(folder / "result.json", {**plain, "best": best, **trials, **more})
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
@@ -111,7 +131,8 @@ class StudyResult:
                     f"Give the `adaptive-bench tune` command again: it writes the file anew from the storage."
                 )
             read = TypeAdapter(tuple[TrialResult, ...]).validate_python
-            return cls(values["name"], values["definition"], read(values["trials"]), read(values.get("confirmed", ())))
+            trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
+            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("exhausted", ())))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "

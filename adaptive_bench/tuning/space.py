@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from optuna import Trial
@@ -21,6 +22,7 @@ from adaptive_bench.spec import MethodSpec
 # The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.
 METHOD_RATE = "train.method_learning_rate"
 RATES = ("train.learning_rate", METHOD_RATE, "train.weight_decay", "train.warmup_steps", "train.clip_norm")
+_COVERING = 64  # points that cover a space
 _DIGITS = 4  # of a number drawn: what is pasted into a spec is what was trained
 
 Values = Mapping[str, str]
@@ -66,25 +68,25 @@ class Space:
 
     def draw(self, trial: Trial) -> dict[str, str]:
         """Values that Optuna suggests, as a spec writes them."""
-        return {name: _text(search, _drawn(trial, name, search)) for name, search in self.ranges.items()}
+        return self.text({name: _drawn(trial, name, search) for name, search in self.ranges.items()})
+
+    def text(self, point: Mapping[str, Any]) -> dict[str, str]:
+        """The values of a point, as a spec writes them."""
+        return {name: _text(self.ranges[name], value) for name, value in point.items()}
 
     def at(self, shares: Iterable[float]) -> dict[str, Any]:
         """A point of the space from one number in [0, 1) for each range."""
         return {name: _at(search, share) for (name, search), share in zip(self.ranges.items(), shares, strict=True)}
 
-    def spread(self, number: int) -> list[dict[str, Any]]:
-        """So many points that cover the space evenly. The method as it is comes last, being a trial of its own: a space
-        of a few choices may have too few others.
-        """
-        shares = Halton(len(self.ranges), scramble=False).random(number + 2)[1:]
-        return sorted(map(self.at, shares), key=self._is_default)[:number]
-
-    def _is_default(self, point: Mapping[str, Any]) -> bool:
-        if any(name in RATES for name in point):
-            return False
-        there = self.spec_with({name: _text(self.ranges[name], value) for name, value in point.items()})
-        method_type = method_class(self.spec)
-        return method_type.parse_config(there) == method_type.parse_config(self.spec)
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Points that cover the space evenly; then, of a space of choices and whole numbers, all of its points."""
+        yield from map(self.at, Halton(len(self.ranges), scramble=False).random(_COVERING + 1)[1:])
+        if all(search.scale in ("choice", "int") for search in self.ranges.values()):
+            several = [
+                search.choices if search.scale == "choice" else range(int(search.low), int(search.high) + 1)
+                for search in self.ranges.values()
+            ]
+            yield from (dict(zip(self.ranges, point, strict=True)) for point in product(*several))
 
     def spec_with(self, values: Values) -> MethodSpec:
         """The method with those values that are its own."""

@@ -3,6 +3,10 @@
 Any number of workers share a study. A trial is held by a lock of its worker; the lock of a dead worker is free, and
 its trial is closed as interrupted and begun again with the same values. A trial's values depend on the finished trials
 before it and on its place in the study, so an interrupted study of one worker draws what an undisturbed one draws.
+
+Values that are refused (`refusals`) are closed as such and count for nothing. The next trial has the first point of the
+space that is not refused; where there is none, or several in a row turn out to do what was tried, the space is
+exhausted and the study over.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import optuna
@@ -24,10 +29,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
+from adaptive_bench.tuning.refusals import Why, accepted, repeated, spread
 from adaptive_bench.tuning.space import Space, Values
 
 SPREAD = 4  # trials that cover the space evenly, after the one with the method's defaults
 _WAIT_S = 0.2
+_DRAWN, _MEASURED = "drawn", "measured"  # when values were refused
+_IN_A_ROW = 5  # refused trials after which no other one is drawn: each may have been trained
 _PRUNE_AFTER = 4  # complete trials that a median is taken of
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
@@ -37,11 +45,15 @@ class Intermediate(NamedTuple):
 
     Attributes:
         curve: By task, the score at each level; kept with the trial.
+        seconds: What was measured so far took, by what it was; kept with the trial.
+        behaviour: Digest of what the trained models do, of the last one; trials with equal ones were the same method.
     """
 
     value: float
     last: bool
     curve: dict[str, list[float | None]]
+    seconds: Mapping[str, float] = MappingProxyType({})
+    behaviour: str = ""
 
 
 TrialRunner = Callable[[Values], Iterator[Intermediate]]
@@ -73,6 +85,7 @@ class Study:
         space: What is searched.
         trials: How many are tried, the one with the method's defaults included.
         points: What is tried after the defaults and before the sampler is asked; by default what covers the space.
+        why: Says why values are refused.
     """
 
     def __init__(
@@ -83,9 +96,10 @@ class Study:
         space: Space,
         trials: int,
         points: Sequence[Mapping[str, Any]] | None = None,
+        why: Why = repeated,
     ) -> None:
-        self.storage, self.space, self.trials, self.folder = storage, space, trials, folder
-        self._points = space.spread(SPREAD) if points is None else points
+        self.storage, self.space, self.trials, self.folder, self._why = storage, space, trials, folder, why
+        self._points = spread(space, why, SPREAD) if points is None else points
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with self._exclusive():
@@ -124,6 +138,11 @@ class Study:
         """Trials that nobody has begun."""
         return max(0, self.trials - sum(map(_counts, self.all)))
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether trials are left and there is nothing more to try."""
+        return bool(self.left()) and self._lacks_point and (self._gave_up or self._substitute() is None)
+
     def finish(self, run_trial: TrialRunner) -> None:
         """Do every trial that is left, and wait for those that other workers have begun."""
         while self.work(run_trial) or any(trial.state is TrialState.RUNNING for trial in self.all):
@@ -148,12 +167,15 @@ class Study:
             ) from error
 
     def _work(self, run_trial: TrialRunner) -> bool:
-        claimed = self._claim()
-        if claimed is None:
-            return False
-        trial, lock = claimed
+        while (claimed := self._claim()) is not None:
+            if self._do(*claimed, run_trial):
+                return True
+        return False
+
+    def _do(self, trial: optuna.Trial, lock: FileLock, run_trial: TrialRunner) -> bool:
+        """Do a trial that is held; `False` if it was refused."""
         try:
-            self._carry_out(trial, run_trial)
+            return self._carry_out(trial, run_trial)
         except TrialFailed as error:
             self._fail(trial, str(error))
         except StorageInternalError:
@@ -179,8 +201,8 @@ class Study:
             self._tidy()
             if not self.left():
                 return None
-            if not any(trial.state is TrialState.WAITING for trial in self.all):
-                self._enqueue_next()
+            if not any(trial.state is TrialState.WAITING for trial in self.all) and not self._enqueue_next():
+                return None
             trial = self.study.ask()
             lock = self._lock(trial.number)
             lock.acquire(timeout=0)
@@ -193,25 +215,75 @@ class Study:
             if file.name in over:
                 file.unlink(missing_ok=True)
 
-    def _enqueue_next(self) -> None:
-        """The method as it is, then the given points, then whatever the sampler will say."""
+    def _enqueue_next(self) -> bool:
+        """The method as it is, then the given points, then whatever the sampler will say, or a point for one that was
+        refused; `False` if there is none.
+        """
         place = sum("again" not in trial.user_attrs for trial in self.all)
-        point = dict(self._points[place - 1]) if 1 <= place <= len(self._points) else {}
-        self.study.enqueue_trial(point, user_attrs={"place": place, "point": point})
+        about: dict[str, Any] = {"place": place}
+        point: Mapping[str, Any] | None = {}
+        if 1 <= place <= len(self._points):
+            point = self._points[place - 1]
+        elif self._lacks_point:
+            point, about["substitute"] = None if self._gave_up else self._substitute(), True
+        if point is None:
+            return False
+        self.study.enqueue_trial(dict(point), user_attrs=about | {"point": dict(point)})
+        return True
 
-    def _carry_out(self, trial: optuna.Trial, run_trial: TrialRunner) -> None:
-        values = self._values(trial)
-        trial.set_user_attr("values", values)
+    @property
+    def _lacks_point(self) -> bool:
+        """Whether a refused trial has no other one in its place."""
+        new = [trial.user_attrs for trial in self.all if "again" not in trial.user_attrs]
+        return sum("refused" in about for about in new) > sum("substitute" in about for about in new)
+
+    @property
+    def _gave_up(self) -> bool:
+        last = [trial for trial in self.all if trial.state.is_finished()][-_IN_A_ROW:]
+        return len(last) == _IN_A_ROW and all("refused" in trial.user_attrs for trial in last)
+
+    def _substitute(self) -> dict[str, Any] | None:
+        return next(accepted(self.space, self._why, self._tried()), None)
+
+    def _tried(self) -> dict[int, Values]:
+        """By number, values of all trials that count, and of those that were measured before they were refused."""
+        known = (one for one in self.all if _counts(one) or one.user_attrs.get("refused") == _MEASURED)
+        return {trial.number: trial.user_attrs["values"] for trial in known if "values" in trial.user_attrs}
+
+    def _carry_out(self, trial: optuna.Trial, run_trial: TrialRunner) -> bool:
+        """Do a trial; `False` if its values are refused, or did what those of another trial did."""
+        with self._exclusive():  # no other worker draws the same meanwhile
+            values = self._values(trial)
+            if values and (reason := self._why(values, self._tried())) is not None:
+                self._refuse(trial, values, reason, _DRAWN)
+                return False
+            trial.set_user_attr("values", values)
         result = None
         for step, result in enumerate(run_trial(values)):
             trial.report(result.value, step)
             trial.set_user_attr("curve", result.curve)
+            trial.set_user_attr("seconds", dict(result.seconds))
             if not result.last and trial.should_prune():
                 trial.set_user_attr("reason", f"pruned: below the median at step {step + 1}")
                 self.study.tell(trial, state=TrialState.PRUNED)
-                return
+                return True
         assert result is not None
+        if result.behaviour and (twin := self._twin(result.behaviour)) is not None:
+            reason = f"did exactly what trial {twin} did: what tells them apart changes nothing"
+            self._refuse(trial, values, reason, _MEASURED)
+            return False
+        trial.set_user_attr("behaviour", result.behaviour)
         self.study.tell(trial, result.value)
+        return True
+
+    def _twin(self, behaviour: str) -> int | None:
+        same = (trial.number for trial in self.all if trial.user_attrs.get("behaviour") == behaviour)
+        return next(same, None)
+
+    def _refuse(self, trial: optuna.Trial, values: Values, reason: str, when: str) -> None:
+        trial.set_user_attr("values", dict(values))
+        trial.set_user_attr("refused", when)
+        self._fail(trial, reason)
 
     def _values(self, trial: optuna.Trial) -> dict[str, str]:
         place = trial.user_attrs["place"]
@@ -259,5 +331,7 @@ class Study:
 
 
 def _counts(trial: FrozenTrial) -> bool:
-    """Whether a trial uses up one of the study's: it is running or over, and not one that is begun again."""
-    return trial.state is TrialState.RUNNING or (trial.state in _FINISHED and "interrupted" not in trial.user_attrs)
+    """Whether a trial uses up one of the study's: it is running or over, not refused and not begun again."""
+    if "refused" in trial.user_attrs or "interrupted" in trial.user_attrs:
+        return False
+    return trial.state is TrialState.RUNNING or trial.state in _FINISHED

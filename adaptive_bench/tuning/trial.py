@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -10,14 +10,16 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.plan import Plan, plan
-from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.runs.work.outdated import put_aside
+from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.tuning.causes import Causes, check_causes
 from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.seconds import needed_for, seconds_of
 from adaptive_bench.tuning.space import Space, Values
 from adaptive_bench.tuning.study import Intermediate, TrialFailed
 
@@ -67,7 +69,10 @@ class Trials:
             values_so_far.append(self.objective.value(points, sweep.levels, name, sweep.metric, dense))
             curve.setdefault(sweep.task, []).append([at_level.score for at_level in match(points, sweep.levels, name)])
             means = {task: [_mean(at) for at in zip(*seeds, strict=True)] for task, seeds in curve.items()}
-            yield Intermediate(fmean(values_so_far), number == len(whole.sweeps), means)
+            done = whole.sweeps[:number]
+            yield Intermediate(
+                fmean(values_so_far), number == len(whole.sweeps), means, seconds_of(done), _behaviour(done)
+            )
 
     def _dense_score(self, sweep: DialEvaluation) -> float:
         """Score of the dense model that was trained with the same recipe and seed."""
@@ -87,7 +92,7 @@ def _measured(whole: Plan, sweep: DialEvaluation, reporter: Reporter, jobs: int 
         EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
         TrialFailed: Some of the work failed otherwise.
     """
-    trainings = tuple(training for training in whole.trainings if training in _needed(sweep.training))
+    trainings = tuple(training for training in whole.trainings if training in needed_for(sweep.training))
     needed = Plan(whole.config, trainings, (sweep,))
     put_aside(needed, reporter)
     failures = carry_out(needed, reporter, jobs)
@@ -99,10 +104,6 @@ def _measured(whole: Plan, sweep: DialEvaluation, reporter: Reporter, jobs: int 
     return points
 
 
-def _needed(training: TrainingRun) -> list[TrainingRun]:
-    return [training] if training.base is None else [training, *_needed(training.base)]
-
-
 def _points(sweep: DialEvaluation) -> list[Point] | None:
     measured = sweep.finished()
     return (
@@ -110,6 +111,12 @@ def _points(sweep: DialEvaluation) -> list[Point] | None:
         if measured is None
         else [point_of(evaluation, sweep.metric, sweep.matched_curve) for evaluation in measured.values()]
     )
+
+
+def _behaviour(sweeps: Sequence[DialEvaluation]) -> str:
+    """Digest of what the models of some sweeps do with held-out text; empty where one has none."""
+    found = [(sweep.record.read("behaviour.json") or {}).get("sha256") for sweep in sweeps]
+    return key_of(found) if all(found) else ""
 
 
 def _mean(scores: tuple[float | None, ...]) -> float | None:

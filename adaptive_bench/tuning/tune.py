@@ -27,6 +27,7 @@ from adaptive_bench.tuning.helpers import helped
 from adaptive_bench.tuning.journal import Journal
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
+from adaptive_bench.tuning.refusals import Refusals, fitted
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
 from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
 from adaptive_bench.tuning.study import Study, TrialRunner
@@ -73,6 +74,7 @@ def tune(
     specs = [MethodSpec.parse(text) for text in config.methods]
     check_owned(specs, params)
     spaces = [Space.of(spec, params) for spec in dict.fromkeys(specs)]
+    spaces = [fitted(space, Refusals(space, config)) for space in spaces]
     for task in map(find_task, config.tasks):
         objective.check(task.metrics[0])
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
@@ -88,7 +90,10 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     opened = _open(storage, folder)
     studies = {
-        space: Study(f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials) for space in spaces
+        space: Study(
+            f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials, why=Refusals(space, config)
+        )
+        for space in spaces
     }
     for study in studies.values():
         study.check_definition(key_of(definition))
@@ -222,7 +227,8 @@ def _result(
         tuple(_trial(space, trial) for space, study in some.items() for trial in study.all)
         for some in (studies, finals)
     )
-    return StudyResult(name, definition, trials, confirmed)
+    exhausted = tuple(str(space.spec) for space, study in studies.items() if study.exhausted)
+    return StudyResult(name, definition, trials, confirmed, exhausted)
 
 
 def _trial(space: Space, trial: FrozenTrial) -> TrialResult:
@@ -231,7 +237,7 @@ def _trial(space: Space, trial: FrozenTrial) -> TrialResult:
     return TrialResult(
         method=str(space.spec),
         number=trial.number,
-        state=trial.state.name.lower(),
+        state="refused" if "refused" in trial.user_attrs else trial.state.name.lower(),
         values=values,
         spec=str(space.spec_with(values)),
         rates=recipe_values(values),
@@ -240,12 +246,14 @@ def _trial(space: Space, trial: FrozenTrial) -> TrialResult:
         curve=trial.user_attrs.get("curve", {}),
         reason=trial.user_attrs.get("reason", ""),
         interrupted=bool(trial.user_attrs.get("interrupted")),
+        seconds=trial.user_attrs.get("seconds", {}),
     )
 
 
 def _said(study: Study) -> str:
     """Where one method's study stands, after a trial."""
-    over = [trial for trial in study.all if trial.state.is_finished() and "interrupted" not in trial.user_attrs]
+    begun_for_nothing = {"interrupted", "refused"}
+    over = [trial for trial in study.all if trial.state.is_finished() and not begun_for_nothing & {*trial.user_attrs}]
     last = max(over, key=lambda trial: trial.datetime_complete or datetime.min)
     inner = ", ".join(f"{name}={value}" for name, value in last.user_attrs.get("values", {}).items()) or "its defaults"
     value = "" if last.value is None else f" {last.value:.4f}"

@@ -85,11 +85,11 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     configs = []
     trial = SimpleNamespace(
         **{"method": "mod", "number": 0, "values": {}, "state": "complete", "value": 0.5, "interrupted": False},
-        **{"spec": "mod", "rates": {}, "method_rate": None},
+        **{"spec": "mod", "rates": {}, "method_rate": None, "seconds_text": "1 + 2"},
     )
     result = SimpleNamespace(
         **{"name": "first", "definition": {"objective": "area"}, "trials": [trial], "confirmed": []},
-        **{"best": {"mod": trial}, "default": lambda method: trial},
+        **{"best": {"mod": trial}, "default": lambda method: trial, "exhausted_text": ["It is over."]},
     )
 
     def carry_out(config, *_, **__):
@@ -99,20 +99,23 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     monkeypatch.setattr("adaptive_bench.tuning.tune", carry_out)
     done = command("tune", "--methods", "mod", "--seeds", "2", "--set", "train.batch_size=8")
     assert (configs[0].methods, configs[0].seeds, configs[0].train.batch_size) == (("mod",), (1, 2), 8)
+    assert "It is over." in done.stdout and "1 + 2" in done.stdout
     assert "run --config tune --seeds 2 --set train.batch_size=8 --methods mod" in done.stdout, done.stderr
     wrong = command("tune", "--methods", "mod", "--set", "methods=gateskip")
     assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
 
 
 def test_rates_take_keys_too(command, monkeypatch):
-    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores={"nano_math": 0.5, "nano_qa": 0.5}, score=0.5)
+    scores = {"nano_math": 0.5, "nano_qa": 0.5}
+    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores=scores, score=0.5, extension=True)
 
     def choose(config, *_):
         configs.append(config)
-        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[])
+        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[], said=lambda seeds: ["at the edge"])
 
     monkeypatch.setattr("adaptive_bench.runs.rates.choose_rates", choose)
-    assert command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there").exit_code == 0
+    done = command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there")
+    assert done.exit_code == 0 and "at the edge" in done.stdout and "0.1 (beyond the grid)" in done.stdout
     assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
 
 

@@ -202,7 +202,7 @@ def study_results(out: Path) -> dict[str, bytes]:
     for file in out.glob("studies/*/result.json"):
         result = json.loads(file.read_text(encoding="utf-8"))
         trials = [
-            {key: value for key, value in trial.items() if key != "number"}
+            {key: value for key, value in trial.items() if key not in ("number", "seconds")}
             for group in ("trials", "confirmed")
             for trial in result[group]
             if not trial["interrupted"]

@@ -1,6 +1,7 @@
 """The rate rule: equal trials on one grid, judged on validation documents, found again by a run with the choice."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
+from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs import plan
+from adaptive_bench.runs import rates as rates_module
 from adaptive_bench.runs.rates import RateChoice, Trial, choose_rates
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +58,84 @@ def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_th
     assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
     written = json.loads(json.dumps(choice.to_json(config)))
     assert written["chosen"] == choice.chosen and written["documents"] == "validation"
+
+
+def _measured_as(monkeypatch, score_of):
+    """Have trials scored by a formula of their rate; what is asked for, in turns."""
+    asked = []
+
+    def measure(config, wanted, reporter, jobs):
+        asked.append([(str(spec), rate) for spec, rate in wanted])
+        failed = [Failure(f"train {spec}", "it burns") for spec, rate in wanted if score_of(str(spec), rate) is None]
+        return {one: [one] for one in wanted if score_of(str(one[0]), one[1]) is not None}, failed
+
+    def trial(spec, rate, sweeps, level, better):
+        return _trial(str(spec), rate, score_of(str(spec), rate))
+
+    monkeypatch.setattr(rates_module, "_measure", measure)
+    monkeypatch.setattr(rates_module, "_trial", trial)
+    monkeypatch.setattr(rates_module, "_common_level", lambda trials: 0.1)
+    return asked
+
+
+def test_the_grid_grows_where_its_edge_wins_until_the_best_lies_inside(config_of, monkeypatch):
+    best = {"gateskip": 0.5, "mod[every=1]": 0.002, "skiplayer": 0.01}
+    asked = _measured_as(monkeypatch, lambda method, rate: -abs(math.log(rate / best[method])))
+    choice = choose_rates(config_of(tuple(best), train={"learning_rate": 0.002}))
+    assert asked[1:] == [[("gateskip", 0.25), ("mod[every=1]", 0.0004)], [("gateskip", 1.25)]]
+    assert choice.chosen == {"gateskip": 0.25, "mod[every=1]": 0.002, "skiplayer": 0.01}
+    assert choice.at_edge == dict.fromkeys(best, False)
+    assert {(one.method, one.rate) for one in choice.trials if one.extension} == {
+        ("gateskip", 0.25),
+        ("mod[every=1]", 0.0004),
+        ("gateskip", 1.25),
+    }
+
+
+def test_an_edge_that_wins_still_is_said(config_of, monkeypatch):
+    asked = _measured_as(monkeypatch, lambda method, rate: rate if method == "gateskip" else -rate)
+    config = config_of(("gateskip", "skiplayer"), train={"learning_rate": 0.002})
+    choice = choose_rates(config)
+    assert [len(each) for each in asked] == [6, 2, 2]  # no more than two extensions each
+    assert choice.chosen == {"gateskip": 1.25, "skiplayer": 0.00008}
+    written = choice.to_json(config)
+    assert written["edge"] == {"gateskip": True, "skiplayer": True}
+    assert written["leads"]["gateskip"] == {"over": 0.25, "by": 1.0}
+    assert [trial["extension"] for trial in written["trials"]] == [False] * 6 + [True] * 4
+    second, first = choice.said(3)
+    assert (
+        first.startswith("gateskip: 1.25 is ahead of 0.25 by 1.0000, 3 seeds; it is at the edge") and "8e-05" in second
+    )
+
+
+def test_a_rate_beyond_the_grid_that_fails_ends_it(config_of, monkeypatch):
+    asked = _measured_as(monkeypatch, lambda method, rate: None if rate > 0.1 else rate)
+    choice = choose_rates(config_of("gateskip", train={"learning_rate": 0.002}))
+    assert len(asked) == 2 and choice.chosen == {"gateskip": 0.05} and choice.at_edge == {"gateskip": False}
+    assert [failure.reason for failure in choice.failures] == ["it burns"]
+
+
+def test_an_edge_that_ties_with_another_rate_wins_nothing(config_of, monkeypatch):
+    asked = _measured_as(monkeypatch, lambda method, rate: 1.0)
+    choice = choose_rates(config_of("gateskip", train={"learning_rate": 0.002}))
+    assert len(asked) == 1 and choice.chosen == {"gateskip": 0.002} and choice.at_edge == {"gateskip": False}
+
+
+def test_a_grid_that_is_given_stays_as_it_is_and_its_edge_is_said(config_of, monkeypatch):
+    asked = _measured_as(monkeypatch, lambda method, rate: rate)
+    choice = choose_rates(config_of("gateskip"), [0.001, 0.1])
+    assert len(asked) == 1 and choice.at_edge == {"gateskip": True}
+
+
+def test_a_run_finds_the_training_of_a_rate_beyond_the_grid(config_of, monkeypatch):
+    monkeypatch.setattr(rates_module, "GRID", (1.0,))  # its only rate is its edge
+    monkeypatch.setattr(rates_module, "EXTENSIONS", 1)
+    config = config_of("gateskip", train={"learning_rate": 0.002})
+    choice = choose_rates(config, jobs=1)
+    assert [(trial.rate, trial.extension) for trial in choice.trials] == [(0.002, False), (0.01, True)]
+    recipe = config.train.model_copy(update={"method_learning_rates": {"gateskip": 0.01}})
+    (training,) = plan(config.model_copy(update={"train": recipe})).trainings
+    assert training.finished and choice.trials[1].records == (training.folder.name,)
 
 
 def test_a_target_out_of_reach_gives_way_to_what_all_trials_reach(config_of):

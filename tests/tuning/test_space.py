@@ -7,6 +7,7 @@ from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.tuning.refusals import Refusals, spread
 from adaptive_bench.tuning.space import Space, check_owned
 
 GATESKIP = MethodSpec("gateskip")
@@ -64,7 +65,7 @@ def test_a_fixed_parameter_is_not_tuned():
     with pytest.raises(UsageError, match="either fixed or tuned"):
         Space.of(MethodSpec.parse("gateskip[sparsity_weight=0.5]"), ["sparsity_weight=log:1e-3:1"])
     with pytest.raises(UsageError, match="nothing to tune"):
-        Space.of(MethodSpec.parse("gateskip[sparsity_weight=0.5]"), [])
+        Space.of(MethodSpec.parse("skiplayer[density_weight=0.5,temperature=1]"), [])
     with pytest.raises(UsageError, match="never trained"):
         Space.of(MethodSpec("base"), ["train.learning_rate=log:1e-4:1e-2"])
 
@@ -81,11 +82,16 @@ def test_values_go_into_the_spec_and_the_recipe():
     assert trial.train.method_learning_rates == {"gateskip[shape=scalar,sparsity_weight=0.1]": 0.05}
 
 
+def _spread(spec, param):
+    space = Space.of(spec, [param])
+    refused = Refusals(space, load_config("smoke", {"methods": str(spec)}))
+    (name,) = space.ranges
+    return [space.text(point)[name] for point in spread(space, refused, 4)]
+
+
 def test_points_that_cover_a_space_are_never_the_method_as_it_is():
-    """The middle of FREE's range is its default."""
-    space = Space.of(MethodSpec("free"), [])
-    assert [point["distillation_weight"] for point in space.spread(4)] == [0.25, 0.75, 0.125, 0.625]
-    rates = Space.of(MethodSpec("free"), ["train.weight_decay=linear:0:1"])
-    assert [point["train.weight_decay"] for point in rates.spread(2)] == [0.5, 0.25]
-    few = Space.of(GATESKIP, ["stride=int:1:2"])  # every second point is the default
-    assert [point["stride"] for point in few.spread(4)] == [2, 2, 2, 1]
+    """The middle of the range of FREE's weight is its default."""
+    free = MethodSpec("free")
+    assert _spread(free, "distillation_weight=linear:0:1") == ["0.25", "0.75", "0.125", "0.625"]
+    assert _spread(free, "train.weight_decay=linear:0:1") == ["0.5", "0.25", "0.75", "0.125"]
+    assert _spread(GATESKIP, "stride=int:1:2") == ["2"]  # there is no other

@@ -35,6 +35,31 @@ def test_a_run_with_the_best_finds_its_training_done(config):
     assert run(best, jobs=1).exit_code == 0
 
 
+def test_trials_of_early_exits_are_evaluations_of_one_training_and_say_what_they_took(config):
+    early = config.model_copy(update={"methods": ("calm",)})
+    result = tune(early, Objective.parse("area"), 3, ["min_exit=int:1:2", "confidence=choice:softmax|state"], name="it")
+    assert [trial.state for trial in result.trials if trial.state != "refused"] == ["complete"] * 3
+    trained = {path.parent.name for path in (config.out / "records").glob("*/checkpoint")}
+    assert len(trained) == 1 and len({trial.spec for trial in result.trials}) == len(result.trials)
+    timing = json.loads(next((config.out / "records").glob("*/timing.json")).read_text())
+    for trial in result.trials:
+        if trial.state == "complete":
+            assert trial.seconds["training"] == timing["train_s"] and trial.seconds["evaluation"] > 0
+    assert find_result("it", config.out) == result
+    page = (config.out / "studies" / "it" / "study.html").read_text()
+    assert "s (train + eval)" in page and result.trials[0].seconds_text in page
+
+
+def test_defaults_and_repetitions_are_no_trials_and_a_space_that_has_no_more_says_so(config, monkeypatch):
+    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
+    result = tune(config, Objective.parse("area"), 5, ["stride=int:1:2", "shape=choice:vector|scalar"], name="mine")
+    complete = [trial for trial in result.trials if trial.state == "complete"]
+    assert len(complete) == 4 and len({trial.spec for trial in complete}) == 4
+    assert {trial.state for trial in result.trials} <= {"complete", "refused"}
+    assert result.exhausted == ("gateskip",) and find_result("mine", config.out) == result
+    assert "gateskip has fewer trials" in (config.out / "studies" / "mine" / "study.html").read_text()
+
+
 def test_what_is_done_is_not_done_again_and_another_recipe_is_refused(config, monkeypatch):
     first = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
     monkeypatch.setattr(trial_module, "carry_out", None)

@@ -169,7 +169,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
     for text in config.methods:
         spec = MethodSpec.parse(text)
         with findings.checking():
-            trait, fault = _examine(spec, facts)
+            trait, fault = examine(spec, facts)
             if trait is not None:
                 traits[str(spec)] = trait
             if fault is not None:
@@ -182,8 +182,12 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
     return traits
 
 
-def _examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
-    """What can be learned of a method, and what is wrong with it; of a plugin's in a process of its own."""
+def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
+    """What can be learned of a method, and what is wrong with it; of a plugin's in a process of its own.
+
+    Raises:
+        UsageError: It cannot be put on this model with these parameters.
+    """
     plugin = named_plugins([spec.name])
     if plugin is None or not needs_own_process(spec.name):
         return _put_on_and_try(spec, facts)

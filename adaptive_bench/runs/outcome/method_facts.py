@@ -32,7 +32,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
     kv_policy: What becomes of keys and values of skipped tokens; `None` where the method cannot be asked.
     executor: What measured it.
     code: Digest of the code that trained and evaluated it.
-    variant: The spec without the parameters that `tune` searches: what the method is, whatever it was tuned to.
+    variant: The spec without the numbers that `tune` searches: what the method is, whatever it was tuned to.
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
         of the run, of `rates` and of `tune` counted once each, whatever the seed.
     """
@@ -53,7 +53,9 @@ def method_facts(whole: Plan) -> dict[str, Any]:
 
 
 def _untuned(spec: MethodSpec) -> MethodSpec:
-    tuned = method_class(spec).Config.search_space
+    # A number from a scale tunes a method; a choice, or a count of layers, makes another variant of it.
+    space = method_class(spec).Config.search_space
+    tuned = {name for name, search in space.items() if search.scale in ("linear", "log")}
     return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
 
 
