@@ -30,12 +30,15 @@ class Board:
         folders: The runs' folders that gave a row.
         problems: What was left out and why, one sentence each.
         comparisons: Which methods differ, by column; none where documents are not known.
+        answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
     """
 
     rows: Sequence[Row]
     folders: Sequence[Path] = ()
     problems: Sequence[str] = field(default=())
     comparisons: Comparisons = field(default_factory=dict)
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+    measured: Measured | None = None
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -53,7 +56,8 @@ def board_of(
     """A board of rows that were checked, and of the answers of their runs by the name of the run (see `add_tests`)."""
     found = [Row.of(row) for row in rows]
     add_curves(found)
-    return Board(found, folders, problems, add_tests(found, answers or {}, measured))
+    answers = answers or {}
+    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured)
 
 
 def read_board(tables: Iterable[Path]) -> Board:

@@ -8,7 +8,7 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
 from .frame import Board
-from .grid import AXES, Grid, grids, marks, percent
+from .grid import AXES, STATIC, Grid, grids, is_far, marks, percent
 from .paired import Comparison
 from .row import Row
 from .tables import FAMILY_OF_CONTROLS
@@ -85,9 +85,12 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
         best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
         return f"{where} {keeps}, but is not separated from random skipping; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of random skipping"
-    fixed = [row.label for row in reached if method_name(row.method) == "static_depth" and not apart(leader, row)]
+    static = [row for row in reached if method_name(row.method) in STATIC]
+    fixed = [row.label for row in static if not is_far(row) and not apart(leader, row)]
     if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
+    if far := [row.label for row in static if is_far(row)]:
+        told += f" ({', '.join(far)}: not measured near this saving)"
     if tests is not None:
         return f"{told}; {_rank(leader, len(tests.order))}"
     if not others:
@@ -111,7 +114,8 @@ def _level(grid: Grid) -> float | None:
 
 
 def _control(row: Row) -> bool:
-    return method_name(row.method) in FAMILY_OF_CONTROLS
+    """Whether it is no method that decides per token: what the verdict names as best does."""
+    return method_name(row.method) in (*FAMILY_OF_CONTROLS, *STATIC)
 
 
 def _separate(better: Row, worse: Row, sign: int) -> bool:
