@@ -13,6 +13,7 @@ from typing import Any
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
+from .headroom import FILE_NAME as HEADROOM
 from .rows import Rejected, read_json
 
 SCHEMA = 2
@@ -63,7 +64,7 @@ def check(folder: Path) -> int:
     if not isinstance(files, dict) or "table.json" not in files:
         raise Rejected(f"{FILE_NAME} names every file with its digest")
     size = 0
-    for name in (*FILES, PACKED_RECORDS):
+    for name in (*FILES, PACKED_RECORDS, HEADROOM):
         path, digest = folder / name, files.get(name)
         if not path.is_file() and digest is None:
             continue

@@ -39,6 +39,7 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
         f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
         "unit of the score. Ranks are what tests of all pairs of a column leave open, at 5 % for all of them together; "
         "p is corrected, and the interval of a difference has the confidence of its test.",
+        *_section("Whether there is anything to decide", sentences.headroom(board.folders, {row.task for row in here})),
         *_section("What training was worth", sentences.training(board, columns)),
         *_section("Which methods are ahead", sentences.order(columns)),
         *_section("Where tokens may skip", sentences.sites(columns)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
@@ -14,6 +15,7 @@ from .against import at_own_savings, base_of, over_base
 from .decisions import is_apart
 from .frame import Board
 from .grid import AXES, FAR, STATIC, Grid, is_far, number, percent
+from .headroom import headroom as about_headroom
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
@@ -56,6 +58,12 @@ class Column:
         found = [(name, self.grid.may_skip(name)) for name in names]
         told = ", ".join(f"`{name}` {sites}" for name, sites in found if sites is not None and sites != own)
         return f" They may skip at other sites than `{control}` ({own}): {told}." if told and own is not None else ""
+
+
+def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[str]:
+    """Whether a task can rank adaptive methods, where that was measured."""
+    for name, text in about_headroom(folders, tasks):
+        yield f"**{markdown(name)}**: {markdown(text)}"
 
 
 def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:

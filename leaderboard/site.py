@@ -14,7 +14,7 @@ from .markdown import written
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
-from .verdict import verdict
+from .verdict import LONGEST, verdict
 
 SCHEMA = 1
 LARGEST_PAGE_BYTES = 1_572_864
@@ -91,4 +91,4 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *left_out])
+    return "\n".join([title, "", markdown(verdict(board, axis, phase), LONGEST), rest, *left_out])

@@ -9,7 +9,9 @@ from adaptive_bench.spec import method_name
 
 from .frame import Board
 from .grid import AXES, STATIC, Grid, grids, is_far, marks, percent
+from .headroom import headroom
 from .paired import Comparison
+from .plain import plain
 from .row import Row
 from .tables import FAMILY_OF_CONTROLS
 
@@ -17,6 +19,7 @@ _NEARLY_ALL = 0.75
 _PREFERRED = 0.15  # the saving of the paper's second table
 _MOST_TASKS = 4
 _MOST_NAMES = 3
+LONGEST = 4000  # characters of a verdict
 
 
 def verdict(board: Board, axis: str, phase: str = "all") -> str:
@@ -25,7 +28,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
 
     Two methods are told apart by a test, corrected for all pairs of the column, and from the trained static control
     by one that is corrected for the comparisons with it; where documents are not known, only where their intervals do
-    not overlap, which is stricter, and the sentence says so.
+    not overlap, which is stricter, and the sentence says so. Where headroom was measured, what it says of the tasks.
     """
     first: dict[str, str] = {}
     for row in board.rows:
@@ -54,7 +57,10 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
     else:
         text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
     text = text[0].upper() + text[1:] + "."
-    return text if any(tested) else f"{text} Told apart by intervals that do not overlap, not by a paired test."
+    if not any(tested):
+        text += " Told apart by intervals that do not overlap, not by a paired test."
+    told = headroom(board.folders, {grid.task for grid in chosen})
+    return plain(" ".join([text, *(said for _, said in told)]), LONGEST)
 
 
 def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
