@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,7 +13,7 @@ from adaptive_bench.tables.document_scores import DocumentScores
 
 from .answers import Answers
 from .frame import Board
-from .grid import Grid, is_far_off
+from .grid import FAR, PARTIAL, Grid, is_far_off, target_marks
 from .paired import gives, over
 from .row import Row
 
@@ -28,13 +28,13 @@ class AtOwnSaving:
         saving: Of the control, mean over its seeds.
         score: Its mean score there.
         over: By label the difference in the method's favour, corrected for the comparisons at this saving.
-        far: Labels of methods that were not measured within 2 points of it on both sides.
+        marks: By label the marks of its score there; of what it was trained for, those of the nearest level.
     """
 
     saving: float
     score: float
     over: Mapping[str, Difference]
-    far: Collection[str]
+    marks: Mapping[str, str]
 
 
 def over_base(board: Board, grid: Grid, level: float) -> dict[str, Difference]:
@@ -85,7 +85,7 @@ def at_own_savings(board: Board, grid: Grid, control: str) -> list[AtOwnSaving]:
 
 
 def _at(board: Board, grid: Grid, control: str, saving: float, own: DocumentScores, source: Answers) -> AtOwnSaving:
-    scores, far = {control: own}, set()
+    scores, marked = {control: own}, {}
     for label in grid.methods:
         near = _near(grid, label, saving)
         answers = None if near is None or label == control else _source(board, near, source)
@@ -94,9 +94,11 @@ def _at(board: Board, grid: Grid, control: str, saving: float, own: DocumentScor
         (there,) = answers.at_levels(near, [saving])
         if there is not None:
             scores[label] = there
-            far |= {label} if is_far_off(answers.distance(near, saving)) else set()
+            partial = PARTIAL if len(there.seeds) < len(answers.seeds(near)) else ""
+            far = FAR if is_far_off(answers.distance(near, saving)) else ""
+            marked[label] = partial + "".join(mark for mark, _ in target_marks(near)) + far
     differences = over(control, scores, metric_of(grid.metric)) if len(scores) > 1 else {}
-    return AtOwnSaving(saving, float(own.values.mean()), differences, far)
+    return AtOwnSaving(saving, float(own.values.mean()), differences, marked)
 
 
 def _near(grid: Grid, label: str, saving: float) -> Row | None:

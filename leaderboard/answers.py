@@ -73,6 +73,10 @@ class Answers:
                     found.setdefault(dial, {}).setdefault(sweep.seed, (saved[name], by_document))
         return {dial: by_seed for dial, by_seed in sorted(found.items()) if len(by_seed) == len(sweeps)}
 
+    def seeds(self, row: Row) -> list[int]:
+        """The seeds of a row's method, whether they reached its level or not."""
+        return [sweep.seed for sweep in self._sweeps(row)]
+
     def distance(self, row: Row, level: float) -> float:
         """How far the level is from what the method of a row was measured at: see the row's own `distance`."""
         name = saving_name(row.axis, row.phase)

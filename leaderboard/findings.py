@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -51,8 +52,8 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
         *_section("Vector and scalar gates", chain(sentences.gates(columns, variants), sentences.idle_gates(rows))),
         *_section("Claimed and executed", sentences.claims(told)),
         *_section("Prefill and decode", sentences.phases(told)),
-        *_section("Marks", (f"{mark} {meaning}." for mark, meaning in _marks(here))),
     ]
+    parts += _section("Marks", (f"{mark} {meaning}." for mark, meaning in _marks(rows, here, "".join(parts))))
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,8 +69,12 @@ def _columns(board: Board, rows: Sequence[Row], axis: str, level: float) -> Iter
             yield Column(grid, level, found)
 
 
-def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(mark for row in rows for mark in marks(row)))
+def _marks(rows: Sequence[Row], here: Sequence[Row], text: str) -> list[tuple[str, str]]:
+    """What the marks in a text mean: those at its level, and others that stand behind a name in it."""
+    found = dict.fromkeys(mark for row in here for mark in marks(row))
+    others = dict.fromkeys(mark for row in rows for mark in marks(row))
+    named = set("".join(re.findall(r"`([^\w\s.,:;)]+)", text)))
+    return [*found, *(mark for mark in others if mark not in found and mark[0] in named)]
 
 
 def write_findings(

@@ -28,8 +28,9 @@ AXES = {
     "time": "saved time",
 }
 # Status of a row -> the mark behind its score, and what it means.
+PARTIAL = "*"
 _MARKS = {
-    "partial": ("*", "not every seed that was asked for reached this level"),
+    "partial": (PARTIAL, "not every seed that was asked for reached this level"),
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
@@ -286,16 +287,23 @@ def grids(rows: Iterable[Row]) -> list[Grid]:
 def marks(row: Row) -> list[tuple[str, str]]:
     """Marks behind a score, with what they mean."""
     found = [_MARKS[row.status]] if row.status in _MARKS else []
+    found += target_marks(row)
+    if is_far(row):
+        found.append(_INTERPOLATED)
+    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
+        found.append(_CLAIMED)
+    return found
+
+
+def target_marks(row: Row) -> list[tuple[str, str]]:
+    """Those of them that say what the method was trained for."""
+    found = []
     if row.beyond_target:
         found.append(_BEYOND)
     if row.below_target:
         found.append(_BELOW)
     if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
         found.append(_OTHER_AXIS)
-    if is_far(row):
-        found.append(_INTERPOLATED)
-    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
-        found.append(_CLAIMED)
     return found
 
 

@@ -14,7 +14,7 @@ from adaptive_bench.tables.comparison import Difference
 from .against import at_own_savings, base_of, over_base
 from .decisions import is_apart
 from .frame import Board
-from .grid import AXES, FAR, STATIC, Grid, is_far, number, percent
+from .grid import AXES, STATIC, Grid, is_far, marks, number, percent
 from .headroom import headroom as about_headroom
 from .paired import Comparison
 from .paper import paper_tables
@@ -26,6 +26,9 @@ _PAPER_COLUMN = 3  # 15 % of the generative tasks in its first table
 _CLAIM_GAP = 0.02
 _PHASE_GAP = 0.05
 _VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
+
+
+Marks = Mapping[str, str]  # by label what stands behind a name where something is said of it
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Column:
     @property
     def task(self) -> str:
         return f"**{markdown(self.grid.name)}**"
+
+    @property
+    def marks(self) -> Marks:
+        """Of the scores at the level."""
+        return {name: "".join(mark for mark, _ in marks(self.row(name))) for name in self.found.order}
 
     def shown(self, name: str) -> str:
         """A method's score at the level."""
@@ -81,8 +89,8 @@ def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         ahead, behind, unknown = _by_relation(over).values()
         yield (
             f"{told}, p corrected for {len(over)} comparisons with it. Worse than no training: "
-            f"{_with_differences(column.grid, behind)}; not separated from it: {_names(unknown)}; better: "
-            f"{_names(ahead)}."
+            f"{_with_differences(column.grid, behind, column.marks)}; not separated from it: "
+            f"{_names(unknown, column.marks)}; better: {_names(ahead, column.marks)}."
         )
 
 
@@ -130,7 +138,7 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
             over = column.found.over_static
             yield (
                 f"{column.task}, `{control}` {column.shown(control)}, p corrected for {len(over)} comparisons with it: "
-                f"{_against(grid, over)}.{column.other_sites(over, control)}"
+                f"{_against(grid, over, column.marks)}.{column.other_sites(over, control)}"
             )
             continue
         told = f"{column.task}: `{control}`, not measured within 2 points of {100 * column.level:.4g} %"
@@ -140,7 +148,7 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         for one in own:
             yield (
                 f"{told} but at {percent(one.saving)} %, has {_in_unit(grid, number(grid.metric, one.score))} there; p "
-                f"corrected for {len(one.over)} comparisons with it: {_against(grid, one.over, one.far)}."
+                f"corrected for {len(one.over)} comparisons with it: {_against(grid, one.over, one.marks)}."
                 f"{column.other_sites(one.over, control)}"
             )
 
@@ -213,11 +221,12 @@ def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         dense = None if start is None else next((name for name in start.order if method_name(name) == "dense"), None)
         if start is None or dense is None:
             continue
+        nothing = Column(grid, 0.0, start)
         over = {name: start.over(name, dense) for name in start.order if method_name(name) not in ("dense", "base")}
         if behind := _by_relation(over)["behind"]:
             yield (
                 f"{column.task}: with no token-branch skipped these are behind `{dense}` "
-                f"{_shown(grid, dense, 0.0)}: {_with_differences(grid, behind)}."
+                f"{_shown(grid, dense, 0.0)}: {_with_differences(grid, behind, nothing.marks)}."
             )
 
 
@@ -230,11 +239,13 @@ def random_controls(columns: Iterable[Column]) -> Iterator[str]:
             over = {name: found.over(name, control) for name in others}
             ahead, behind, unknown = _by_relation(over).values()
             first = next(iter(ahead), None)
-            best = f", `{first}` by {_difference(column.grid, ahead[first])}" if first is not None else ""
+            best = (
+                "" if first is None else f", {_named(first, column.marks)} by {_difference(column.grid, ahead[first])}"
+            )
             yield (
                 f"{column.task}, `{control}` {column.shown(control)}: {len(ahead)} of {len(over)} methods that "
-                f"decide per token are ahead of it{best}; behind it: {_names(behind)}; not separated from it: "
-                f"{_names(unknown)}.{column.other_sites(over, control)}"
+                f"decide per token are ahead of it{best}; behind it: {_names(behind, column.marks)}; not "
+                f"separated from it: {_names(unknown, column.marks)}.{column.other_sites(over, control)}"
             )
 
 
@@ -256,8 +267,8 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
                 f"{percent(vector)} % of the token-branches, scalar gates {percent(scalar)} %."
             )
         yield (
-            f"{column.task}: `{better}` {told} `{worse}`, {_difference(column.grid, found.over(better, worse))}."
-            f"{skipped}{column.other_sites([better], worse)}"
+            f"{column.task}: {_named(better, column.marks)} {told} {_named(worse, column.marks)}, "
+            f"{_difference(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
         )
 
 
@@ -305,27 +316,26 @@ def _by_relation(over: Mapping[str, Difference | None]) -> dict[str, dict[str, D
     return some
 
 
-def _against(grid: Grid, over: Mapping[str, Difference | None], far: Collection[str] = ()) -> str:
-    """How methods stand to a static control: those that decide per token, then those that do not and are no control.
-
-    Args:
-        far: Those with a mark, because they were not measured near there.
-    """
+def _against(grid: Grid, over: Mapping[str, Difference | None], marked: Marks) -> str:
+    """How methods stand to a static control: those that decide per token, then those that do not and are no control."""
     adaptive = {name: by for name, by in over.items() if not _is_static(name)}
     others = {name: by for name, by in over.items() if method_name(name) in STATIC[1:]}
-    told = [f"{relation} {_with_differences(grid, some, far)}" for relation, some in _by_relation(adaptive).items()]
+    told = [f"{relation} {_with_differences(grid, some, marked)}" for relation, some in _by_relation(adaptive).items()]
     for relation, some in _by_relation(others).items():
-        told += [f"deciding nothing per token, {relation} {_with_differences(grid, some, far)}"] if some else []
+        told += [f"deciding nothing per token, {relation} {_with_differences(grid, some, marked)}"] if some else []
     return "; ".join(told)
 
 
-def _with_differences(grid: Grid, some: Mapping[str, Difference | None], far: Collection[str] = ()) -> str:
-    told = (f"`{name}`{FAR if name in far else ''} {_difference(grid, by)}" for name, by in some.items())
-    return ", ".join(told) or "none"
+def _with_differences(grid: Grid, some: Mapping[str, Difference | None], marked: Marks) -> str:
+    return ", ".join(f"{_named(name, marked)} {_difference(grid, by)}" for name, by in some.items()) or "none"
 
 
-def _names(methods: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in methods) or "none"
+def _names(methods: Iterable[str], marked: Marks | None = None) -> str:
+    return ", ".join(_named(name, marked or {}) for name in methods) or "none"
+
+
+def _named(name: str, marked: Marks) -> str:
+    return f"`{name}`{marked.get(name, '')}"
 
 
 def _rank(found: Comparison, name: str) -> str:

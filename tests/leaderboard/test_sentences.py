@@ -160,6 +160,14 @@ def test_only_what_every_seed_was_measured_at_is_a_point_of_the_control(board):
     assert "at 11.0 %" in said and "at 22.0 %" not in said
 
 
+def test_a_method_whose_seeds_do_not_all_reach_the_control_s_saving_is_marked_there(board):
+    found = board({TRAINED: FEW, "mod": 95, "calm": 95})
+    sweeps = found.answers["run"].sweeps["mod", "bench", "nano_math", None]
+    sweeps[0] = replace(sweeps[0], points=sweeps[0].points[:20], dials=sweeps[0].dials[:20])  # up to 19 %
+    first, second = section(findings(found), "Who is better than static depth").split("\n")
+    assert "`mod` +75.0 [" in first and "`mod`* -3.0 [" in second and "`calm` -3.0 [" in second
+
+
 def test_the_verdict_is_not_held_against_a_control_that_was_measured_elsewhere(board):
     told = verdict(board({"random_skip": 20, TRAINED: FEW, "mod": 95}), "net")
     assert f"ahead of random skipping ({TRAINED}: not measured near this saving)" in told
@@ -270,6 +278,20 @@ def test_what_idle_gates_save_is_said_where_it_was_measured(board):
 def test_claims_and_phases_are_said_beyond_their_tolerance(board, changes, claims, phases):
     text = findings(board({"mod": 90, "calm": 80}, rows={"mod": changes}))
     assert ("claims to skip" in text) == claims and ("in prefill" in text) == phases
+
+
+def test_a_comparison_carries_the_marks_of_the_method(board):
+    """Far beyond or below what it was trained for, or trained for another axis: not judged without saying so."""
+    curves = {"random_skip": 20, TRAINED: 40, "mod": 90, "calm": 90}
+    off = {"beyond_target": True, "below_target": False, "target_axis": "tokens"}
+    text = findings(board(curves, rows={"mod": off}))
+    assert "`mod`‡¶ +50.0 [" in section(text, "Who is better than static depth")
+    assert "`mod`‡¶ by" in section(text, "What random controls show")
+    assert "‡ beyond the saving" in section(text, "Marks") and "¶ trained for" in section(text, "Marks")
+    plain = findings(board(curves, rows={"mod": dict.fromkeys(off)}))
+    assert "‡" not in plain and "¶" not in plain
+    below = findings(board({TRAINED: FEW, "mod": 90, "calm": 90}, rows={"mod": {"below_target": True}}))
+    assert "`mod`§ +70.0 [" in section(below, "Who is better than static depth")
 
 
 def test_no_words_of_cause_stand_in_any_findings(board):
