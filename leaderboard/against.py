@@ -28,7 +28,7 @@ class AtOwnSaving:
         saving: Of the control, mean over its seeds.
         score: Its mean score there.
         over: By label the difference in the method's favour, corrected for the comparisons at this saving.
-        marks: By label the marks of its score there; of what it was trained for, those of the nearest level.
+        marks: By label the marks of its score there; of its training, those of the nearest level.
     """
 
     saving: float

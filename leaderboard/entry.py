@@ -19,6 +19,7 @@ from .rows import Rejected, read_json
 SCHEMA = 2
 FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
+OPTIONAL_FILES = ("steps.json", HEADROOM)
 LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -64,7 +65,7 @@ def check(folder: Path) -> int:
     if not isinstance(files, dict) or "table.json" not in files:
         raise Rejected(f"{FILE_NAME} names every file with its digest")
     size = 0
-    for name in (*FILES, PACKED_RECORDS, HEADROOM):
+    for name in (*FILES, *OPTIONAL_FILES, PACKED_RECORDS):
         path, digest = folder / name, files.get(name)
         if not path.is_file() and digest is None:
             continue

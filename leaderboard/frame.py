@@ -17,6 +17,8 @@ from .paired import Comparisons, Measured, add_tests
 from .plain import plain
 from .row import Row
 from .rows import Rejected, checked
+from .steps import FILE_NAME as STEPS
+from .steps import StepsRecord, read_steps
 
 _MOST_PROBLEMS = 50
 
@@ -31,6 +33,7 @@ class Board:
         problems: What was left out and why, one sentence each.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
+        steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
     """
 
     rows: Sequence[Row]
@@ -39,6 +42,7 @@ class Board:
     comparisons: Comparisons = field(default_factory=dict)
     answers: Mapping[str, Answers] = field(default_factory=dict)
     measured: Measured | None = None
+    steps: Mapping[str, StepsRecord] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -52,12 +56,15 @@ def board_of(
     problems: Sequence[str] = (),
     answers: Mapping[str, Answers] | None = None,
     measured: Measured | None = None,
+    steps: Mapping[str, StepsRecord] | None = None,
 ) -> Board:
     """A board of rows that were checked, and of the answers of their runs by the name of the run (see `add_tests`)."""
     found = [Row.of(row) for row in rows]
     add_curves(found)
+    for record in (steps or {}).values():
+        record.mark(found)
     answers = answers or {}
-    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured)
+    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured, steps or {})
 
 
 def read_board(tables: Iterable[Path]) -> Board:
@@ -73,13 +80,19 @@ def read_board(tables: Iterable[Path]) -> Board:
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)
     answers: dict[str, Answers] = {}
+    steps: dict[str, StepsRecord] = {}
     for folder, shown in zip(by_folder, named, strict=True):
         try:
             answers[names[shown]] = read_answers(folder)
         except Rejected as why:
             problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
+        try:
+            if (record := read_steps(folder, map(Row.of, named[shown]))) is not None:
+                steps[names[shown]] = record
+        except Rejected as why:
+            problems.append(f"{STEPS} of {plain(folder.name)} is left out: {why}.")
     measured = {names[shown]: {(row["task"], conditions_of(row)) for row in rows} for shown, rows in named.items()}
-    return board_of(joined(named), list(by_folder), problems, answers, measured)
+    return board_of(joined(named), list(by_folder), problems, answers, measured, steps)
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -36,6 +36,7 @@ _MARKS = {
 _BEYOND = ("‡", "beyond the saving this method was trained for")
 _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
+NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
 _TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
 STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
 _LONGEST = 1e7  # a number below is written out
@@ -296,7 +297,7 @@ def marks(row: Row) -> list[tuple[str, str]]:
 
 
 def target_marks(row: Row) -> list[tuple[str, str]]:
-    """Those of them that say what the method was trained for."""
+    """Those of them that say what the method was trained for, and whether for long enough."""
     found = []
     if row.beyond_target:
         found.append(_BEYOND)
@@ -304,6 +305,8 @@ def target_marks(row: Row) -> list[tuple[str, str]]:
         found.append(_BELOW)
     if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
         found.append(_OTHER_AXIS)
+    if row.not_converged:
+        found.append(NOT_CONVERGED)
     return found
 
 

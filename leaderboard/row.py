@@ -20,6 +20,7 @@ class Row:
         run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
         kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
         rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
+        not_converged: Whether the score moves when training is doubled, see `steps`; no column, as few boards know it.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
 
@@ -101,6 +102,7 @@ class Row:
     over_static_p: float | None = None
     tested_seeds: int | None = None
     tested_documents: int | None = None
+    not_converged: bool = False
     conditions: Conditions = field(repr=False)
 
     @classmethod
@@ -135,4 +137,4 @@ class Row:
         return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
 
 
-COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name != "conditions")
+COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name not in ("not_converged", "conditions"))

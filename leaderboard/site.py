@@ -14,6 +14,8 @@ from .markdown import written
 from .page import render as render_page
 from .plain import cell, markdown
 from .provenance import matched_on
+from .steps import as_markdown as as_table
+from .steps import sections
 from .verdict import LONGEST, verdict
 
 SCHEMA = 1
@@ -91,4 +93,19 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board, axis, phase), LONGEST), rest, *left_out])
+    return "\n".join([title, "", markdown(verdict(board, axis, phase), LONGEST), rest, *_steps(board), *left_out])
+
+
+def _steps(board: Board) -> list[str]:
+    """Whether methods were trained for long enough, for each run that was asked."""
+    parts = []
+    for run, record in board.steps.items():
+        said, tables = sections(record, board.rows)
+        parts += [f"\n## Training steps{_of(run, board)}\n", "\n".join(f"- {markdown(text)}" for text in said)]
+        for table in tables:
+            parts += [f"\n### {table['title']}\n", as_table(table["header"], table["lines"])]
+    return [*parts, ""] if parts else []
+
+
+def _of(run: str, board: Board) -> str:
+    return f" ({markdown(run)})" if len(board.folders) > 1 else ""

@@ -22,7 +22,10 @@ from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
 from .plain import plain
 from .provenance import records_of, versions_of
+from .row import Row
 from .rows import Rejected, checked, read_json
+from .steps import FILE_NAME as STEPS
+from .steps import read_steps
 
 _OF_A_MACHINE = ("out", "data_dir", "device", "preset")
 _OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
@@ -96,6 +99,7 @@ def _contents(run: Path) -> dict[str, bytes]:
         except Rejected as why:
             raise Rejected(f"row {number}: {why}") from why
     read_answers(run)
+    steps = read_steps(run, (Row.of(checked(row)) for row in rows))
     config = _without_machine(read_mapping(run / "config.yaml"))
     said = {key: about[key] for key in _OF_A_RUN if key in about} | {"model": config["model"]}
     said |= {"warnings": [plain(text) for text in about.get("warnings", [])], "failures": []}
@@ -107,6 +111,7 @@ def _contents(run: Path) -> dict[str, bytes]:
         "methods.json": (run / "methods.json").read_bytes(),
         "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
+        **({} if steps is None else {STEPS: (run / STEPS).read_bytes()}),
     }
 
 

@@ -29,6 +29,7 @@ from adaptive_bench.cli import (
     show,
     site,
     status,
+    steps,
     time,
     tune,
 )
@@ -60,12 +61,18 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "time": time.time,
     "headroom": headroom.headroom,
     "rates": rates.rates,
+    "steps": steps.steps,
     "tune": tune.tune,
     "check": check.check,
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,
 }
-_CONFIG_COMMANDS = {"run": ConfigCommand, "rates": rates.RatesCommand, "tune": tune.TuneCommand}
+_CONFIG_COMMANDS = {
+    "run": ConfigCommand,
+    "rates": rates.RatesCommand,
+    "steps": steps.StepsCommand,
+    "tune": tune.TuneCommand,
+}
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=_CONFIG_COMMANDS.get(_name, Command))(_command)
 boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")

@@ -44,6 +44,9 @@ class TrainingEntry:
     only_target: bool
     base: str | None
 
+    def __str__(self) -> str:
+        return f"train {self.method}{target_text(self.target, self.only_target)}, seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class EvaluationEntry:

@@ -30,6 +30,7 @@ from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
 
+WITHOUT_WEIGHTS = "without_weights.json"  # of a training unpacked from an archive without weights
 FILES_READ = "files_read.json"  # of a training; of points it stands in their own files
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
@@ -66,6 +67,11 @@ class Record:
     def has_result(self) -> bool:
         """Whether what the work is for is there, as far as the folder alone tells."""
         return (self.folder / "checkpoint").is_dir()
+
+    @property
+    def without_weights(self) -> bool:
+        """Whether a training was made, but elsewhere: its measured points are here, its weights are not."""
+        return not self.has_result and (self.folder / WITHOUT_WEIGHTS).is_file()
 
     @property
     def reason(self) -> str:

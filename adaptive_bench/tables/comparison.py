@@ -187,6 +187,17 @@ def rank_intervals(order: Sequence[str], better: Callable[[str, str], bool]) -> 
     test of these two alone would say it.
 
     Args:
+        order, better: As for `certainly_above`.
+    """
+    above = certainly_above(order, better)
+    below = Counter(one for some in above.values() for one in some)
+    return {name: (1 + len(above[name]), len(order) - below[name]) for name in order}
+
+
+def certainly_above(order: Sequence[str], better: Callable[[str, str], bool]) -> dict[str, set[str]]:
+    """By name everyone who is certainly better, be it than someone in between.
+
+    Args:
         order: From best to worst.
         better: Whether the first is certainly better than the second; asked for pairs in this order alone.
     """
@@ -194,5 +205,4 @@ def rank_intervals(order: Sequence[str], better: Callable[[str, str], bool]) -> 
     for place, name in enumerate(order):
         certain = [one for one in order[:place] if better(one, name)]
         above[name] = set(certain).union(*(above[one] for one in certain))
-    below = Counter(one for some in above.values() for one in some)
-    return {name: (1 + len(above[name]), len(order) - below[name]) for name in order}
+    return above

@@ -14,13 +14,14 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..frame import Board
-from ..grid import ALL_MARKS, AXES
+from ..grid import ALL_MARKS, AXES, NOT_CONVERGED
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..row import Row
 from ..rows import first_metrics
 from ..samples import samples_of
+from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from ..verified import UNVERIFIED
@@ -72,7 +73,9 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         most_rows=MOST_ROWS,
         batched={one["label"] for one in methods if one["causality"] == "C2"},
         stale={one["label"] for one in methods if one["stale"]},
-        marks=ALL_MARKS,
+        marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
+        steps={run: sections(record, board.rows) for run, record in board.steps.items()},
+        several=len(board.folders) > 1,
         layouts=layouts(board.rows, variants_of(board.folders)),
         paper=paper_tables(),
         figures=figures,

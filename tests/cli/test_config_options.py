@@ -7,6 +7,7 @@ import pytest
 
 from adaptive_bench.cli.config_options import Overrides
 from adaptive_bench.config import RunConfig, keys, load_config, part_of
+from adaptive_bench.runs.steps import StepComparison
 
 
 @pytest.fixture
@@ -113,6 +114,25 @@ def test_rates_take_keys_too(command, monkeypatch):
     monkeypatch.setattr("adaptive_bench.runs.rates.choose_rates", choose)
     assert command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there").exit_code == 0
     assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
+
+
+def test_steps_take_keys_too_and_one_seed_unless_told(command, monkeypatch, tmp_path):
+    asked = []
+
+    def compare(config, *others):
+        asked.append((config, *others[:2]))
+        return StepComparison(0.1, {9: "steps 9", 18: "steps 18"}, "aaaa", (), (), ())
+
+    monkeypatch.setattr("adaptive_bench.runs.steps.compare_steps", compare)
+    given = ("steps", "--config", "nano_all", "--methods", "mod", "--steps", "9,18", "--level", "0.1")
+    done = command(*given, "--set", "train.batch_size=8", "-o", str(tmp_path / "steps.json"))
+    assert done.exit_code == 0, done.stderr
+    assert "None of 9 steps is shown to be enough." in done.stdout
+    assert json.loads((tmp_path / "steps.json").read_text())["steps"] == [9, 18]
+    assert command("steps", "--seeds", "2").exit_code == 0
+    (first, *more), (second, *default) = asked
+    assert (first.methods, first.seeds, first.train.batch_size) == (("mod",), (1,), 8)
+    assert (more, default, second.seeds) == ([(9, 18), 0.1], [None, 0.15], (1, 2))
 
 
 def test_what_other_commands_do_imports_no_pydantic():

@@ -171,12 +171,12 @@ def _without_training() -> None:
     from adaptive_bench.tuning import trial
     from adaptive_bench.tuning.study import Intermediate
 
-    def attempt(self: Any, values: Mapping[str, str]) -> Iterator[Intermediate]:
+    def run_trial(self: Any, values: Mapping[str, str]) -> Iterator[Intermediate]:
         score = 1.0 - abs(float(values.get("sparsity_weight", 1.0)) - 0.1) / 2
         yield Intermediate(score / 2, False, {"nano_qa_ll": [score, None]})
         yield Intermediate(score, True, {"nano_qa_ll": [score, score]})
 
-    trial.Trials.attempt = attempt  # type: ignore[method-assign]
+    trial.Trials.run_trial = run_trial  # type: ignore[method-assign]
 
 
 def named(name: str, home: Path) -> Command:

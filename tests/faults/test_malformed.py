@@ -190,7 +190,7 @@ def looked_at(finished, file, content):
         table = holds(make_table, whole)
         assert table is None or set(scores(table[0])) <= set(right)
         assert len(holds(lambda: list(pieces(out))) or []) == 2
-        for record in (whole.cells[0].folder, whole.sweeps[0].folder):
+        for record in (whole.trainings[0].folder, whole.sweeps[0].folder):
             holds(show, record)
     finally:
         file.write_bytes(before)
@@ -215,7 +215,7 @@ def test_records_of_another_hand(data, finished, files):
         file.write_text(json.dumps(data.draw(altered(values))))
         holds(make_table, whole)
         holds(lambda: list(pieces(out)))
-        for record in (whole.cells[0].folder, whole.sweeps[0].folder):
+        for record in (whole.trainings[0].folder, whole.sweeps[0].folder):
             holds(show, record)
     finally:
         file.write_bytes(before)
@@ -242,7 +242,7 @@ def test_tables_and_runs(data, finished, tmp_path_factory):
 @given(data=st.data())
 def test_saved_models(data, finished):
     """Loaded as it was, or refused."""
-    folder = finished[0].cells[0].checkpoint
+    folder = finished[0].trainings[0].checkpoint
     names = ["adaptive.json", "method.safetensors", "backbone/config.json", "backbone/model.safetensors"]
     names.append("calibration/gateskip/nano_qa_ll.safetensors")
     file = folder / data.draw(st.sampled_from(names))
@@ -262,7 +262,7 @@ def test_saved_models(data, finished):
 @examples(30)
 @given(data=st.data())
 def test_checkpoints_of_a_training(data, finished, tmp_path_factory):
-    model = AdaptiveModel.from_pretrained(finished[0].cells[0].checkpoint)
+    model = AdaptiveModel.from_pretrained(finished[0].trainings[0].checkpoint)
     optimizer = torch.optim.AdamW(model.parameters())
     folder = tmp_path_factory.mktemp("resume")
     checkpoint.save(folder, checkpoint.Progress(1, 1), model, optimizer)

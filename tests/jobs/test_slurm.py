@@ -50,12 +50,12 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     outcome = run(eventful, launcher="slurm", resources=resources)
     assert "Submitted 6 cells" in outcome.elsewhere
     ((array, names),) = json.loads((outcome.folder / "slurm" / "jobs.json").read_text()).items()
-    cells = {str(cell.spec).partition("=")[2].rstrip("]"): cell for cell in plan(eventful).cells}
-    index = {event: f"{array}_{names.index(cell.folder.name)}" for event, cell in cells.items()}
+    trainings = {str(training.spec).partition("=")[2].rstrip("]"): training for training in plan(eventful).trainings}
+    index = {event: f"{array}_{names.index(training.folder.name)}" for event, training in trainings.items()}
     wait = cluster.wait_until
 
     def trains(event: str) -> bool:
-        return checkpoint.newest(cells[event].folder / "resume") is not None
+        return checkpoint.newest(trainings[event].folder / "resume") is not None
 
     wait(lambda: trains("preempted") and trains("cancelled"), _LONG_S, "two elements train")
     cluster.kill_controller()
@@ -75,23 +75,29 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     assert table["state"] == "partial" and len(table["failures"]) == 2
     assert any("Failed before: RuntimeError: the router is on fire" in text for text in table["failures"])
     assert any("event=killed" in text and "has ended before it was done" in text for text in table["failures"])
-    states = {event: cell.record.state for event, cell in cells.items()}
+    states = {event: training.record.state for event, training in trainings.items()}
     assert states == dict.fromkeys(EVENTS, "done") | {"raises": "failed", "killed": "partial"}
 
     again = run(eventful, launcher="slurm", resources=resources)
     assert "Submitted 2 cells" in again.elsewhere
     wait(lambda: set(cluster.states().values()) <= over, _LONG_S, "everything has ended again")
-    logs = {event: (cell.folder / "train.jsonl").read_bytes() for event, cell in cells.items() if event != "raises"}
+    logs = {
+        event: (training.folder / "train.jsonl").read_bytes()
+        for event, training in trainings.items()
+        if event != "raises"
+    }
     assert len(set(logs.values())) == 1  # what happened to a cell has left no trace in its result
     assert [json.loads(line)["step"] for line in logs["killed"].splitlines()] == list(range(1, STEPS + 1))
     weights = {
-        (cell.checkpoint / "backbone/model.safetensors").read_bytes()
-        for event, cell in cells.items()
+        (training.checkpoint / "backbone/model.safetensors").read_bytes()
+        for event, training in trainings.items()
         if event != "raises"
     }
     assert len(weights) == 1
     table = json.loads((outcome.folder / "run.json").read_text())
     assert len(table["failures"]) == 1 and "on fire" in table["failures"][0]
-    attempts = {event: len(list((cell.folder / ".attempts").glob("*.json"))) for event, cell in cells.items()}
+    attempts = {
+        event: len(list((training.folder / ".attempts").glob("*.json"))) for event, training in trainings.items()
+    }
     assert attempts["preempted"] > 1 and attempts["cancelled"] > 1 and attempts["quiet"] == 1
     assert not [path for path in eventful.out.rglob("*.tmp") if os.path.lexists(path)]

@@ -120,7 +120,9 @@ def test_silence_in_this_process_is_said_from_a_thread(lines, monkeypatch):
 def test_limits_belong_to_no_key(config_of):
     plain, limited = config_of("dense"), config_of("dense", cell_timeout=5.0, stall_warning=0.0)
     assert run_name(plain) == run_name(limited)
-    assert [cell.folder for cell in plan(plain).cells] == [cell.folder for cell in plan(limited).cells]
+    assert [training.folder for training in plan(plain).trainings] == [
+        training.folder for training in plan(limited).trainings
+    ]
     assert [sweep.folder for sweep in plan(plain).sweeps] == [sweep.folder for sweep in plan(limited).sweeps]
     assert resources.limits_of(limited) == Limits(300.0, None) and resources.limits_of(plain) == Limits(None, 600.0)
 
@@ -145,15 +147,15 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
     for failure in outcome.failures:
         assert failure.kind == "Time limit" and "took more than 0:15, the --cell-timeout" in failure.reason
     assert {row["method"] for row in outcome.rows} == {"eventful[event=quiet]"}
-    *endless, quiet = plan(config).cells
-    for cell in endless:
-        assert cell.record.state == "failed" and "CellTimeout" in cell.record.reason
-        assert (cell.folder / "resume").is_dir()
+    *endless, quiet = plan(config).trainings
+    for training in endless:
+        assert training.record.state == "failed" and "CellTimeout" in training.record.reason
+        assert (training.folder / "resume").is_dir()
     assert quiet.record.state == "done"
     monkeypatch.setenv("EVENTS_STEP", "1000")  # as if the methods had been corrected
     again = run(config, lines, jobs=2)
-    assert again.failures == [] and [cell.record.state for cell in plan(config).cells] == ["done"] * 3
-    assert len({(cell.folder / "train.jsonl").read_bytes() for cell in plan(config).cells}) == 1
+    assert again.failures == [] and [training.record.state for training in plan(config).trainings] == ["done"] * 3
+    assert len({(training.folder / "train.jsonl").read_bytes() for training in plan(config).trainings}) == 1
 
 
 @pytest.mark.slow
@@ -163,9 +165,9 @@ def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monk
     outcome = run(config, lines, jobs=1)
     (failure,) = outcome.failures
     assert failure.work == "evaluate eventful[event=loops_later] on nano_qa_ll, seed 1" and failure.kind == "Time limit"
-    cell, _ = plan(config).cells
-    sweep = next(sweep for sweep in plan(config).sweeps if sweep.cell.folder == cell.folder)
-    assert cell.record.state == "done" and sweep.record.state == "failed"
+    training, _ = plan(config).trainings
+    sweep = next(sweep for sweep in plan(config).sweeps if sweep.training.folder == training.folder)
+    assert training.record.state == "done" and sweep.record.state == "failed"
     assert {row["method"] for row in outcome.rows} == {"eventful[event=quiet]"}
 
 

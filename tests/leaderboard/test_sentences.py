@@ -290,6 +290,11 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     assert "‡ beyond the saving" in section(text, "Marks") and "¶ trained for" in section(text, "Marks")
     plain = findings(board(curves, rows={"mod": dict.fromkeys(off)}))
     assert "‡" not in plain and "¶" not in plain
+    unconverged = board(curves)
+    for row in unconverged.rows:
+        row.not_converged = row.method == "mod"
+    text = findings(unconverged)
+    assert "`mod`# +50.0 [" in section(text, "Who is better than static depth") and "# not converged" in text
     below = findings(board({TRAINED: FEW, "mod": 90, "calm": 90}, rows={"mod": {"below_target": True}}))
     assert "`mod`§ +70.0 [" in section(below, "Who is better than static depth")
 

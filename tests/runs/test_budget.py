@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.config import load_config
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
-from adaptive_bench.runs import about, plan, preflight
+from adaptive_bench.runs import about, preflight
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.cost.budget import Prices, budget, count_work, empty_model
 from adaptive_bench.runs.cost.estimate import steps_left
@@ -34,7 +34,7 @@ def test_counting_from_names_agrees_with_the_plan(config_of, target):
     steps, values = count_work(config, model_facts(config.model).empty)
     assert sorted(steps) == sorted(steps_left(training) for training in found.plan.trainings)
     planned = Counter()
-    for sweep in plan(config, splits=("test",)).sweeps:
+    for sweep in found.plan.sweeps:
         planned[sweep.task] += found.estimator.points_left(sweep)
     assert values == planned
 

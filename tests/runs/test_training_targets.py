@@ -43,6 +43,8 @@ def test_of_several_targets_each_is_trained_and_asked_on_validation(config_of):
     ]
     asked = [(sweep.training.target, sweep.split) for sweep in whole.sweeps if str(sweep.spec) == GATESKIP]
     assert asked == [(0.05, "test"), (0.05, "validation"), (0.1, "test"), (0.1, "validation")]
+    # Whoever is trained towards none has nothing to choose.
+    assert [sweep.split for sweep in whole.sweeps if str(sweep.spec) == "dense"] == ["test"]
     assert len({sweep.folder for sweep in whole.sweeps}) == len(whole.sweeps)
 
 

@@ -21,8 +21,8 @@ def quick(monkeypatch):
 def test_a_table_is_written_when_the_last_cell_is_done(config_of, lines):
     config = config_of("dense,gateskip")
     first, second = (Shard(cells=(training.folder.name,)) for training in plan(config).trainings)
-    run(config, share=first)
-    other = threading.Thread(target=lambda: run(config, share=second), daemon=True)
+    run(config, shard=first)
+    other = threading.Thread(target=lambda: run(config, shard=second), daemon=True)
     other.start()
     outcome = run(config, lines, table_only=True, wait_s=600)
     other.join()

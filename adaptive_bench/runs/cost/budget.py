@@ -119,8 +119,10 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], di
     for name in expand_tasks(config.tasks):
         levels = config.levels or find_task(name).levels
         reach = [first_savings(_end(empty, spec), levels, config.evaluation) for spec in specs]
-        targets = [trained[training_spec(spec)] * (1 + has_control(spec, config)) for spec in specs]
-        counts = [len(savings) * several for savings, several in zip(reach, targets, strict=True)]
+        targets = [trained[training_spec(spec)] for spec in specs]
+        # Of several targets, validation documents choose the one that serves a level.
+        asked = [1 + has_control(spec, config) + (count > 1) for spec, count in zip(specs, targets, strict=True)]
+        counts = [len(savings) * count * times for savings, count, times in zip(reach, targets, asked, strict=True)]
         values[name] = sum(counts) * len(config.seeds)
     return steps, values
 

@@ -17,11 +17,10 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.runs.planning.works import WITHOUT_WEIGHTS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import Files, files_of
-from adaptive_bench.store.records import Record
+from adaptive_bench.store.records import WITHOUT_WEIGHTS, Record
 from adaptive_bench.store.schema import SCHEMA
 
 LARGEST_UNPACKED_BYTES = 2_000_000_000

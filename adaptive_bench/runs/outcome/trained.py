@@ -12,6 +12,7 @@ from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
+from adaptive_bench.store.records import Record
 
 _CONFIG = "config.yaml"
 
@@ -69,23 +70,24 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
     if not (folder / _CONFIG).is_file():
         nested = folder / "checkpoint"
         return nested if nested.is_dir() else folder
-    config = config_of(folder)
+    listed = manifest_of(folder)
+    methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
     if method is None:
-        raise UsageError(
-            f"A run has several methods ({', '.join(config.methods)}), got {str(folder)!r} and no --method. Name one."
-        )
-    spec = MethodSpec.parse(method)
-    sweeps = [sweep for sweep in work_of(folder).sweeps if sweep.spec == spec]
-    if not sweeps:
-        raise UsageError(f"The run has the methods {', '.join(config.methods)}, got --method {method!r}.")
-    training = sweeps[0].training
-    if training.without_weights:
+        raise UsageError(f"A run has several methods ({methods}), got {str(folder)!r} and no --method. Name one.")
+    spec = str(MethodSpec.parse(method))
+    found = next((one for one in listed.evaluations if one.method == spec), None)
+    if found is None:
+        raise UsageError(f"The run has the methods {methods}, got --method {method!r}.")
+    training = listed.training_of(found)
+    record = Record(listed.out / "records" / training.record)
+    manifest.check_training(training, record)
+    if record.has_result:
+        return record.folder / "checkpoint"
+    if record.without_weights:
         raise EnvironmentProblem(
             f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
-            f"the folder {str(training.folder)!r} and give the run's command again: it is trained anew."
+            f"the folder {str(record.folder)!r} and give the run's command again: it is trained anew."
         )
-    if not training.finished:
-        raise EnvironmentProblem(
-            f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
-        )
-    return training.checkpoint
+    raise EnvironmentProblem(
+        f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
+    )

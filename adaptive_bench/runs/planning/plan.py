@@ -166,10 +166,11 @@ def _trainings(
         (base,) = _trainings(start, shared, targets, records, known)
         content["base"] = base.folder.name
     takes_target = bool(recipe["steps"]) and method_type.takes_target(method_type.parse_config(spec))
+    savings: Sequence[float | None] = targets.savings if takes_target else (None,)
     trainings = []
-    for saving in targets.savings if takes_target else (None,):
+    for saving in savings:
         about = content if saving is None else content | {"target": targets.describe(saving, shared["seed"])}
         folder = records / key_of(about)
-        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(targets.savings) == 1)
+        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(savings) == 1)
         trainings.append(known.setdefault(folder, training))
     return trainings

@@ -19,9 +19,6 @@ from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.task import DocumentSplit
 
-# In the record of a training that was unpacked without its weights (`runs.packing`).
-WITHOUT_WEIGHTS = "without_weights.json"
-
 
 @dataclass(frozen=True)
 class TrainingRun:
@@ -84,7 +81,7 @@ class TrainingRun:
     @property
     def without_weights(self) -> bool:
         """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
-        return not self.finished and (self.folder / WITHOUT_WEIGHTS).is_file()
+        return not self.finished and self.record.without_weights
 
 
 _ROUNDING = 1e-6  # of the savings that points are named by

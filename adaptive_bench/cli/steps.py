@@ -1,0 +1,113 @@
+"""`adaptive-bench steps`: whether the methods are trained for long enough that their order does not hang on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from tabulate import tabulate
+
+from adaptive_bench import output
+from adaptive_bench.cli.config_options import ConfigCommand, Overrides
+from adaptive_bench.cli.values import numbers_value
+from adaptive_bench.errors import Interrupted
+
+if TYPE_CHECKING:
+    from adaptive_bench.runs.steps import StepComparison
+
+
+class StepsCommand(ConfigCommand):
+    """See the command's own options for the numbers of steps."""
+
+    keys = ("methods", "tasks", "seeds", "out")
+
+
+def steps(
+    ctx: typer.Context,
+    config: Annotated[
+        str | None, typer.Option(help="A preset or a YAML file: methods, tasks, model, recipe. Default: nano.")
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="Each twice the one before; default: N, 2N and 4N of the config's train.steps.")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Saving at which methods are compared, one of the tasks' levels.")
+    ] = 0.15,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write", "-o", parser=output.file, help="JSON file for all of it (RUN/steps.json); - for standard output."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
+) -> None:
+    """Train each method for N, 2N and 4N steps and compare them on validation documents.
+
+    Enough is the least N at which no order of two methods reverses when steps are doubled. One seed, the config's
+    first, unless --seeds says otherwise. Trainings are those of a run with that many steps, which finds them done.
+    """
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.runs.steps import compare_steps
+
+    overrides: Overrides = ctx.obj
+    run_config = overrides.load(config or StepsCommand.preset)
+    if "seeds" not in overrides.values:
+        run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
+    rule = "numbers of steps, each twice the one before, such as 320,640,1280"
+    asked = None if steps is None else numbers_value(steps, "--steps", int, rule)
+    try:
+        with open_reporter() as reporter:
+            found = compare_steps(run_config, asked, level, reporter, jobs)
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped. What was measured is kept; re-run the command to continue.") from None
+    typer.echo(f"\n{shown(found)}", err=output.is_stdout(write))
+    if write is not None:
+        output.write_json(write, found.to_json(run_config))
+    for failure in found.failures:
+        typer.echo(f"\nFailed: {failure}", err=True)
+    if found.failures:
+        raise typer.Exit(1)
+
+
+def shown(found: StepComparison) -> str:
+    """A table for each task, methods by steps, and the verdict."""
+    parts = []
+    for task in dict.fromkeys(one.task for one in found.scores):
+        cells = {(one.method, one.steps): one.score for one in found.scores if one.task == task}
+        moving = {(method, one.steps) for one in found.doublings if one.task == task for method in one.not_converged}
+        methods = list(dict.fromkeys(method for method, _ in cells))
+        body = [
+            [method, *(_cell(cells.get((method, number)), (method, number) in moving) for number in found.steps)]
+            for method in methods
+        ]
+        header = [f"{task} at {100 * found.level:.4g} %", *(f"{number} steps" for number in found.steps)]
+        align = ("left", *("right" for _ in found.steps))
+        parts.append(tabulate(body, header, tablefmt="simple", disable_numparse=True, colalign=align))
+    return "\n\n".join([*parts, said(found)])
+
+
+def said(found: StepComparison) -> str:
+    """The verdict in sentences."""
+    sentences = []
+    if found.enough is None:
+        sentences.append(f"None of {', '.join(map(str, found.steps[:-1]))} steps is shown to be enough.")
+    else:
+        sentences.append(
+            f"{found.enough} steps are enough: no order that tests tell apart reverses at {2 * found.enough}."
+        )
+    for number in found.steps[:-1]:
+        tasks = [one for one in found.doublings if one.steps == number]
+        reversals = [f"{first} and {second} on {one.task}" for one in tasks for first, second in one.reversals]
+        apart, pairs = sum(one.told_apart[0] for one in tasks), sum(one.pairs for one in tasks)
+        what = f"these reverse: {', '.join(reversals)}" if reversals else "none reverses"
+        sentences.append(f"After {number} steps tests tell {apart} of {pairs} pairs apart; at {2 * number} {what}.")
+    if any(one.not_converged for one in found.doublings):
+        sentences.append(
+            "# not converged: trained for twice as many steps, the method scores otherwise, with certainty."
+        )
+    return "\n".join(sentences)
+
+
+def _cell(score: float | None, moves: bool) -> str:
+    return "n/a" if score is None else f"{score:.3f}{'#' if moves else ''}"

@@ -1,0 +1,141 @@
+"""What twice the training changes at a level: which orders of methods reverse, and which scores move.
+
+An order reverses where the tests of a column (all pairs of it, Holm) find one method better after N steps and the other
+one after 2N. Where none does, the rank intervals of every method after N and after 2N overlap: they lie apart only if
+those certainly better on one side and those certainly worse on the other are more than all other methods together, and
+then somebody is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from adaptive_bench.metric import Metric
+from adaptive_bench.tables.comparison import (
+    Column,
+    Difference,
+    Pair,
+    certainly_above,
+    paired_difference,
+    rank_intervals,
+)
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import UNBOUNDED, Bounds
+
+Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
+Ranks = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """The methods that reach the level on a task after N steps and after 2N.
+
+    Attributes:
+        steps: N.
+        task: Name of the task.
+        ranks: After N steps and after 2N, the best and the worst rank of each method that tests leave open.
+        told_apart: How many pairs the tests told apart, after N and after 2N.
+        pairs: How many were tested; 0 where the scores of single documents are not known.
+        reversals: Pairs whose first is certainly better after N steps and whose second is so after 2N.
+        moved: By method its score after 2N steps less that after N.
+    """
+
+    steps: int
+    task: str
+    ranks: tuple[Ranks, Ranks]
+    told_apart: tuple[int, int]
+    pairs: int
+    reversals: tuple[Pair, ...]
+    moved: Mapping[str, Difference]
+
+    @property
+    def not_converged(self) -> tuple[str, ...]:
+        """Methods whose score moves with certainty: the 95 % interval of the difference does not hold 0."""
+        return tuple(method for method, found in self.moved.items() if found.apart)
+
+
+def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metric) -> Doubling:
+    """Compare methods after N steps and after 2N.
+
+    Args:
+        steps: N.
+        before, after: Scores at the level after N steps and after 2N. A method without a seed and a document that both
+            have is left out.
+        metric: Of the scores.
+    """
+    shared = {
+        method: scores.shared(after[method])
+        for method, scores in before.items()
+        if method in after
+        and set(scores.seeds) & set(after[method].seeds)
+        and set(scores.documents) & set(after[method].documents)
+    }
+    bounds = _bounds([one for pair in shared.values() for one in pair], metric)
+    sides = [{method: pair[side] for method, pair in shared.items()} for side in (0, 1)]
+    earlier, later = (_Order.of(side, metric, bounds) for side in sides)
+    return Doubling(
+        steps,
+        task,
+        (earlier.ranks, later.ranks),
+        (earlier.told_apart, later.told_apart),
+        earlier.pairs,
+        tuple((one, other) for other, better in earlier.above.items() for one in better if other in later.above[one]),
+        {method: paired_difference(new.values, old.values, bounds) for method, (old, new) in shared.items()},
+    )
+
+
+def enough_steps(doublings: Iterable[Doubling]) -> int | None:
+    """The least N after which no order reverses at 2N, on any task; `None` if there is none.
+
+    Where there is no order after N none can reverse, as of methods that have all learnt nothing yet: N counts only if
+    tests tell some pair apart after N, and on each task where they do after 2N.
+    """
+    by_steps: dict[int, list[Doubling]] = {}
+    for one in doublings:
+        by_steps.setdefault(one.steps, []).append(one)
+    lasting = [
+        steps
+        for steps, tasks in by_steps.items()
+        if not any(one.reversals for one in tasks)
+        and any(one.told_apart[0] for one in tasks)
+        and all(one.told_apart[0] or not one.told_apart[1] for one in tasks)
+    ]
+    return min(lasting, default=None)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What the tests of a column leave open.
+
+    Attributes:
+        above: By method everyone who is certainly better.
+    """
+
+    above: Mapping[str, set[str]]
+    ranks: Ranks
+    told_apart: int
+    pairs: int
+
+    @classmethod
+    def of(cls, methods: Scores, metric: Metric, bounds: Bounds) -> _Order:
+        sign = -1.0 if metric.better == "lower" else 1.0  # reversals are the same either way
+        order = sorted(methods, key=lambda name: -sign * float(methods[name].values.mean()))
+        found = Column(methods, bounds).family(list(combinations(order, 2)))
+
+        def better(one: str, other: str) -> bool:
+            return (one, other) in found and found[one, other].apart
+
+        return cls(
+            certainly_above(order, better),
+            rank_intervals(order, better),
+            sum(one.apart for one in found.values()),
+            sum(one.p is not None for one in found.values()),
+        )
+
+
+def _bounds(tables: Iterable[DocumentScores], metric: Metric) -> Bounds:
+    """Those of the metric, unless scores lie outside: some tasks give in percent what is a share elsewhere."""
+    inside = all(metric.low <= one.values.min() and one.values.max() <= metric.high for one in tables)
+    return (metric.low, metric.high) if inside else UNBOUNDED
