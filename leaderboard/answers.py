@@ -13,6 +13,7 @@ import numpy as np
 from adaptive_bench.store.results import ENTRY
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
+from adaptive_bench.tables.matching import mixes
 
 from .entry import check_run
 from .row import Row
@@ -24,11 +25,14 @@ _Place = tuple[str, str, str, Any]  # method, semantics, task, target
 
 @dataclass(frozen=True)
 class SweptAnswers:
-    """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric."""
+    """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric, and
+    its dial value where the run says it.
+    """
 
     seed: int
     documents: tuple[int, ...]
     points: tuple[tuple[Mapping[str, float], Mapping[str, float], Mapping[str, np.ndarray]], ...]
+    dials: tuple[float, ...] = ()
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Answers:
     def at_levels(self, row: Row, levels: Sequence[float]) -> list[DocumentScores | None]:
         """Scores of documents at the levels of a row's table, `None` where no seed reached one."""
         found: list[dict[int, dict[int, float]]] = [{} for _ in levels]
-        for sweep in self.sweeps.get((row.method, row.semantics, row.task, row.target), []):
+        for sweep in self._sweeps(row):
             for place, scores in enumerate(_matched(sweep, row, levels)):
                 if scores is not None:
                     found[place][sweep.seed] = dict(zip(sweep.documents, scores.tolist(), strict=True))
@@ -54,6 +58,39 @@ class Answers:
             DocumentScores.of(by_seed) if by_seed and set.intersection(*map(set, by_seed.values())) else None
             for by_seed in found
         ]
+
+    def points_of(self, row: Row) -> dict[float, dict[int, tuple[float, dict[int, float]]]]:
+        """By dial value the points that every seed of a row's method was measured at: of each seed the saving on the
+        row's axis and the scores by document. Not for saved time, which belongs to no point.
+        """
+        sweeps = self._sweeps(row)
+        found: dict[float, dict[int, tuple[float, dict[int, float]]]] = {}
+        name = saving_name(row.axis, row.phase)
+        for sweep in sweeps:
+            for dial, (saved, _, scores) in zip(sweep.dials, sweep.points, strict=False):
+                if name in saved and row.metric in scores:
+                    by_document = dict(zip(sweep.documents, scores[row.metric].tolist(), strict=True))
+                    found.setdefault(dial, {}).setdefault(sweep.seed, (saved[name], by_document))
+        return {dial: by_seed for dial, by_seed in sorted(found.items()) if len(by_seed) == len(sweeps)}
+
+    def seeds(self, row: Row) -> list[int]:
+        """The seeds of a row's method, whether they reached its level or not."""
+        return [sweep.seed for sweep in self._sweeps(row)]
+
+    def distance(self, row: Row, level: float) -> float:
+        """How far the level is from what the method of a row was measured at: see the row's own `distance`."""
+        name = saving_name(row.axis, row.phase)
+        found = [
+            mix.distance
+            for sweep in self._sweeps(row)
+            for mix in mixes(
+                [0.0] * len(sweep.points), [saved.get(name) for saved, _, _ in sweep.points], [level], name
+            )
+        ]
+        return max(found, default=0.0)
+
+    def _sweeps(self, row: Row) -> Sequence[SweptAnswers]:
+        return self.sweeps.get((row.method, row.semantics, row.task, row.target), [])
 
 
 def read_answers(folder: Path) -> Answers:
@@ -95,7 +132,9 @@ def _sweep(entry: Mapping[str, Any]) -> SweptAnswers:
     seed = entry["seed"]
     if not isinstance(seed, int):
         raise Rejected("a seed is a whole number")
-    return SweptAnswers(seed, documents, tuple(points))
+    known = [float(point["dial"]) for point in entry["points"] if "dial" in point]
+    dials = tuple(known) if len(known) == len(points) and all(map(math.isfinite, known)) else ()
+    return SweptAnswers(seed, documents, tuple(points), dials)
 
 
 def _matched(sweep: SweptAnswers, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:

@@ -32,6 +32,7 @@ class Board:
         folders: The runs' folders that gave a row.
         problems: What was left out and why, one sentence each.
         comparisons: Which methods differ, by column; none where documents are not known.
+        answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
         steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
     """
 
@@ -39,6 +40,8 @@ class Board:
     folders: Sequence[Path] = ()
     problems: Sequence[str] = field(default=())
     comparisons: Comparisons = field(default_factory=dict)
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+    measured: Measured | None = None
     steps: Mapping[str, StepsRecord] = field(default_factory=dict)
 
     @property
@@ -60,7 +63,8 @@ def board_of(
     add_curves(found)
     for record in (steps or {}).values():
         record.mark(found)
-    return Board(found, folders, problems, add_tests(found, answers or {}, measured), steps or {})
+    answers = answers or {}
+    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured, steps or {})
 
 
 def read_board(tables: Iterable[Path]) -> Board:

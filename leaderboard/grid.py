@@ -11,6 +11,7 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparable import Conditions, differences
 from adaptive_bench.tables.made_with import environments
 
@@ -27,8 +28,9 @@ AXES = {
     "time": "saved time",
 }
 # Status of a row -> the mark behind its score, and what it means.
+PARTIAL = "*"
 _MARKS = {
-    "partial": ("*", "not every seed that was asked for reached this level"),
+    "partial": (PARTIAL, "not every seed that was asked for reached this level"),
     "inert": ("†", "the dial of this method moves nothing"),
 }
 _BEYOND = ("‡", "beyond the saving this method was trained for")
@@ -36,9 +38,11 @@ _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
 NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
 _TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
+STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
 _LONGEST = 1e7  # a number below is written out
-_WIDEST_GAP = 0.15
-_INTERPOLATED = ("≈", "interpolated between measured savings that are more than 15 points apart")
+_NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
+FAR = "≈"
+_INTERPOLATED = (FAR, "read off a line: measured more than 2 points of saving away, on one side or both")
 _CLAIM_TOLERANCE = 0.05
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
 ALL_MARKS = (
@@ -207,7 +211,36 @@ class Grid:
             notes.append("↓ lower is better.")
         if len(made := environments(row.made_with for row in self.cells.values())) > 1:
             notes.append(f"Not all of it was made with the same versions on the same device: {'; '.join(made)}.")
+        notes += [note for note in (self._sites, self._static) if note]
         return notes + [table[key] for table, key in self._explained if key in table]
+
+    def may_skip(self, method: str) -> str | None:
+        """Where a method lets tokens skip; `None` where it does nowhere, or rows do not say."""
+        found = {row.eligible for (name, _), row in self.cells.items() if name == method} - {None, "none"}
+        return " or ".join(sorted(filter(None, found))) or None
+
+    @property
+    def by_sites(self) -> dict[str, list[str]]:
+        """Methods by where they may let tokens skip, as far as rows say."""
+        found: dict[str, list[str]] = {}
+        for method in self.methods:
+            if sites := self.may_skip(method):
+                found.setdefault(sites, []).append(method)
+        return found
+
+    @property
+    def _sites(self) -> str:
+        """Who may skip where, unless all may skip at the same sites."""
+        if len(self.by_sites) < 2:
+            return ""
+        told = "; ".join(f"{sites}: {', '.join(methods)}" for sites, methods in self.by_sites.items())
+        return f"Where methods may skip differs ({told}): what one is ahead of another may come from the sites alone."
+
+    @property
+    def _static(self) -> str:
+        """Who decides nothing per token though it is no control."""
+        found = [method for method in self.methods if method_name(method) in STATIC[1:]]
+        return f"Deciding nothing per token, as static_depth: {', '.join(found)}." if found else ""
 
     @property
     def ranks(self) -> str:
@@ -255,6 +288,17 @@ def grids(rows: Iterable[Row]) -> list[Grid]:
 def marks(row: Row) -> list[tuple[str, str]]:
     """Marks behind a score, with what they mean."""
     found = [_MARKS[row.status]] if row.status in _MARKS else []
+    found += target_marks(row)
+    if is_far(row):
+        found.append(_INTERPOLATED)
+    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
+        found.append(_CLAIMED)
+    return found
+
+
+def target_marks(row: Row) -> list[tuple[str, str]]:
+    """Those of them that say what the method was trained for, and whether for long enough."""
+    found = []
     if row.beyond_target:
         found.append(_BEYOND)
     if row.below_target:
@@ -263,11 +307,20 @@ def marks(row: Row) -> list[tuple[str, str]]:
         found.append(_OTHER_AXIS)
     if row.not_converged:
         found.append(NOT_CONVERGED)
-    if (row.gap or 0.0) > _WIDEST_GAP:
-        found.append(_INTERPOLATED)
-    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
-        found.append(_CLAIMED)
     return found
+
+
+def is_far(row: Row) -> bool:
+    """Whether the savings that the score was read off lie more than 2 points from the level, on one side or both.
+
+    Rows of earlier versions know only how far the two are apart: one of them is at least half of that away.
+    """
+    return is_far_off((row.gap or 0.0) / 2 if row.distance is None else row.distance)
+
+
+def is_far_off(distance: float) -> bool:
+    """Whether a saving is too far from what was measured to go without a mark."""
+    return distance > _NEAR
 
 
 def rank(row: Row) -> str:

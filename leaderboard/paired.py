@@ -65,6 +65,11 @@ class Comparison:
 Comparisons = Mapping[Column, Comparison]
 
 
+def is_trained_static(name: str) -> bool:
+    """Whether a label is that of the control that leaves out layers and is trained for it."""
+    return method_name(name) == _STATIC and _TRAINED in name
+
+
 def compare(methods: Mapping[str, DocumentScores], metric: Metric) -> Comparison:
     """Compare all pairs on the seeds and documents that both have; a pair without any, or with one score, is not told
     apart. Which method leads is read off the same scores, so p is corrected for every pair, not only for the leader's.
@@ -74,17 +79,28 @@ def compare(methods: Mapping[str, DocumentScores], metric: Metric) -> Comparison
     """
     sign = -1.0 if metric.better == "lower" else 1.0
     order = tuple(sorted(methods, key=lambda name: -sign * float(methods[name].values.mean())))
-    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
-    bounded = all(
-        metric.low <= scores.values.min() and scores.values.max() <= metric.high for scores in methods.values()
-    )
-    tests = Tests(methods, (metric.low, metric.high) if bounded else UNBOUNDED)
+    tests = _tests(methods, metric)
     pairs = _favouring(tests, list(combinations(order, 2)), sign)
-    static = next((name for name in order if method_name(name) == _STATIC and _TRAINED in name), None)
+    static = next(filter(is_trained_static, order), None)
     against = [(name, static) for name in order if static is not None and name != static]
     over_static = {name: found for (name, _), found in _favouring(tests, against, sign).items()}
     ranks = rank_intervals(order, lambda one, other: (one, other) in pairs and pairs[one, other].apart)
     return Comparison(order, ranks, pairs, static, over_static)
+
+
+def over(reference: str, methods: Mapping[str, DocumentScores], metric: Metric) -> dict[str, Difference]:
+    """By label how much better than one of them each other method scores, corrected for these comparisons alone."""
+    pairs = [(name, reference) for name in methods if name != reference]
+    found = _favouring(_tests(methods, metric), pairs, -1.0 if metric.better == "lower" else 1.0)
+    return {name: difference for (name, _), difference in found.items()}
+
+
+def _tests(methods: Mapping[str, DocumentScores], metric: Metric) -> Tests:
+    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
+    bounded = all(
+        metric.low <= scores.values.min() and scores.values.max() <= metric.high for scores in methods.values()
+    )
+    return Tests(methods, (metric.low, metric.high) if bounded else UNBOUNDED)
 
 
 def _favouring(tests: Tests, pairs: Sequence[tuple[str, str]], sign: float) -> dict[tuple[str, str], Difference]:
@@ -148,7 +164,7 @@ def _columns(
                     continue
                 scores = some.at_levels(row, at)
                 by_level = {level: one for level, one in zip(at, scores, strict=False) if one is not None}
-                if all(level in by_level and _give(by_level[level], cells[name, level]) for level in at):
+                if all(level in by_level and gives(by_level[level], cells[name, level]) for level in at):
                     asked = asked or (digest,)
                     for level, one in by_level.items():
                         found[level][name] = one
@@ -156,7 +172,7 @@ def _columns(
     return found
 
 
-def _give(scores: DocumentScores, row: Row) -> bool:
+def gives(scores: DocumentScores, row: Row) -> bool:
     """Whether these are the answers behind a row: of several runs, and of an entry, only those that give its score."""
     return row.score is not None and abs(float(scores.values.mean()) - row.score) <= _SAME
 

@@ -34,7 +34,7 @@ def cell(value: Any) -> Any:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-def markdown(text: str) -> str:
-    """Text that Markdown shows as it is: no link, image, HTML, table cell or automatic link."""
-    escaped = _MARKDOWN.sub(r"\\\1", plain(text))
+def markdown(text: str, longest: int = 500) -> str:
+    """Text that Markdown shows as it is: no link, image, HTML, table cell or automatic link; cut at a length."""
+    escaped = _MARKDOWN.sub(r"\\\1", plain(text, longest))
     return re.sub(r"(?i)(https?|ftp|javascript|data|mailto|www)([:.])", r"\1<!-- -->\2", escaped)

@@ -65,6 +65,7 @@ class Row:
     decisions_high: float | None = None
     shuffled_apart: float | None = None
     gap: float | None = None
+    distance: float | None = None
     dial: float | None = None
     seconds: float | None = None
     shots: int | None = None

@@ -165,6 +165,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     **dict.fromkeys(WORTH, (_SCORE, None)),
     "shuffled_apart": (_maybe(_number(-1e6, 1e6)), None),
     "gap": (_maybe(_number(0.0, 2e6)), None),
+    "distance": (_maybe(_number(0.0, 2e6)), None),
     "dial": (_maybe(_number(-1e12, 1e12)), None),
     "seconds": (_maybe(_number(0.0, 1e12)), None),
     "shots": (_maybe(_whole(10**6)), None),

@@ -16,7 +16,7 @@ from .plain import cell, markdown
 from .provenance import matched_on
 from .steps import as_markdown as as_table
 from .steps import sections
-from .verdict import verdict
+from .verdict import LONGEST, verdict
 
 SCHEMA = 1
 LARGEST_PAGE_BYTES = 1_572_864
@@ -93,7 +93,7 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board, axis, phase)), rest, *_steps(board), *left_out])
+    return "\n".join([title, "", markdown(verdict(board, axis, phase), LONGEST), rest, *_steps(board), *left_out])
 
 
 def _steps(board: Board) -> list[str]:

@@ -18,6 +18,8 @@ from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
 from .entry import FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, check_run, digest_of
+from .headroom import FILE_NAME as HEADROOM
+from .headroom import for_entry
 from .plain import plain
 from .provenance import records_of, versions_of
 from .row import Row
@@ -102,7 +104,8 @@ def _contents(run: Path) -> dict[str, bytes]:
     said = {key: about[key] for key in _OF_A_RUN if key in about} | {"model": config["model"]}
     said |= {"warnings": [plain(text) for text in about.get("warnings", [])], "failures": []}
     said |= {"records": [folder.name for folder in records_of(run)]}
-    return {
+    measured = {HEADROOM: for_entry(run / HEADROOM)} if (run / HEADROOM).is_file() else {}
+    return measured | {
         "table.json": (json.dumps(rows, allow_nan=False, separators=(",", ":")) + "\n").encode(),
         "answers.json": (run / "answers.json").read_bytes(),
         "methods.json": (run / "methods.json").read_bytes(),

@@ -8,7 +8,8 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, Grid, grids, marks, number, percent, rank
+from .grid import AXES, FAR, Grid, grids, is_far, marks, number, percent, rank
+from .paired import is_trained_static
 from .provenance import METHOD_FACTS, OTHER_CODE
 from .row import Row
 from .rows import first_metrics
@@ -83,10 +84,17 @@ def _line(grid: Grid, method: str) -> dict[str, Any]:
     some = next(row for row in cells if row is not None)
     return {
         "method": method,
-        "cells": [None if row is None else cell(row) for row in cells],
+        "cells": [None if row is None else _marked(cell(row), grid, row.level) for row in cells],
         "reach": _maybe(some.keeps_90, percent),
         "to_end": bool(some.keeps_90_to_end),
     }
+
+
+def _marked(texts: Cell, grid: Grid, level: float) -> Cell:
+    """With the mark of the trained static control on what is said against it, where that was measured elsewhere."""
+    controls = [row for (name, at), row in grid.cells.items() if at == level and is_trained_static(name)]
+    known = texts.get("over_static", NONE) != NONE
+    return {**texts, "over_static": f"{texts['over_static']} {FAR}"} if known and any(map(is_far, controls)) else texts
 
 
 def cell(row: Row) -> Cell:

@@ -8,8 +8,10 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
 from .frame import Board
-from .grid import AXES, Grid, grids, marks, percent
+from .grid import AXES, STATIC, Grid, grids, is_far, marks, percent
+from .headroom import headroom
 from .paired import Comparison
+from .plain import plain
 from .row import Row
 from .tables import FAMILY_OF_CONTROLS
 
@@ -17,6 +19,7 @@ _NEARLY_ALL = 0.75
 _PREFERRED = 0.15  # the saving of the paper's second table
 _MOST_TASKS = 4
 _MOST_NAMES = 3
+LONGEST = 4000  # characters of a verdict
 
 
 def verdict(board: Board, axis: str, phase: str = "all") -> str:
@@ -25,7 +28,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
 
     Two methods are told apart by a test, corrected for all pairs of the column, and from the trained static control
     by one that is corrected for the comparisons with it; where documents are not known, only where their intervals do
-    not overlap, which is stricter, and the sentence says so.
+    not overlap, which is stricter, and the sentence says so. Where headroom was measured, what it says of the tasks.
     """
     first: dict[str, str] = {}
     for row in board.rows:
@@ -54,7 +57,10 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
     else:
         text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
     text = text[0].upper() + text[1:] + "."
-    return text if any(tested) else f"{text} Told apart by intervals that do not overlap, not by a paired test."
+    if not any(tested):
+        text += " Told apart by intervals that do not overlap, not by a paired test."
+    told = headroom(board.folders, {grid.task for grid in chosen})
+    return plain(" ".join([text, *(said for _, said in told)]), LONGEST)
 
 
 def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
@@ -85,9 +91,12 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
         best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
         return f"{where} {keeps}, but is not separated from random skipping; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of random skipping"
-    fixed = [row.label for row in reached if method_name(row.method) == "static_depth" and not apart(leader, row)]
+    static = [row for row in reached if method_name(row.method) in STATIC]
+    fixed = [row.label for row in static if not is_far(row) and not apart(leader, row)]
     if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
+    if far := [row.label for row in static if is_far(row)]:
+        told += f" ({', '.join(far)}: not measured near this saving)"
     if tests is not None:
         return f"{told}; {_rank(leader, len(tests.order))}"
     if not others:
@@ -111,7 +120,8 @@ def _level(grid: Grid) -> float | None:
 
 
 def _control(row: Row) -> bool:
-    return method_name(row.method) in FAMILY_OF_CONTROLS
+    """Whether it is no method that decides per token: what the verdict names as best does."""
+    return method_name(row.method) in (*FAMILY_OF_CONTROLS, *STATIC)
 
 
 def _separate(better: Row, worse: Row, sign: int) -> bool:

@@ -21,6 +21,7 @@ from adaptive_bench.spec import MethodSpec
 ROOT = Path(__file__).parent.parent
 README, PAGE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/commands.md"))
 COMMANDS = sorted(set(re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README + PAGE, re.MULTILINE)))
+SAVING_NOTHING = r"dense \(saves nothing\)|base \(no training\)"
 FIRST_LINES, EXAMPLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -95,11 +96,38 @@ def test_the_result_is_that_of_the_published_entry():
             name = row["method"] + ("@paper" if row["semantics"] == "paper" else "")
             text = form.format(*(unit * row[key] for key in ("score", "low", "high")))
             scores.setdefault((name, row["level"]), {})[row["task"]] = text
-    shown = re.findall(r"^\| (dense \(saves nothing\)|`\S+`) \| (.+) \| (.+) \| (.+) \|$", README, re.MULTILINE)
-    assert len(shown) == sum(level == 0.15 for _, level in scores) + 1
+    shown = re.findall(rf"^\| ({SAVING_NOTHING}|`\S+`) \| (.+) \| (.+) \| (.+) \|$", README, re.MULTILINE)
+    assert len(shown) == sum(level == 0.15 for _, level in scores) + 2
     for name, *found in shown:
-        place = ("dense", 0) if name.startswith("dense") else (name.strip("`"), 0.15)
+        place = (name.split()[0], 0) if re.fullmatch(SAVING_NOTHING, name) else (name.strip("`"), 0.15)
         assert found == [scores[place].get(task, "n/a") for task in ("nano_math", "nano_qa", "nano_text")]
+
+
+def _told(page, section, task, at=""):
+    """A sentence of the findings."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").partition(f"## {section}\n\n")[2].partition("\n\n")[0]
+    (found,) = [line for line in text.splitlines() if line.startswith(f"- **{task}**") and at in line]
+    return found
+
+
+def _ahead(page, task, at):
+    found = _told(page, "Who is better than static depth", task, at)
+    return {name for part in re.findall(r"ahead ([^;]*)", found) for name in re.findall(r"`(\S+)`", part)}
+
+
+def test_what_stands_below_the_results_is_what_the_findings_say():
+    page = "findings.md"
+    both = _ahead(page, r"nano\_math", "at 11.5 %") & _ahead(page, r"nano\_qa", "at 11.2 %")
+    (listed,) = re.findall(r"at 11 % (.*?) beat it with\s+certainty", README, re.DOTALL)
+    assert set(re.findall(r"`(\S+?)`", listed)) == both
+    others = [(r"nano\_math", "23.0"), (r"nano\_qa", "22.3"), (r"nano\_text", "10.4"), (r"nano\_text", "20.7")]
+    assert not any(_ahead(page, task, f"at {saving} %") for task, saving in others)
+    assert _told(page, "What training was worth", r"nano\_text").endswith("not separated from it: none; better: none.")
+    page, pages = "findings_real_text.md", r"perplexity:c4\_sample"
+    assert not _ahead(page, pages, "at 13.1 %")
+    worse = _told(page, "What training was worth", pages).partition("no training: ")[2].partition(";")[0]
+    assert re.findall(r"`(\S+?)`", worse) == ["free", "random_skip"]
+    assert "has 12.0 [6.9, 20.0] %" in _told(page, "What training was worth", "lambada")
 
 
 EARLIER_BACKBONE = (
@@ -129,8 +157,9 @@ def test_the_second_board_says_what_its_entry_says():
         if (row["axis"], row["phase"], row["metric"]) == ("net", "all", "bits_per_byte,none")
         and row["score"] is not None
     }
-    shown = dict(re.findall(r"^\| (dense \(saves nothing\)|`\S+`) \| ([^|]+) \|$", README, re.MULTILINE))
-    assert shown.pop("dense (saves nothing)") == scores["dense", 0.0]
+    shown = dict(re.findall(rf"^\| ({SAVING_NOTHING}|`\S+`) \| ([^|]+) \|$", README, re.MULTILINE))
+    for name in ("dense (saves nothing)", "base (no training)"):
+        assert shown.pop(name) == scores[name.split()[0], 0.0]
     assert shown == {f"`{method}`": score for (method, level), score in scores.items() if level == 0.15}
     accuracies = {row["score"] for row in rows if row["metric"] == "acc,none" and row["method"] != "base"} - {None}
     assert accuracies == {0.0}

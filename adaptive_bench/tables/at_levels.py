@@ -94,6 +94,7 @@ class LevelMatches:
             "dial": dial,
             "seconds": seconds,
             "gap": max(mix.gap for mix, _ in reached),
+            "distance": max(mix.distance for mix, _ in reached),
             "claimed": claimed,
             "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
             "projected_net": saved[saving_name("projected", self.phase)],

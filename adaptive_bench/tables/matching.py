@@ -26,6 +26,8 @@ ZERO_LEVEL_TOLERANCE = 0.005
 FLAW_TOLERANCE = 1e-3
 # Two measurements of the same time differ by so much; what lies within it of nothing saves no time and loses none.
 TIME_TOLERANCE = 0.02
+# A score that is read off so close to a measured point is that point's: the other end of the line hardly counts.
+_AS_MEASURED = 0.005
 _SAME = 1e-9
 
 
@@ -64,6 +66,14 @@ class Interpolation(NamedTuple):
         # Rounding must not leave the interval.
         mixed = np.maximum(low * (1 - self.share) + high * self.share, np.minimum(low, high))
         return np.minimum(mixed, np.maximum(low, high))
+
+    @property
+    def distance(self) -> float:
+        """How far the level is from the two savings, the further one of them; 0 if it was measured, give or take half a
+        point.
+        """
+        near, far = sorted((self.gap * self.share, self.gap * (1 - self.share)))
+        return 0.0 if near <= _AS_MEASURED else far
 
     def weights(self, points: int) -> Floats:
         """How much each of P points counts, [P]."""

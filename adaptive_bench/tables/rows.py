@@ -94,6 +94,8 @@ class Row:
         shuffled_apart: Net saving of the control less the method's at one dial value, where they are furthest apart.
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
+        distance: How far the level is from the further one of the two, 0 where one is within half a point; of several
+            seeds the furthest.
         seconds: Spent inside model calls there, on all documents.
         made_with: Versions and devices that the records behind the row were made with.
         model, backbone, recipe, task_version, shots, asked, contents, definition: With `documents`, what it is
@@ -145,6 +147,7 @@ class Row:
     shuffled_apart: float | None = None
     dial: float | None = None
     gap: float | None = None
+    distance: float | None = None
     seconds: float | None = None
     model: str | None = None
     backbone: str | None = None

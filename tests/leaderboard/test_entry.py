@@ -13,6 +13,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
 from adaptive_bench.store.atomic import write_sealed
+from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.results import read_table, write_run
 
 OLD = Path(__file__).parent / "old_entries"
@@ -55,6 +56,15 @@ def test_records_go_along_when_asked_and_must_be_what_was_submitted(run, tmp_pat
         assert b"secret" not in archive.extractfile("aaaaaaaaaaaaaaaa/env.json").read()
     assert len(read_board([entry / "table.json"]).rows) == 2
     (entry / "records.tar.xz").write_bytes(b"something else")
+    assert "digest differs" in read_board([entry / "table.json"]).problems[0]
+
+
+def test_headroom_beside_the_table_goes_along(run, tmp_path):
+    (run / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": []}\n'))
+    entry = submit(run, tmp_path / "entries")
+    assert "headroom.json" in json.loads((entry / "entry.json").read_text())["files"]
+    assert not read_board([entry / "table.json"]).problems
+    (entry / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": [3]}\n'))
     assert "digest differs" in read_board([entry / "table.json"]).problems[0]
 
 

@@ -42,7 +42,7 @@ def test_what_a_test_tells_apart_is_said_with_its_figures(board):
     assert "`mod` 90.0⚠ [0.0, 100.0] %, rank 1 to 2; `calm` 88.0⚠ [0.0, 100.0] %, rank 1 to 2; `random_skip`" in text
     assert "- ⚠ the dial claims" in text
     assert "not told apart" not in text
-    assert "2 of 2 methods are ahead of it, `mod` by +80.0 [" in text
+    assert "2 of 2 methods that decide per token are ahead of it, `mod`⚠ by +80.0 [" in text
 
 
 def test_a_note_goes_before_the_findings(board):
@@ -53,21 +53,23 @@ def test_a_note_goes_before_the_findings(board):
 
 def test_nothing_is_ahead_where_nothing_is_told_apart(board):
     text = findings(board(random_skip=50, mod=51))
-    assert "0 of 1 methods are ahead of it; behind it: none; not separated from it: `mod`." in text
+    assert (
+        "0 of 1 methods that decide per token are ahead of it; behind it: none; not separated from it: `mod`⚠." in text
+    )
 
 
 def test_who_is_certainly_worse_is_not_called_not_separated(board):
     static = "static_depth[trained=true]"
     text = findings(board(**{"random_skip": 50, static: 53, "mod": 90, "calm": 52, "free": 10}))
-    assert "1 of 3 methods are ahead of it, `mod` by +40.0 [" in text
-    assert "behind it: `free`; not separated from it: `calm`." in text
-    assert f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod` +37.0 [+2" in text
-    assert "; behind `free` -43.0 [-5" in text and "; not separated `calm` -1.0 [" in text
+    assert "1 of 3 methods that decide per token are ahead of it, `mod`⚠ by +40.0 [" in text
+    assert "behind it: `free`⚠; not separated from it: `calm`⚠." in text
+    assert f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod`⚠ +37.0 [+2" in text
+    assert "; behind `free`⚠ -43.0 [-5" in text and "; not separated `calm`⚠ -1.0 [" in text
 
 
 def test_gates_claims_and_phases_have_their_sentences(board):
     text = findings(board(gateskip=30, scalar=80))
-    assert "`gateskip[shape=scalar]` is ahead of `gateskip`, +50.0 [" in text
+    assert "`gateskip[shape=scalar]`⚠ is ahead of `gateskip`⚠, +50.0 [" in text
     assert "vector gates skip 40.0 % of the token-branches" in text
     assert "claims to skip 40.0 % of the token-branches; 30.0 % were skipped" in text
     assert "net saving 20.0 % in prefill, 2.0 % in decode" in text
@@ -77,7 +79,7 @@ def test_tuned_gates_are_compared_like_their_defaults(board, tmp_path):
     facts = {"gateskip[sparsity_weight=0.01]": {"variant": "gateskip"}}
     (tmp_path / "methods.json").write_text(json.dumps({"methods": facts}))
     found = replace(board(**{"gateskip[sparsity_weight=0.01]": 30, "scalar": 80}), folders=[tmp_path])
-    assert "`gateskip[shape=scalar]` is ahead of `gateskip[sparsity_weight=0.01]`" in findings(found)
+    assert "`gateskip[shape=scalar]`⚠ is ahead of `gateskip[sparsity_weight=0.01]`" in findings(found)
 
 
 def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
@@ -87,8 +89,10 @@ def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
 
 def test_those_who_skip_much_and_save_little_are_named(board):
     text = findings(board(axis="tokens", saved_net=0.02, calm=10, mod=90))
-    assert "skip 15.0 % of the token-branches, these save much less net: `calm` 2.0 %, `mod` 2.0 %." in text
-    assert "these save much less net" not in findings(board(axis="tokens", calm=10, mod=90))
+    assert (
+        "skip 15.0 % of the token-branches, these save at least 5 points less net: `calm` 2.0 %, `mod` 2.0 %." in text
+    )
+    assert "points less net" not in findings(board(axis="tokens", calm=10, mod=90))
 
 
 def test_a_level_without_scores_is_refused(tmp_path, make_row):

@@ -118,8 +118,11 @@ def test_a_level_that_is_less_than_measured_is_marked(make_row):
     text = render([make_row(beyond_target=True, status="partial")])
     assert "89.8*‡ [84.0, 95.1]" in text
     assert "‡ beyond the saving this method was trained for." in text
-    assert "≈ interpolated between measured savings" in render([make_row(gap=0.2)])
-    assert "≈" not in render([make_row(gap=0.15)]) + render([make_row(gap=None)])
+    assert "≈ read off a line: measured more than 2 points" in render([make_row(gap=0.03, distance=0.025)])
+    assert "≈" not in render([make_row(gap=0.04, distance=0.02)]) + render([make_row(gap=0.0, distance=0.0)])
+    # Tables of earlier versions know the gap alone: one of its ends is at least half of it away.
+    assert "≈" in render([make_row(gap=0.05)])
+    assert "≈" not in render([make_row(gap=0.04)]) + render([make_row(gap=None)])
     text = render([make_row(below_target=True, target_axis="tokens")])
     assert "§ less than half of the saving" in text and "¶ trained for a saving on another axis." in text
     assert "¶" not in render([make_row(target_axis="net", axis="net")])

@@ -24,7 +24,7 @@ KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
 KEYS += "parameters_added train_tokens train_flops target beyond_target "
 KEYS += "below_target target_axis eligible shuffled_score decisions_worth decisions_low decisions_high "
-KEYS += "shuffled_apart dial gap seconds "
+KEYS += "shuffled_apart dial gap distance seconds "
 KEYS += "model backbone recipe "
 KEYS += "task_version shots asked contents definition made_with"
 
@@ -121,6 +121,17 @@ def test_an_interval_is_over_seeds_and_documents_where_documents_are_known() -> 
         expected = interval([[1.0, 0.5, 0.5, 0.0]] * seeds)
         assert (found.score, found.interval, found.seeds, found.documents) == (0.5, levels, seeds, 100)
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_how_far_a_level_is_from_what_was_measured_is_in_the_row() -> None:
+    close = [_evaluation(saved, 1 - saved, saved) for saved in (0.0, 0.08, 0.11, 0.3)]
+    far = [_evaluation(saved, 1 - saved, saved) for saved in (0.0, 0.304)]
+    rows = {row.level: row for row in _rows({1: close, 2: far}, (0.0, 0.1, 0.3))}
+    assert rows[0.0].distance == 0
+    assert rows[0.1].distance == pytest.approx(0.204)  # of seed 2; seed 1 was measured 2 points below and 1 above
+    assert rows[0.3].distance == 0  # seed 2 was measured within half a point of it, and the other end hardly counts
+    alone = {row.level: row.distance for row in _rows({1: close}, (0.1, 0.2, 0.4))}
+    assert alone == {0.1: pytest.approx(0.02), 0.2: pytest.approx(0.1), 0.4: None}
 
 
 def test_without_documents_one_seed_has_no_interval_and_several_have_one_over_seeds() -> None:

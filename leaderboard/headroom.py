@@ -1,0 +1,52 @@
+"""Whether a task can rank adaptive methods at all: what `adaptive-bench headroom` found, kept beside a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.cli.headroom_table import verdict
+from adaptive_bench.store.atomic import json_text
+from adaptive_bench.store.digest import sealed, unsealed
+
+from .rows import LARGEST_FILE_BYTES, Rejected
+
+FILE_NAME = "headroom.json"  # of a run or an entry, as `headroom --output` writes it
+
+
+def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Of each of the tasks that a record is about, its name and one sentence; of each record that cannot be read, the
+    file's name and why. Texts may hold anything.
+    """
+    for folder in folders:
+        if not (folder / FILE_NAME).is_file():
+            continue
+        try:
+            found = [(task, text) for task, text in _read(folder / FILE_NAME)[1] if task in tasks]
+        except Rejected as why:
+            found = [(f"{folder.name}/{FILE_NAME}", f"Left out: {why}.")]
+        yield from found
+
+
+def for_entry(path: Path) -> bytes:
+    """A record without what it says of the machine: paths of model and data.
+
+    Raises:
+        Rejected: It is none.
+    """
+    record = _read(path)[0]
+    return sealed(json_text({key: record[key] for key in ("kind", "version", "tasks") if key in record})).encode()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """A record, and its tasks with what it says of them."""
+    try:
+        if path.is_symlink() or path.stat().st_size > LARGEST_FILE_BYTES:
+            raise Rejected(f"{path.name} is a file of at most {LARGEST_FILE_BYTES // 1_000_000} MB")
+        record = unsealed(path.read_bytes())
+        return record, [(str(task["task"]), verdict(task)) for task in record["tasks"]]
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
+        if isinstance(error, Rejected):
+            raise
+        raise Rejected(f"{path.name} is not what `headroom --output` writes ({type(error).__name__})") from error

@@ -1,0 +1,358 @@
+"""The sentences of findings: each stands where its condition on rows and comparisons holds, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
+from adaptive_bench.tables.comparison import Difference
+
+from .against import at_own_savings, base_of, over_base
+from .decisions import is_apart
+from .frame import Board
+from .grid import AXES, STATIC, Grid, is_far, marks, number, percent
+from .headroom import headroom as about_headroom
+from .paired import Comparison
+from .paper import paper_tables
+from .plain import markdown
+from .row import Row
+from .tables import FAMILY_OF_CONTROLS, difference, p_value
+
+_PAPER_COLUMN = 3  # 15 % of the generative tasks in its first table
+_CLAIM_GAP = 0.02
+_PHASE_GAP = 0.05
+_VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
+
+
+Marks = Mapping[str, str]  # by label what stands behind a name where something is said of it
+
+
+@dataclass(frozen=True)
+class Column:
+    """The methods of a task at one level of an axis.
+
+    Attributes:
+        grid: With all its levels.
+        found: How the methods compare at the level.
+    """
+
+    grid: Grid
+    level: float
+    found: Comparison
+
+    @property
+    def task(self) -> str:
+        return f"**{markdown(self.grid.name)}**"
+
+    @property
+    def marks(self) -> Marks:
+        """Of the scores at the level."""
+        return {name: "".join(mark for mark, _ in marks(self.row(name))) for name in self.found.order}
+
+    def shown(self, name: str) -> str:
+        """A method's score at the level."""
+        return _shown(self.grid, name, self.level)
+
+    def row(self, name: str) -> Row:
+        return self.grid.cells[name, self.level]
+
+    def other_sites(self, names: Iterable[str], control: str) -> str:
+        """Who may skip elsewhere than a control, so that the two differ in more than the choice of tokens."""
+        own = self.grid.may_skip(control)
+        found = [(name, self.grid.may_skip(name)) for name in names]
+        told = ", ".join(f"`{name}` {sites}" for name, sites in found if sites is not None and sites != own)
+        return f" They may skip at other sites than `{control}` ({own}): {told}." if told and own is not None else ""
+
+
+def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[str]:
+    """Whether a task can rank adaptive methods, where that was measured."""
+    for name, text in about_headroom(folders, tasks):
+        yield f"**{markdown(name)}**: {markdown(text)}"
+
+
+def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:
+    """Who is better than the model before training, and who is worse."""
+    for column in columns:
+        base = base_of(column.grid)
+        if base is None:
+            yield f"{column.task}: `base`, the model before training, was not measured."
+            continue
+        told = f"{column.task}: `{base.label}`, the model before training, has {_shown(column.grid, base.label, 0.0)}"
+        over = over_base(board, column.grid, column.level)
+        if not over:
+            yield f"{told}; nothing was tested against it."
+            continue
+        ahead, behind, unknown = _by_relation(over).values()
+        yield (
+            f"{told}, p corrected for {len(over)} comparisons with it. Worse than no training: "
+            f"{_with_differences(column.grid, behind, column.marks)}; not separated from it: "
+            f"{_names(unknown, column.marks)}; better: {_names(ahead, column.marks)}."
+        )
+
+
+def order(columns: Iterable[Column]) -> Iterator[str]:
+    """The ranks that tests leave open."""
+    for column in columns:
+        grid, found = column.grid, column.found
+        told = "; ".join(f"`{name}` {column.shown(name)}, rank {_rank(found, name)}" for name in found.order)
+        saving_nothing = [
+            f"`{name}` {_shown(grid, name, 0.0)}"
+            for name in grid.methods
+            if method_name(name) in ("dense", "base") and (name, 0.0) in grid.cells and name not in found.order
+        ]
+        beside = f" Without ranks, saving nothing: {', '.join(saving_nothing)}." if saving_nothing else ""
+        yield f"{column.task} by {AXES[grid.axis]}: {told}.{beside}"
+
+
+def sites(columns: Iterable[Column]) -> Iterator[str]:
+    """Who may skip where, or that nobody knows."""
+    unknown: dict[str, list[str]] = {}
+    for column in columns:
+        by_sites = column.grid.by_sites
+        if len(by_sites) > 1:
+            told = "; ".join(f"{where}: {_names(names)}" for where, names in by_sites.items())
+            yield f"{column.task}: not all may skip at the same sites. {told[0].upper()}{told[1:]}."
+        if names := [name for name in column.found.order if column.row(name).eligible is None]:
+            every = len(names) == len(column.found.order)
+            unknown.setdefault("any method" if every else _names(names), []).append(column.task)
+    for methods, tasks in unknown.items():
+        yield (
+            f"{', '.join(tasks)}: not recorded for {methods}, so that what one is ahead of another may come from the "
+            f"sites alone."
+        )
+
+
+def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
+    """The question of the protocol: who is better than skipping the same layers for every token. Asked at the level if
+    the control was measured near it, else where it was measured.
+    """
+    for column in columns:
+        grid, control = column.grid, column.found.static
+        if control is None:
+            continue
+        if not is_far(column.row(control)):
+            over = column.found.over_static
+            yield (
+                f"{column.task}, `{control}` {column.shown(control)}, p corrected for {len(over)} comparisons with it: "
+                f"{_against(grid, over, column.marks)}.{column.other_sites(over, control)}"
+            )
+            continue
+        told = f"{column.task}: `{control}`, not measured within 2 points of {100 * column.level:.4g} %"
+        own = [one for one in at_own_savings(board, grid, control) if one.over]
+        if not own:
+            yield f"{told}: nothing is said against it."
+        for one in own:
+            yield (
+                f"{told} but at {percent(one.saving)} %, has {_in_unit(grid, number(grid.metric, one.score))} there; p "
+                f"corrected for {len(one.over)} comparisons with it: {_against(grid, one.over, one.marks)}."
+                f"{column.other_sites(one.over, control)}"
+            )
+
+
+def choice(columns: Iterable[Column]) -> Iterator[str]:
+    """What the decisions are worth, where the control of shuffled decisions says it."""
+    unknown = []
+    for column in columns:
+        adaptive = [column.row(name) for name in column.found.order if not _is_static(name)]
+        known = [row for row in adaptive if row.decisions_low is not None and row.decisions_high is not None]
+        if not known:
+            unknown.append(column.task)
+            continue
+        by_saying: dict[str, list[str]] = {}
+        for row in known:
+            by_saying.setdefault(_said_of_choice(row), []).append(_worth(row))
+        if missing := [f"`{row.label}`" for row in adaptive if row not in known]:
+            by_saying["not measured"] = missing
+        told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items())
+        yield f"{column.task}, score less that with the decisions of other tokens. {told[0].upper()}{told[1:]}."
+    if unknown:
+        yield f"{', '.join(unknown)}: not measured for any method (`run --shuffled`)."
+
+
+def _said_of_choice(row: Row) -> str:
+    assert row.decisions_low is not None and row.decisions_high is not None
+    if is_apart(row):
+        return "nothing can be said, since the two save net FLOPs that are more than 2 points apart"
+    if row.decisions_low > 0:
+        return "choosing the tokens was worth something"
+    return "other tokens' decisions did better" if row.decisions_high < 0 else "not shown to be worth anything"
+
+
+def _worth(row: Row) -> str:
+    low, high = (difference(row.metric, end) for end in (row.decisions_low, row.decisions_high))
+    return f"`{row.label}` {difference(row.metric, row.decisions_worth)} [{low}, {high}]"
+
+
+def paper(columns: Sequence[Column]) -> Iterator[str]:
+    """Two orders side by side, without a word on why they differ."""
+    known = [
+        (float(row["values_"][_PAPER_COLUMN].partition(" ± ")[0]), row["name"], row["values_"][_PAPER_COLUMN])
+        for row in paper_tables()[0]["rows"]
+        if row["values_"][_PAPER_COLUMN]
+    ]
+    for column in columns:
+        ours = ", ".join(f"`{name}` ({_rank(column.found, name)})" for name in column.found.order)
+        yield f"{column.task} by saved tokens, best first, rank in brackets: {ours}."
+    if columns:
+        told = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
+        yield (
+            f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {told}. No interval of this board says how "
+            f"far its order holds for other models."
+        )
+
+
+def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
+    """Where counting tokens differs from counting what is saved, and who lost something before anything was skipped."""
+    for column in columns:
+        grid, level = column.grid, column.level
+        saved = [(column.row(name).saved_net, name) for name in column.found.order]
+        less = sorted((net, name) for net, name in saved if net is not None and level - net > _PHASE_GAP)
+        if less:
+            told = ", ".join(f"`{name}` {percent(net)} %" for net, name in less)
+            yield (
+                f"{column.task}: of those who skip {percent(level)} % of the token-branches, these save at least "
+                f"{100 * _PHASE_GAP:.0f} points less net: {told}."
+            )
+        start = board.comparisons.get((grid.place, 0.0))
+        dense = None if start is None else next((name for name in start.order if method_name(name) == "dense"), None)
+        if start is None or dense is None:
+            continue
+        nothing = Column(grid, 0.0, start)
+        over = {name: start.over(name, dense) for name in start.order if method_name(name) not in ("dense", "base")}
+        if behind := _by_relation(over)["behind"]:
+            yield (
+                f"{column.task}: with no token-branch skipped these are behind `{dense}` "
+                f"{_shown(grid, dense, 0.0)}: {_with_differences(grid, behind, nothing.marks)}."
+            )
+
+
+def random_controls(columns: Iterable[Column]) -> Iterator[str]:
+    """Who is better than skipping by chance."""
+    for column in columns:
+        found = column.found
+        for control in [name for name in found.order if method_name(name) == "random_skip"]:
+            others = [name for name in found.order if not _is_static(name)]
+            over = {name: found.over(name, control) for name in others}
+            ahead, behind, unknown = _by_relation(over).values()
+            first = next(iter(ahead), None)
+            best = (
+                "" if first is None else f", {_named(first, column.marks)} by {_difference(column.grid, ahead[first])}"
+            )
+            yield (
+                f"{column.task}, `{control}` {column.shown(control)}: {len(ahead)} of {len(over)} methods that "
+                f"decide per token are ahead of it{best}; behind it: {_names(behind, column.marks)}; not "
+                f"separated from it: {_names(unknown, column.marks)}.{column.other_sites(over, control)}"
+            )
+
+
+def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[str]:
+    """GateSkip's two shapes, where both are there."""
+    for column in columns:
+        found = column.found
+        ours = {variants.get(name, name): name for name in reversed(found.order)}
+        if _VECTOR not in ours or _SCALAR not in ours:
+            continue
+        both = (ours[_VECTOR], ours[_SCALAR])
+        better, worse = sorted(both, key=found.order.index)
+        told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
+        vector, scalar = (column.row(name).saved_tokens for name in both)
+        skipped = ""
+        if vector is not None and scalar is not None:
+            skipped = (
+                f" For the same {percent(column.level)} % {AXES[column.grid.axis]} vector gates skip "
+                f"{percent(vector)} % of the token-branches, scalar gates {percent(scalar)} %."
+            )
+        yield (
+            f"{column.task}: {_named(better, column.marks)} {told} {_named(worse, column.marks)}, "
+            f"{_difference(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
+        )
+
+
+def idle_gates(rows: Iterable[Row]) -> Iterator[str]:
+    """What gates save where they skip nothing: one example."""
+    for row in rows:
+        if (method_name(row.method), row.axis, row.level) == ("gated", "tokens", 0.0) and row.saved_net is not None:
+            told = f"`{row.label}`, {markdown(row.task)}"
+            yield f"Gates that skip nothing ({told}) save {percent(row.saved_net)} % net."
+            break
+
+
+def claims(rows: Iterable[Row]) -> Iterator[str]:
+    """Dials that claim what was not skipped."""
+    for row in rows:
+        gap = row.claimed_minus_executed
+        if row.claimed is not None and gap is not None and abs(gap) > _CLAIM_GAP:
+            yield (
+                f"`{row.label}` on {markdown(row.task)} claims to skip {percent(row.claimed)} % of the "
+                f"token-branches; {percent(row.claimed - gap)} % were skipped."
+            )
+
+
+def phases(rows: Iterable[Row]) -> Iterator[str]:
+    """Savings that differ between prompts and what is written."""
+    for row in rows:
+        prefill, decode = row.saved_prefill_net, row.saved_decode_net
+        if prefill is not None and decode is not None and abs(prefill - decode) > _PHASE_GAP:
+            yield (
+                f"`{row.label}` on {markdown(row.task)}: net saving {percent(prefill)} % in prefill, "
+                f"{percent(decode)} % in decode."
+            )
+
+
+def _is_static(name: str) -> bool:
+    return method_name(name) in (*FAMILY_OF_CONTROLS, *STATIC)
+
+
+def _by_relation(over: Mapping[str, Difference | None]) -> dict[str, dict[str, Difference | None]]:
+    """Methods by how they stand to a control that they are ahead of by `over`, best first."""
+    some: dict[str, dict[str, Difference | None]] = {"ahead": {}, "behind": {}, "not separated": {}}
+    for name, by in sorted(over.items(), key=lambda one: -math.inf if one[1] is None else -one[1].difference):
+        apart = by is not None and by.apart
+        some["not separated" if by is None or not apart else "ahead" if by.difference > 0 else "behind"][name] = by
+    return some
+
+
+def _against(grid: Grid, over: Mapping[str, Difference | None], marked: Marks) -> str:
+    """How methods stand to a static control: those that decide per token, then those that do not and are no control."""
+    adaptive = {name: by for name, by in over.items() if not _is_static(name)}
+    others = {name: by for name, by in over.items() if method_name(name) in STATIC[1:]}
+    told = [f"{relation} {_with_differences(grid, some, marked)}" for relation, some in _by_relation(adaptive).items()]
+    for relation, some in _by_relation(others).items():
+        told += [f"deciding nothing per token, {relation} {_with_differences(grid, some, marked)}"] if some else []
+    return "; ".join(told)
+
+
+def _with_differences(grid: Grid, some: Mapping[str, Difference | None], marked: Marks) -> str:
+    return ", ".join(f"{_named(name, marked)} {_difference(grid, by)}" for name, by in some.items()) or "none"
+
+
+def _names(methods: Iterable[str], marked: Marks | None = None) -> str:
+    return ", ".join(_named(name, marked or {}) for name in methods) or "none"
+
+
+def _named(name: str, marked: Marks) -> str:
+    return f"`{name}`{marked.get(name, '')}"
+
+
+def _rank(found: Comparison, name: str) -> str:
+    low, high = found.ranks[name]
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _shown(grid: Grid, name: str, level: float) -> str:
+    return _in_unit(grid, grid.score(name, level))
+
+
+def _in_unit(grid: Grid, text: str) -> str:
+    return f"{text} %" if metric_of(grid.metric).unit == "share" else text
+
+
+def _difference(grid: Grid, found: Difference | None) -> str:
+    if found is None:
+        return "which cannot be tested"
+    low, high = (difference(grid.metric, end) for end in (found.low, found.high))
+    return f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}"
