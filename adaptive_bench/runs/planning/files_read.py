@@ -25,6 +25,7 @@ FilesRead = dict[str, dict[str, str]]  # by plugin: digests of files by their pa
 _CHANGED = ""  # in place of a digest: no content that is there now
 _NOT_DATA = tuple(map(Path, ("/proc", "/sys", "/dev")))
 _INSTALLED = {"site-packages", "dist-packages"}
+_METADATA = (".egg-info", ".dist-info")  # looked through whenever a plugin is looked for by its name
 
 
 class _Plugin(NamedTuple):
@@ -50,6 +51,8 @@ def files_read(config: RunConfig, methods: Iterable[str], tasks: Iterable[str] =
             if not set(map(os.path.realpath, one.readers)) & code or path in plugin.known or not path.is_file():
                 continue
             if any(path.is_relative_to(folder) for folder in aside) or _INSTALLED & set(path.parts):
+                continue
+            if path.parent.name.endswith(_METADATA):
                 continue
             now = _CHANGED if one.mixed or opened.stamp(name) != one.stamp else file_digest(path)
             read.setdefault(plugin.name, {})[os.path.relpath(path, plugin.home)] = now
