@@ -94,7 +94,7 @@ class State:
         """What is different by now: functions, or if all of these are there, settings, which are read with them."""
         found: list[Change] = []
         for name, module in self._modules.items():
-            if sys.modules.get(name) is not module:
+            if not _is_same(module, sys.modules.get(name)):
                 found.append(Change(f"the module {name}", partial(sys.modules.__setitem__, name, module)))
         for what, function, code in self._code.values():
             if function.__code__ is not code:
@@ -119,7 +119,7 @@ class State:
         found: list[Change] = []
         seen: set[int] = set()
         for name, module in list(sys.modules.items()):
-            if name in self._modules or not _is_guarded(name, module):
+            if self._modules.get(name) is module or not _is_guarded(name, module):
                 continue
             for label, owner in ((name, module), *_classes(module)):
                 if id(owner) in self._owners or id(owner) in seen:
@@ -131,6 +131,14 @@ class State:
                     if faults.is_watched(_code_file(value))
                 ]
         return found
+
+
+def _is_same(module: ModuleType, now: object) -> bool:
+    """Whether a module is what it was, be it executed once more: the one of transformers does so itself."""
+    if now is module:
+        return True
+    spec, again = (getattr(one, "__spec__", None) for one in (module, now))
+    return spec is not None and again is not None and spec.origin is not None and again.origin == spec.origin
 
 
 def _owner_changes(label: str, owner: Any, before: Mapping[str, Any]) -> list[Change]:

@@ -1,6 +1,7 @@
 """Plugins that misbehave: each has no effect on the others, or ends in an error that names it."""
 
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -224,3 +225,15 @@ def test_a_library_that_a_plugin_is_the_first_to_load_is_looked_at_too(tmp_path,
     with pytest.raises(PluginFault, match=re.escape("scipy.stats._stats_py.mode")):
         registry.load_plugin(write(tmp_path, "first", act, tmp_path, "act()"))
     assert "scipy.stats._stats_py" not in sys.modules
+
+
+def test_a_library_that_executes_itself_once_more_is_what_it_was(tmp_path, monkeypatch):
+    """As the package of transformers does when it loads a model's module; a function of a plugin in it is seen."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setitem(sys.modules, "statistics", statistics)
+    again = "import importlib.util, sys; spec = importlib.util.find_spec('statistics')"
+    again += "; sys.modules['statistics'] = new = importlib.util.module_from_spec(spec); spec.loader.exec_module(new)"
+    registry.load_plugin(write(tmp_path, "again", again, tmp_path, "act()"))
+    assert sys.modules["statistics"] is not statistics
+    with pytest.raises(PluginFault, match=re.escape("statistics.mode")):
+        registry.load_plugin(write(tmp_path, "more", f"{again}; new.mode = lambda a: 0.0", tmp_path, "act()"))
