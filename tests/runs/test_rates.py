@@ -167,3 +167,16 @@ def test_a_preset_has_the_rates_its_record_chose(preset, best):
     for trial in record["trials"]:
         tried.setdefault(trial["method"], []).append((trial["score"], trial["rate"]))
     assert all(best(tried[method])[1] == rate for method, rate in chosen.items())
+
+
+def test_the_protocol_shows_the_trials_of_the_record():
+    record = json.loads((ROOT / "docs/records/nano_rates.json").read_text(encoding="utf-8"))
+    lines = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("| rate | gateskip |")[2].splitlines()
+    names = ("gateskip", "gateskip[shape=scalar]", "mod", "skiplayer", "router_tuned_mod")
+    shown = {}
+    for line in lines[2 : lines.index("")]:
+        rate, *scores = (cell.strip() for cell in line.strip("|").split("|"))
+        shown |= {(name, float(rate.split()[0])): score for name, score in zip(names, scores, strict=True) if score}
+    told = {(one["method"], one["rate"]): f"{100 * one['score']:.1f}" for one in record["trials"]}
+    best = {(method, rate): f"**{told[method, rate]}**" for method, rate in record["chosen"].items()}
+    assert shown == told | best
