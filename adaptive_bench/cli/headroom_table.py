@@ -51,10 +51,16 @@ def verdict(task: Mapping[str, Any]) -> str:
     without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
     if not without:
         return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
-    where = "at any saving" if len(without) == len(known) else f"at {_percents(without)} % saved"
+    where = f"at {_percents(without)} % saved"
+    online = task["exit_oracle"]["online"]
+    if online["headroom"] is not None and not online["headroom"]["holds_0"]:
+        # At a level below what they save, exits have given up more than was asked of them.
+        also = f" Exits per token lie above them at what they save themselves, {100 * online['saved']:.1f} %."
+    else:
+        where, also = "at any saving" if len(without) == len(known) else where, ""
     return (
         f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
-        f"static sets there (the intervals hold 0 or lie below)."
+        f"static sets there (the intervals hold 0 or lie below).{also}"
     )
 
 

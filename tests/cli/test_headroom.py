@@ -295,5 +295,14 @@ def _level(level, *differences):
 )
 def test_the_verdict_is_that_of_the_intervals(levels, words):
     task = {"task": "toy", "levels": levels, "asked_once": None, "unit": "share", "chance": 0.25}
+    task["exit_oracle"] = {"online": {"headroom": None}}
     assert words in verdict({**task, "dense": {"low": 0.9}})
     assert "no better at toy than guessing" in verdict({**task, "dense": {"low": 0.2}})
+
+
+def test_exits_that_lie_above_the_sets_between_two_levels_are_said():
+    task = {"task": "toy", "levels": [_level(0.1, True, True), _level(0.2, True, None)], "asked_once": None}
+    task |= {"unit": "share", "chance": 0.25, "dense": {"low": 0.9}}
+    for holds, also in ((False, "lie above them at what they save themselves, 17.0 %"), (True, "at any saving")):
+        told = verdict(task | {"exit_oracle": {"online": {"saved": 0.17, "headroom": {"holds_0": holds}}}})
+        assert also in told and ("at any saving" in told) == holds

@@ -25,6 +25,7 @@ def said(tmp_path):
             for level, one, other in levels
         ]
         about = {"task": task, "documents": 128, "unit": "share", "chance": 0.0, "asked_once": None, "levels": found}
+        about["exit_oracle"] = {"online": {"headroom": None}}
         record = {"kind": "headroom", "tasks": [about | {"dense": {"score": 0.9, "low": 0.8, "high": 1.0}}]}
         (tmp_path / "headroom.json").write_text(seal(json.dumps(record, indent=1) + "\n"))
         return [text for _, text in headroom([tmp_path], tasks)]
