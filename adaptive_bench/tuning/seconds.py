@@ -16,17 +16,12 @@ def seconds_of(sweeps: Sequence[DialEvaluation]) -> dict[str, float]:
     A training that several trials share (of early exits that differ at inference alone) is in each of them, and what a
     training starts from is in it. Calibration is in neither.
     """
-    trainings = {training.folder: training for sweep in sweeps for training in needed_for(sweep.training)}
+    trainings = {training.folder: training for sweep in sweeps for training in sweep.training.chain}
     points = [sweep.record.read(f"{saving:g}.json") or {} for sweep in sweeps for saving in sweep.record.savings()]
     return {
         TRAINING: sum(map(_training_s, trainings.values())),
         EVALUATION: float(sum(point.get("wall_s", 0.0) for point in points)),
     }
-
-
-def needed_for(training: TrainingRun) -> list[TrainingRun]:
-    """A training and those that it starts from."""
-    return [training] if training.base is None else [training, *needed_for(training.base)]
 
 
 def _training_s(training: TrainingRun) -> float:

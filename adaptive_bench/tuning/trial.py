@@ -19,7 +19,7 @@ from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.tuning.causes import Causes, check_causes
 from adaptive_bench.tuning.objective import Objective
-from adaptive_bench.tuning.seconds import needed_for, seconds_of
+from adaptive_bench.tuning.seconds import seconds_of
 from adaptive_bench.tuning.space import Space, Values
 from adaptive_bench.tuning.study import Intermediate, TrialFailed
 
@@ -92,7 +92,7 @@ def _measured(whole: Plan, sweep: DialEvaluation, reporter: Reporter, jobs: int 
         EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
         TrialFailed: Some of the work failed otherwise.
     """
-    trainings = tuple(training for training in whole.trainings if training in needed_for(sweep.training))
+    trainings = tuple(training for training in whole.trainings if training in sweep.training.chain)
     needed = Plan(whole.config, trainings, (sweep,))
     put_aside(needed, reporter)
     failures = carry_out(needed, reporter, jobs)

@@ -17,7 +17,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.training import carry_out_training
 from adaptive_bench.tables.document_values import document_values, is_pooled
@@ -106,7 +106,7 @@ def verify(
                 f"was put together from two runs; it cannot be verified."
             )
         sweep = sweeps[place]
-        for training in _chain(sweep.training):
+        for training in reversed(sweep.training.chain):  # first things first
             if not training.finished:
                 trained.add(training.folder)
             carry_out_training(training, config, reporter)
@@ -124,11 +124,6 @@ def _place(sweep: DialEvaluation) -> tuple[Any, ...]:
     method = str(replace(sweep.spec, semantics="bench"))
     target = None if sweep.training.has_single_target else sweep.training.target
     return method, sweep.spec.semantics, sweep.task, sweep.training.seed, target
-
-
-def _chain(training: TrainingRun) -> list[TrainingRun]:
-    """A training and those it starts from, first things first."""
-    return [*(_chain(training.base) if training.base is not None else ()), training]
 
 
 def _again(

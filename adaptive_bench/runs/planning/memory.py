@@ -109,10 +109,8 @@ class Memory:
             return {}
 
     def _about(self, work: TrainingRun | DialEvaluation) -> list[Any]:
-        bases, training = [], work if isinstance(work, TrainingRun) else work.training
-        while training.base is not None:
-            training = training.base
-            bases.append(self._digests[training.folder])
+        training = work if isinstance(work, TrainingRun) else work.training
+        bases = [self._digests[base.folder] for base in training.chain[1:]]
         about = [work.folder.name, self._digests[work.folder], str(work.spec), _code(work.spec.name), bases]
         if isinstance(work, TrainingRun):
             return [*about, work.target, work.has_single_target]

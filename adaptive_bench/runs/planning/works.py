@@ -49,6 +49,11 @@ class TrainingRun:
         return target_text(self.target, self.has_single_target)
 
     @property
+    def chain(self) -> tuple[TrainingRun, ...]:
+        """The training, what it starts from, and so on."""
+        return (self,) if self.base is None else (self, *self.base.chain)
+
+    @property
     def steps(self) -> int:
         """Optimizer steps of the whole training."""
         return int(self.content["recipe"]["steps"])

@@ -27,7 +27,7 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
     mine = {training.folder for training in trainings}
     untrained = {training.folder for training in plan.untrained}
     bases = {
-        base.folder for training in trainings if training.folder in untrained for base in _bases(training)
+        base.folder for training in trainings if training.folder in untrained for base in training.chain[1:]
     } & untrained - mine
     by_training: defaultdict[Path, list[DialEvaluation]] = defaultdict(list)
     for sweep in plan.sweeps:
@@ -47,10 +47,6 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
         if job or evaluations:
             groups.append(JobGroup(job, evaluations))
     return groups
-
-
-def _bases(training: TrainingRun) -> list[TrainingRun]:
-    return [] if training.base is None else [training.base, *_bases(training.base)]
 
 
 def _training(training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:

@@ -56,7 +56,7 @@ class TrainingJob(Job):
 
     @property
     def methods(self) -> frozenset[str]:
-        return frozenset(_trained(self.training))
+        return frozenset(one.spec.name for one in self.training.chain)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class EvaluationJob(Job):
 
     @property
     def methods(self) -> frozenset[str]:
-        return frozenset({self.method, *_trained(self.training)})
+        return frozenset({self.method, *(one.spec.name for one in self.training.chain)})
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -168,10 +168,6 @@ class EvaluationJob(Job):
 
 RunJob = TrainingJob | EvaluationJob
 RunJobGroup = JobGroup[RunJob]  # what hangs on one training
-
-
-def _trained(training: TrainingRun) -> list[str]:
-    return [training.spec.name, *([] if training.base is None else _trained(training.base))]
 
 
 def _log(record: Record) -> Path | None:
