@@ -12,7 +12,7 @@ from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.comparison import Column as Tests
 from adaptive_bench.tables.comparison import Difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.intervals import UNBOUNDED
+from adaptive_bench.tables.intervals import bounds_of
 
 from .answers import Answers
 from .grid import Place, grids
@@ -96,11 +96,7 @@ def over(reference: str, methods: Mapping[str, DocumentScores], metric: Metric) 
 
 
 def _tests(methods: Mapping[str, DocumentScores], metric: Metric) -> Tests:
-    # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
-    bounded = all(
-        metric.low <= scores.values.min() and scores.values.max() <= metric.high for scores in methods.values()
-    )
-    return Tests(methods, (metric.low, metric.high) if bounded else UNBOUNDED)
+    return Tests(methods, bounds_of(metric, (scores.values for scores in methods.values())))
 
 
 def _favouring(tests: Tests, pairs: Sequence[tuple[str, str]], sign: float) -> dict[tuple[str, str], Difference]:

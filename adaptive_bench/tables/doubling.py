@@ -22,7 +22,7 @@ from adaptive_bench.tables.comparison import (
     rank_intervals,
 )
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.intervals import UNBOUNDED, Bounds
+from adaptive_bench.tables.intervals import Bounds, bounds_of
 
 Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
 Ranks = Mapping[str, tuple[int, int]]
@@ -72,7 +72,7 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
         and set(scores.seeds) & set(after[method].seeds)
         and set(scores.documents) & set(after[method].documents)
     }
-    bounds = _bounds([one for pair in shared.values() for one in pair], metric)
+    bounds = bounds_of(metric, (one.values for pair in shared.values() for one in pair))
     sides = [{method: pair[side] for method, pair in shared.items()} for side in (0, 1)]
     earlier, later = (_Order.of(side, metric, bounds) for side in sides)
     return Doubling(
@@ -133,9 +133,3 @@ class _Order:
             sum(one.apart for one in found.values()),
             sum(one.p is not None for one in found.values()),
         )
-
-
-def _bounds(tables: Iterable[DocumentScores], metric: Metric) -> Bounds:
-    """Those of the metric, unless scores lie outside: some tasks give in percent what is a share elsewhere."""
-    inside = all(metric.low <= one.values.min() and one.values.max() <= metric.high for one in tables)
-    return (metric.low, metric.high) if inside else UNBOUNDED

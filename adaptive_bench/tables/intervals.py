@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.metric import Metric
 from adaptive_bench.tables.crossed import Crossed, Floats
 
 CONFIDENCE = 0.95
@@ -24,6 +25,14 @@ Levels = Literal["seeds and documents", "documents", "seeds", "none"]
 # Near the ends of the range few documents tell how documents vary. The spread that independent right-or-wrong documents
 # would have is mixed in with the weight of so many of them. Chosen by simulation, see docs/statistics.md.
 _PRIOR_DOCUMENTS = 0.1
+
+
+def bounds_of(metric: Metric, scores: Iterable[Floats]) -> Bounds:
+    """The range of a metric, unless scores lie outside: some tasks give in percent what is a share elsewhere (F1 of
+    SQuAD).
+    """
+    inside = all(metric.low <= one.min() and one.max() <= metric.high for one in scores)
+    return (metric.low, metric.high) if inside else UNBOUNDED
 
 
 @dataclass(frozen=True)

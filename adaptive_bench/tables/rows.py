@@ -23,7 +23,7 @@ from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.document_values import is_pooled
-from adaptive_bench.tables.intervals import UNBOUNDED, Bounds, Interval, Levels, intervals
+from adaptive_bench.tables.intervals import Bounds, Interval, Levels, bounds_of, intervals
 from adaptive_bench.tables.matching import Status, flaws
 from adaptive_bench.tables.points import point_of
 
@@ -301,9 +301,7 @@ def _scored(
                 rows.append(row.but(metric=metric))
                 continue
             rows.append(row.but(metric=metric, score=fmean(reached), seeds=len(reached)))
-            # Some tasks give a metric in percent that is a share elsewhere (F1 of SQuAD).
-            inside = known.low <= table.min() and table.max() <= known.high
-            tables.append((table, (known.low, known.high) if inside else UNBOUNDED))
+            tables.append((table, bounds_of(known, [table])))
     spreads = iter(intervals(tables))
     pooled = known if is_pooled(metric) else None  # the value of a document may lie outside, the metric's may not
     return [row if row.score is None else _with_spread(row, next(spreads), pooled) for row in rows]

@@ -21,7 +21,7 @@ from adaptive_bench.tables.at_levels import Measured
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed, mixed_scores
-from adaptive_bench.tables.intervals import UNBOUNDED
+from adaptive_bench.tables.intervals import bounds_of
 from adaptive_bench.tables.matching import Interpolation
 from adaptive_bench.tables.rows import Row
 
@@ -95,11 +95,9 @@ class _Pair:
             return {}
         first, second = (np.array([side[seed][place] for seed in reached]) for side in (own, control))
         known = metric_of(row.metric)
-        inside = known.low <= min(first.min(), second.min()) and max(first.max(), second.max()) <= known.high
-        bounds = (known.low, known.high) if inside else UNBOUNDED
         # Where lower is better the method is better by what the control has more.
         better, worse = (second, first) if known.better == "lower" else (first, second)
-        found = paired_difference(better, worse, bounds)
+        found = paired_difference(better, worse, bounds_of(known, (first, second)))
         mixes = self.mixes(row.axis, row.phase, row.timing)[0]
         return {
             "shuffled_score": float(second.mean()),
