@@ -5,7 +5,7 @@ The board's case has the scores and the spreads between seeds of a published boa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -179,5 +179,5 @@ def _equal(case: Case) -> Floats:
     return means[:, 0] == means[:, 1]
 
 
-def _share(held) -> str:  # type: ignore[no-untyped-def]
+def _share(held: Iterable[bool | np.bool_ | np.floating]) -> str:
     return f"{100 * float(np.mean([float(one) for one in held])):.1f}"

@@ -12,6 +12,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from adaptive_bench.tables.doubling import reversals_text
+
 from .grid import AXES, NOT_CONVERGED, grids
 from .plain import plain
 from .row import Row
@@ -122,11 +124,8 @@ def _said(record: StepsRecord, rows: Iterable[Row]) -> list[str]:
     ]
     for steps in judged:
         apart, pairs = record.told_apart.get(steps, (0, 0))
-        names = [
-            f"{first} and {second} on {task}" for task, first, second, number in record.reversals if number == steps
-        ]
-        what = f"these reverse: {', '.join(names)}" if names else "none reverses"
-        sentences.append(f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.")
+        reversals = [(task, first, second) for task, first, second, number in record.reversals if number == steps]
+        sentences.append(reversals_text(steps, apart, pairs, reversals))
     trained = sorted({known for row in rows if (known := record.steps_of(row)) is not None})
     sentences.append(f"The methods in the table were trained for {' or '.join(map(str, trained))} steps.")
     if record.steps[-1] in trained:

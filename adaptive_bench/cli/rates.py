@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
+from adaptive_bench.cli.report import report
 from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.errors import Interrupted
 
@@ -64,10 +65,4 @@ def rates(
     table = tabulate(body, header, tablefmt="simple", floatfmt=".3f", disable_numparse=[1])
     text = yaml.safe_dump({"train": {"method_learning_rates": choice.chosen}}, sort_keys=False).rstrip()
     said = "\n".join(choice.said(len(run_config.seeds)))
-    typer.echo(f"\n{table}\n\n{said}\n\n{text}", err=output.is_stdout(write))
-    if write is not None:
-        output.write_json(write, choice.to_json(run_config))
-    for failure in choice.failures:
-        typer.echo(f"\nFailed: {failure}", err=True)
-    if choice.failures:
-        raise typer.Exit(1)
+    report(f"{table}\n\n{said}\n\n{text}", write, lambda: choice.to_json(run_config), choice.failures)

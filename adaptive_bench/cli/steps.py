@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
+from adaptive_bench.cli.report import report
 from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.errors import Interrupted
 
@@ -61,13 +62,7 @@ def steps(
             found = compare_steps(run_config, asked, level, reporter, jobs)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. What was measured is kept; re-run the command to continue.") from None
-    typer.echo(f"\n{shown(found)}", err=output.is_stdout(write))
-    if write is not None:
-        output.write_json(write, found.to_json(run_config))
-    for failure in found.failures:
-        typer.echo(f"\nFailed: {failure}", err=True)
-    if found.failures:
-        raise typer.Exit(1)
+    report(shown(found), write, lambda: found.to_json(run_config), found.failures)
 
 
 def shown(found: StepComparison) -> str:
@@ -89,6 +84,8 @@ def shown(found: StepComparison) -> str:
 
 def said(found: StepComparison) -> str:
     """The verdict in sentences."""
+    from adaptive_bench.tables.doubling import reversals_text
+
     sentences = []
     if found.enough is None:
         sentences.append(f"None of {', '.join(map(str, found.steps[:-1]))} steps is shown to be enough.")
@@ -98,10 +95,9 @@ def said(found: StepComparison) -> str:
         )
     for number in found.steps[:-1]:
         tasks = [one for one in found.doublings if one.steps == number]
-        reversals = [f"{first} and {second} on {one.task}" for one in tasks for first, second in one.reversals]
+        reversals = [(one.task, *pair) for one in tasks for pair in one.reversals]
         apart, pairs = sum(one.told_apart[0] for one in tasks), sum(one.pairs for one in tasks)
-        what = f"these reverse: {', '.join(reversals)}" if reversals else "none reverses"
-        sentences.append(f"After {number} steps tests tell {apart} of {pairs} pairs apart; at {2 * number} {what}.")
+        sentences.append(reversals_text(number, apart, pairs, reversals))
     if any(one.not_converged for one in found.doublings):
         sentences.append(
             "# not converged: trained for twice as many steps, the method scores otherwise, with certainty."

@@ -105,6 +105,18 @@ def enough_steps(doublings: Iterable[Doubling]) -> int | None:
     return min(lasting, default=None)
 
 
+def reversals_text(steps: int, told_apart: int, pairs: int, reversals: Iterable[tuple[str, str, str]]) -> str:
+    """A sentence about the orders after so many steps.
+
+    Args:
+        told_apart: How many of the `pairs` the tests told apart.
+        reversals: Task and both methods of each order that reverses when the steps are doubled.
+    """
+    named = ", ".join(f"{first} and {second} on {task}" for task, first, second in reversals)
+    what = f"these reverse: {named}" if named else "none reverses"
+    return f"After {steps} steps tests tell {told_apart} of {pairs} pairs apart; at {2 * steps} {what}."
+
+
 @dataclass(frozen=True)
 class _Order:
     """What the tests of a column leave open.
