@@ -93,9 +93,12 @@ class _Worker:
         self.is_for_one = False  # of a plugin, which may have done anything to it
         self._start()
 
-    @property
     def ending(self) -> str:
         """How its process ended, as far as is known."""
+        # The thread of a pool that broke is about to end. It takes the exit code from a pipe, which says it once:
+        # whoever asked beside it would be told 255.
+        if self.process is not None and wait_for([self.process.sentinel], 0):
+            self.pool.shutdown(wait=True)
         code = None if self.process is None else self.process.exitcode
         if code is None or code < 0:
             return "" if code is None else f" by the signal {signal.Signals(-code).name}"
@@ -204,7 +207,7 @@ class _Schedule(Generic[JobT]):
         try:
             failures = future.result()
         except (BrokenProcessPool, SystemExit, stopping.Stopped):
-            how = worker.ending
+            how = worker.ending()
             worker.replace()
             if not watch.timed_out and id(job) not in self.given_again:
                 self.given_again.add(id(job))

@@ -16,6 +16,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ class Files:
         return self._texts
 
 
-_kept: OrderedDict[Path, Files] | None = None
+# Of each thread its own: two that look at once would else end each other's block, and one of them leave it for good.
+_kept: ContextVar[OrderedDict[Path, Files] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
@@ -137,32 +139,34 @@ def read_once() -> Iterator[None]:
     """Within the block files of records are read once, for as many as memory should be spent on. For those who look at
     what is there while nobody of this process works on it.
     """
-    global _kept
-    before, _kept = _kept, OrderedDict() if _kept is None else _kept
+    before = _kept.get()
+    token = _kept.set(OrderedDict() if before is None else before)
     try:
         yield
     finally:
-        _kept = before
+        _kept.reset(token)
 
 
 def files_of(folder: Path) -> Files:
     """The files of a record."""
-    if _kept is None:
+    kept = _kept.get()
+    if kept is None:
         return Files(folder)
-    found = _kept.get(folder)
+    found = kept.get(folder)
     if found is None:
-        found = _kept[folder] = Files(folder)
-        if len(_kept) % 1000 == 0:
-            total = sum(one.size_bytes for one in _kept.values())
-            while total > _MOST_KEPT_BYTES and len(_kept) > 1:
-                total -= _kept.popitem(last=False)[1].size_bytes
+        found = kept[folder] = Files(folder)
+        if len(kept) % 1000 == 0:
+            total = sum(one.size_bytes for one in kept.values())
+            while total > _MOST_KEPT_BYTES and len(kept) > 1:
+                total -= kept.popitem(last=False)[1].size_bytes
     return found
 
 
 def forget(folder: Path) -> None:
     """What was read of a record is not what is there any more."""
-    if _kept is not None:
-        _kept.pop(folder, None)
+    kept = _kept.get()
+    if kept is not None:
+        kept.pop(folder, None)
 
 
 def fold(folder: Path) -> None:

@@ -2,15 +2,19 @@
 
 import io
 import multiprocessing
+import os
+import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 
+from adaptive_bench import fork_server
 from adaptive_bench.jobs.job import JobGroup
-from adaptive_bench.jobs.pool import _Schedule
+from adaptive_bench.jobs.pool import _Schedule, _Worker
 from adaptive_bench.jobs.progress_queue import ProgressQueue, RemoteReporter
 from adaptive_bench.progress import PlainReporter, SilentReporter
 from adaptive_bench.runs import plan, run
@@ -60,8 +64,10 @@ class Worker:
     """A worker that does its work at once."""
 
     replaced: int = field(default=0)
-    ending: str = ""
     is_for_one: bool = False
+
+    def ending(self):
+        return ""
 
     def submit(self, job):
         future = Future()
@@ -125,6 +131,23 @@ def test_tasks_of_a_worker_that_is_gone_are_closed():
         RemoteReporter(sender).task("train mod", 5).advance(2)
         sender.close()
     assert stream.getvalue() == "train mod: 2/5 in 0:00\n"
+
+
+@pytest.mark.slow
+def test_how_a_process_ended_is_known_while_its_pool_finds_out_too(lines, monkeypatch):
+    read = forkserver.read_signed
+    monkeypatch.setattr(forkserver, "read_signed", lambda descriptor: time.sleep(0.3) or read(descriptor))
+    context = fork_server.context()
+    alive, _keep_alive = context.Pipe(duplex=False)
+    with ProgressQueue(lines) as queue:
+        worker = _Worker(context, queue, (alive, 1, []))
+        future = worker.pool.submit(os.abort)
+        worker.process = next(iter(worker.pool._processes.values()))
+        with pytest.raises(BrokenProcessPool):
+            future.result()
+        ending = worker.ending()
+        worker.close()
+    assert ending == " by the signal SIGABRT"
 
 
 @pytest.mark.slow
