@@ -280,12 +280,14 @@ def check() -> None:
 
 
 def _put_back(state: State) -> list[Change]:
-    found: list[Change] = []
-    for _ in range(2):  # functions first, see `State.changes`
-        changes = state.changes()
-        for change in changes:
+    found = state.changes()
+    for change in found:
+        change.put_back()
+    if found:  # functions first, see `State.changes`
+        settings = state.changes()
+        for change in settings:
             change.put_back()
-        found += changes
+        found += settings
     return found
 
 

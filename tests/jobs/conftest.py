@@ -1,9 +1,5 @@
-"""The runs of seconds that jobs are tried with, as the tests of runs have them."""
+"""The runs of seconds that jobs are tried with."""
 
-import importlib.util
-from pathlib import Path
+from small_runs import config_of, eventful_config, registered
 
-_spec = importlib.util.spec_from_file_location("runs_conftest", Path(__file__).parents[1] / "runs" / "conftest.py")
-_runs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_runs)
-config_of, registered, eventful_config = _runs.config_of, _runs.registered, _runs.eventful_config
+__all__ = ["config_of", "eventful_config", "registered"]

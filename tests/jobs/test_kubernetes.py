@@ -1,12 +1,11 @@
 """What the launcher `kubernetes` writes is what the API server takes, whatever runs, models and methods are called."""
 
-import importlib.util
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import api_server
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -20,12 +19,6 @@ from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.work.request import launch_request
-
-# Beside this file; tests are no package.
-_spec = importlib.util.spec_from_file_location("api_server", Path(__file__).with_name("api_server.py"))
-api_server = importlib.util.module_from_spec(_spec)
-sys.modules["api_server"] = api_server
-_spec.loader.exec_module(api_server)
 
 FULL = """
 image: registry.example.org/team/adaptive-bench@sha256:0123456789abcdef

@@ -1,22 +1,14 @@
 """An array of six cells on a real Slurm, with all that can happen to it on one day."""
 
-import importlib.util
 import json
 import os
-import sys
-from pathlib import Path
 
 import pytest
+import slurm_daemons as daemons
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan, run
 from adaptive_bench.training import checkpoint
-
-# Beside this file; tests are no package.
-_spec = importlib.util.spec_from_file_location("slurm_daemons", Path(__file__).with_name("slurm_daemons.py"))
-daemons = importlib.util.module_from_spec(_spec)
-sys.modules["slurm_daemons"] = daemons
-_spec.loader.exec_module(daemons)
 
 EVENTS = ("preempted", "cancelled", "killed", "raises", "quiet", "dull")
 STEPS = 60

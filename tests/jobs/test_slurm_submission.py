@@ -1,6 +1,5 @@
 """A command that is killed while it submits to Slurm submits nothing twice, and forgets nothing."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -8,17 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import slurm_daemons as daemons
 import yaml
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.work.request import launch_request
-
-# Beside this file; tests are no package.
-_spec = importlib.util.spec_from_file_location("slurm_daemons", Path(__file__).with_name("slurm_daemons.py"))
-daemons = importlib.util.module_from_spec(_spec)
-sys.modules["slurm_daemons"] = daemons
-_spec.loader.exec_module(daemons)
 
 METHODS = "dense,router_tuned_mod,gateskip"  # the second starts from the first
 

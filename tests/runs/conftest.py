@@ -1,59 +1,24 @@
-"""A tiny random model in a folder and a run that takes seconds."""
+"""Runs of seconds, and one that is edited."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from edited_world import World
+from small_runs import config_of, eventful_config, registered
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig
-from adaptive_bench.recipe import EvalRecipe, TrainRecipe
+
+__all__ = ["config_of", "eventful_config", "registered", "world"]
 
 
-@pytest.fixture
-def config_of(model_folder: Path, tmp_path: Path) -> Callable[..., RunConfig]:
-    """`config_of(methods="dense", **changes)`: a run of seconds on the log-likelihood nano task."""
-
-    def make(methods: str | tuple[str, ...] = "dense", **changes: Any) -> RunConfig:
-        train = {"steps": 3, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1}
-        measuring = {"batch_size": 4, "limit": 3, "calibration_examples": 4, "grid": (0.0, 0.3)}
-        values = {
-            "tasks": ("nano_qa_ll",),
-            "model": str(model_folder),
-            "out": tmp_path / "out",
-            "levels": (0.0, 0.1),
-            "match_on": "tokens",
-            "device": "cpu",
-            "train": TrainRecipe(**train | changes.pop("train", {})),
-            "evaluation": EvalRecipe(**measuring | changes.pop("evaluation", {})),
-        }
-        return RunConfig(methods=methods, **values | changes)
-
-    return make
-
-
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
-    """`registered(name, method)`: a method that exists for one test."""
-
-    def put(name: str, method: Any) -> None:
-        monkeypatch.setitem(registry._registered, ("methods", name), (method, "this test"))
-
-    return put
-
-
-@pytest.fixture
-def eventful_config(
-    config_of: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., RunConfig]:
-    """`eventful_config(events, step, **changes)`: a run with a training for each event of the plugin `eventful.py`."""
-
-    def make(events: tuple[str, ...], step: int, **changes: Any) -> RunConfig:
-        monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-        monkeypatch.setenv("EVENTS", str(tmp_path))
-        monkeypatch.setenv("EVENTS_STEP", str(step))
-        registry.load_plugin(Path(__file__).with_name("eventful.py"))
-        return config_of(tuple(f"eventful[event={event}]" for event in events), **changes)
-
-    return make
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A finished run and all that it rests on, to be edited."""
+    folder = tmp_path_factory.mktemp("edits") / "world"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_registered", {})
+        patch.syspath_prepend(folder / "lib")
+        made = World(folder)
+        made.build()
+        yield made
+        made.unload()
