@@ -2,7 +2,8 @@
 
 <record>/.attempts/
     7.json      who made the seventh attempt: host, process, job; made once, never changed, never removed
-    7.4c1d09aa/ exists while that attempt may write: its files come about here and are renamed out (`atomic.fenced`)
+    7.4c1d09aa/ exists while that attempt may write: its files come about here and are renamed out (`atomic.fenced`);
+                its `claim.json` says what `7.json` is about to say, should that be cut off
 
 To take a record over is to make a folder, claim the next number with it (an exclusive creation), and remove all folders
 of other attempts up to that number. An older attempt may be alive, on a machine that cannot be reached: its next rename
@@ -37,7 +38,7 @@ BEAT_S = 10.0  # between two signs of life of an attempt
 SILENCE_S = 120.0  # without one an attempt on another machine counts as dead; caches of network folders last up to 60 s
 _LOOK_S = 0.5  # between two looks at an attempt that is waited for
 _ERASE_TRIES = 50
-_BEAT = "beat"
+_BEAT, _CLAIM = "beat", "claim.json"
 _under_way: set[Path] = set()  # folders of this process's attempts; one that is not among them was left by an error
 
 
@@ -74,7 +75,18 @@ def newest(record: Path) -> Attempt | None:
     """The newest attempt at a record, or `None` before the first."""
     home = record / FOLDER
     number = _largest(home)
-    return None if not number else Attempt(number, Holder.read(home / f"{number}.json"), _folder_of(home, number))
+    if not number:
+        return None
+    claim = home / f"{number}.json"
+    holder = Holder.read(claim)
+    if holder is not None:
+        return Attempt(number, holder, _folder_of(claim))
+    # Its claim is just being written, or whoever wrote it was cut off: its folder says the same. Of several with that
+    # number, where others lost the race, one that may be alive counts.
+    folders = [folder for folder in _folders(home) if _number(folder) == number] if home.is_dir() else []
+    found = [Attempt(number, Holder.read(folder / _CLAIM), folder) for folder in folders]
+    open_ones = [attempt for attempt in found if not attempt.is_over]
+    return next(iter([*open_ones, *found]), Attempt(number, None, home / str(number)))
 
 
 def is_held(record: Path) -> bool:
@@ -149,17 +161,17 @@ def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
     folder.mkdir()
     _under_way.add(folder.resolve())  # before the claim, from which on others judge it
     try:
-        with (home / f"{number}.json").open("x", encoding="utf-8") as stream:
-            stream.write(json.dumps({**me.to_json(), "folder": folder.name}, indent=2) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        for file in (folder / _CLAIM, home / f"{number}.json"):
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(json.dumps({**me.to_json(), "folder": folder.name}, indent=2) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
         for other in _folders(home):
             if other != folder and _number(other) <= number:
                 _end(other)
     except OSError as error:
         _under_way.discard(folder.resolve())  # nobody waits for an attempt that was not begun
-        with suppress(OSError):
-            folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, FileExistsError):
             return None
         raise
@@ -214,12 +226,12 @@ def _largest(home: Path) -> int:
     return max((int(name) for name in names if name.isdigit()), default=0)
 
 
-def _folder_of(home: Path, number: int) -> Path:
-    """The folder that a claim names; while the claim is being written, or if it is damaged, the one with its number."""
+def _folder_of(claim: Path) -> Path:
+    """The folder that a claim names; one that nobody has if it names none."""
     try:
-        return home / json.loads((home / f"{number}.json").read_text(encoding="utf-8"))["folder"]
+        return claim.parent / json.loads(claim.read_text(encoding="utf-8"))["folder"]
     except (OSError, ValueError, KeyError, TypeError):
-        return next((path for path in _folders(home) if _number(path) == number), home / str(number))
+        return claim.with_suffix("")
 
 
 def _number(folder: Path) -> int:

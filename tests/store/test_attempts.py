@@ -232,9 +232,36 @@ def test_many_at_once_take_turns(tmp_path, monkeypatch):
     assert max(most) == 1 and len(set(numbers)) == 12
 
 
+@pytest.mark.parametrize("text", ["", '{\n  "host":'])
+def test_a_process_that_ended_amid_its_claim_is_not_waited_for(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(attempts, "_LOOK_S", 100.0)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    claim(tmp_path, replace(Holder.here(), pid=gone.pid))
+    (tmp_path / attempts.FOLDER / "1.json").write_text(text)
+    assert not is_held(tmp_path)
+    with exclusive(tmp_path, "it", SilentReporter()) as mine:
+        assert mine.number == 2
+
+
+def test_of_two_with_the_number_of_a_cut_off_claim_the_one_that_may_be_alive_counts(tmp_path, elsewhere):
+    lost, won = elsewhere(tmp_path), tmp_path / attempts.FOLDER / "1.ffffffff"
+    won.mkdir()
+    (won / "claim.json").write_text(json.dumps(Holder.here().to_json()))
+    attempts._under_way.add(won.resolve())
+    try:
+        for changes in ({"host": "another"}, {"pid": 1, "started": "0"}):
+            (lost.folder / "claim.json").write_text(json.dumps(replace(Holder.here(), **changes).to_json()))
+            (tmp_path / attempts.FOLDER / "1.json").write_text("")
+            assert is_held(tmp_path)
+    finally:
+        attempts._under_way.discard(won.resolve())
+
+
 def test_a_damaged_claim_is_judged_by_its_signs_of_life(tmp_path, elsewhere):
-    elsewhere(tmp_path)
-    (tmp_path / attempts.FOLDER / "1.json").write_text("{")
+    other = elsewhere(tmp_path)
+    for file in (other.folder / "claim.json", tmp_path / attempts.FOLDER / "1.json"):
+        file.write_text("{")
     assert newest(tmp_path).holder is None and is_held(tmp_path)
     with exclusive(tmp_path, "it", SilentReporter()) as mine:
         assert mine.number == 2
