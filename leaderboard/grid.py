@@ -216,24 +216,32 @@ class Grid:
 
     def may_skip(self, method: str) -> str | None:
         """Where a method lets tokens skip; `None` where it does nowhere, or rows do not say."""
-        found = {row.eligible for (name, _), row in self.cells.items() if name == method} - {None, "none"}
-        return " or ".join(sorted(filter(None, found))) or None
+        return self._eligible.get(method)
 
     @property
     def by_sites(self) -> dict[str, list[str]]:
         """Methods by where they may let tokens skip, as far as rows say."""
         found: dict[str, list[str]] = {}
-        for method in self.methods:
-            if sites := self.may_skip(method):
-                found.setdefault(sites, []).append(method)
+        for method, sites in self._eligible.items():
+            found.setdefault(sites, []).append(method)
         return found
+
+    @property
+    def _eligible(self) -> dict[str, str]:
+        """By method, of those that may skip anywhere as far as rows say."""
+        found: dict[str, set[str]] = {}
+        for (method, _), row in self.cells.items():
+            if row.eligible not in (None, "", "none"):
+                found.setdefault(method, set()).add(row.eligible)
+        return {method: " or ".join(sorted(sites)) for method, sites in found.items()}
 
     @property
     def _sites(self) -> str:
         """Who may skip where, unless all may skip at the same sites."""
-        if len(self.by_sites) < 2:
+        by_sites = self.by_sites
+        if len(by_sites) < 2:
             return ""
-        told = "; ".join(f"{sites}: {', '.join(methods)}" for sites, methods in self.by_sites.items())
+        told = "; ".join(f"{sites}: {', '.join(methods)}" for sites, methods in by_sites.items())
         return f"Where methods may skip differs ({told}): what one is ahead of another may come from the sites alone."
 
     @property

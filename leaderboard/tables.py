@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
@@ -57,6 +57,9 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
+    levels = grid.levels
+    # Those of which the trained static control was measured elsewhere: what is said against it gets the mark.
+    far = {level for (name, level), row in grid.cells.items() if is_trained_static(name) and is_far(row)}
     return {
         "task": grid.name,
         "metric": grid.metric,
@@ -69,9 +72,9 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "axis_title": AXES[grid.axis],
         "lower_is_better": metric_of(grid.metric).better == "lower",
         "notes": grid.notes,
-        "levels": [f"{100 * level:.4g}" for level in grid.levels],
-        "best": [_best(grid, level) for level in grid.levels],
-        "rows": [_line(grid, method) for method in grid.methods],
+        "levels": [f"{100 * level:.4g}" for level in levels],
+        "best": [_best(grid, level) for level in levels],
+        "rows": [_line([grid.cells.get((method, level)) for level in levels], method, far) for method in grid.methods],
     }
 
 
@@ -79,22 +82,19 @@ def _best(grid: Grid, level: float) -> str | None:
     return next((row.compared_to for (_, at), row in grid.cells.items() if at == level and row.rank_low), None)
 
 
-def _line(grid: Grid, method: str) -> dict[str, Any]:
-    cells = [grid.cells.get((method, level)) for level in grid.levels]
-    some = next(row for row in cells if row is not None)
+def _line(rows: Sequence[Row | None], method: str, far: Container[float]) -> dict[str, Any]:
+    some = next(row for row in rows if row is not None)
     return {
         "method": method,
-        "cells": [None if row is None else _marked(cell(row), grid, row.level) for row in cells],
+        "cells": [None if row is None else _marked(cell(row), row.level in far) for row in rows],
         "reach": _maybe(some.keeps_90, percent),
         "to_end": bool(some.keeps_90_to_end),
     }
 
 
-def _marked(texts: Cell, grid: Grid, level: float) -> Cell:
-    """With the mark of the trained static control on what is said against it, where that was measured elsewhere."""
-    controls = [row for (name, at), row in grid.cells.items() if at == level and is_trained_static(name)]
+def _marked(texts: Cell, is_control_far: bool) -> Cell:
     known = texts.get("over_static", NONE) != NONE
-    return {**texts, "over_static": f"{texts['over_static']} {FAR}"} if known and any(map(is_far, controls)) else texts
+    return {**texts, "over_static": f"{texts['over_static']} {FAR}"} if known and is_control_far else texts
 
 
 def cell(row: Row) -> Cell:
