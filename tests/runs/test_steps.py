@@ -1,6 +1,7 @@
 """The steps rule: equal trainings of N, 2N and 4N steps, judged on validation documents, found again by a run."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from adaptive_bench.runs import plan, run, steps
 from adaptive_bench.runs.steps import StepScore, compare_steps
 from adaptive_bench.tables.document_scores import DocumentScores
 
+ROOT = Path(__file__).parents[2]
 METHODS = ("base", "gateskip[shape=scalar]", "mod[every=1]@paper", "random_skip")
 
 
@@ -135,3 +137,17 @@ def test_where_orders_reverse_to_the_end_nothing_is_enough(fabricated):
 def test_what_cannot_be_compared_is_refused(of_steps, asked, level, methods, rule):
     with pytest.raises(UsageError, match=rule):
         compare_steps(of_steps(methods), asked, level)
+
+
+def test_the_protocol_shows_the_scores_of_the_record():
+    record = json.loads((ROOT / "docs/records/nano_steps.json").read_text(encoding="utf-8"))
+    moves = {(one["steps"], one["task"], name) for one in record["doublings"] for name in one["not_converged"]}
+    expected = {}
+    for one in sorted(record["scores"], key=lambda one: (one["task"], one["steps"])):
+        mark = "#" if (one["steps"], one["task"], one["method"]) in moves else ""
+        expected.setdefault(f"`{one['method']}`", []).append(f"{100 * one['score']:.1f}{mark}")
+    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    lines = text.partition("| % on validation documents at 15 % net |")[2].splitlines()
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2 : lines.index("")]]
+    assert {name: scores for name, *scores in shown} == expected
+    assert record["enough"] == 320 and not any(one["reversals"] for one in record["doublings"])
