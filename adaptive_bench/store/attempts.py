@@ -83,10 +83,9 @@ def newest(record: Path) -> Attempt | None:
         return Attempt(number, holder, _folder_of(claim))
     # Its claim is just being written, or whoever wrote it was cut off: its folder says the same. Of several with that
     # number, where others lost the race, one that may be alive counts.
-    folders = [folder for folder in _folders(home) if _number(folder) == number] if home.is_dir() else []
+    folders = [folder for folder in _folders(home) if _number(folder) == number]
     found = [Attempt(number, Holder.read(folder / _CLAIM), folder) for folder in folders]
-    open_ones = [attempt for attempt in found if not attempt.is_over]
-    return next(iter([*open_ones, *found]), Attempt(number, None, home / str(number)))
+    return min(found, key=lambda one: bool(one.is_over), default=Attempt(number, None, home / str(number)))
 
 
 def is_held(record: Path) -> bool:
@@ -160,10 +159,11 @@ def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
     folder = home / f"{number}.{uuid4().hex[:8]}"
     folder.mkdir()
     _under_way.add(folder.resolve())  # before the claim, from which on others judge it
+    text = json.dumps({**me.to_json(), "folder": folder.name}, indent=2) + "\n"
     try:
         for file in (folder / _CLAIM, home / f"{number}.json"):
             with file.open("x", encoding="utf-8") as stream:
-                stream.write(json.dumps({**me.to_json(), "folder": folder.name}, indent=2) + "\n")
+                stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
         for other in _folders(home):
@@ -172,7 +172,8 @@ def _claim(home: Path, number: int, me: Holder) -> Attempt | None:
     except OSError as error:
         _under_way.discard(folder.resolve())  # nobody waits for an attempt that was not begun
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, FileExistsError):
+        # Somebody else has the number, and may have removed the folder by now.
+        if isinstance(error, FileExistsError | FileNotFoundError):
             return None
         raise
     if _largest(home) > number:
