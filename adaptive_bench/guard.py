@@ -280,14 +280,13 @@ def check() -> None:
 
 
 def _put_back(state: State) -> list[Change]:
-    found = state.changes()
-    for change in found:
-        change.put_back()
-    if found:  # functions first, see `State.changes`
-        settings = state.changes()
-        for change in settings:
+    found: list[Change] = []
+    for _ in range(2):  # functions first, see `State.changes`
+        if not (changes := state.changes()):
+            break
+        for change in changes:
             change.put_back()
-        found += settings
+        found += changes
     return found
 
 

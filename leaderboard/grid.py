@@ -214,21 +214,17 @@ class Grid:
         notes += [note for note in (self._sites, self._static) if note]
         return notes + [table[key] for table, key in self._explained if key in table]
 
-    def may_skip(self, method: str) -> str | None:
-        """Where a method lets tokens skip; `None` where it does nowhere, or rows do not say."""
-        return self._eligible.get(method)
-
     @property
     def by_sites(self) -> dict[str, list[str]]:
         """Methods by where they may let tokens skip, as far as rows say."""
         found: dict[str, list[str]] = {}
-        for method, sites in self._eligible.items():
+        for method, sites in self.eligible.items():
             found.setdefault(sites, []).append(method)
         return found
 
     @property
-    def _eligible(self) -> dict[str, str]:
-        """By method, of those that may skip anywhere as far as rows say."""
+    def eligible(self) -> dict[str, str]:
+        """Where methods let tokens skip, of those that do anywhere as far as rows say."""
         found: dict[str, set[str]] = {}
         for (method, _), row in self.cells.items():
             if row.eligible not in (None, "", "none"):

@@ -62,8 +62,9 @@ class Column:
 
     def other_sites(self, names: Iterable[str], control: str) -> str:
         """Who may skip elsewhere than a control, so that the two differ in more than the choice of tokens."""
-        own = self.grid.may_skip(control)
-        found = [(name, self.grid.may_skip(name)) for name in names]
+        eligible = self.grid.eligible
+        own = eligible.get(control)
+        found = [(name, eligible.get(name)) for name in names]
         told = ", ".join(f"`{name}` {sites}" for name, sites in found if sites is not None and sites != own)
         return f" They may skip at other sites than `{control}` ({own}): {told}." if told and own is not None else ""
 

@@ -4,13 +4,13 @@ import math
 from typing import ClassVar
 
 import torch
+from share_dial import ShareDial
 from torch import nn
 
 from adaptive_bench.method import (
     Decision,
     DialSpec,
     InitialChange,
-    Method,
     SiteView,
     draw_key,
     drop_lowest,
@@ -22,19 +22,12 @@ from adaptive_bench.method import (
 )
 
 
-class Sound(Method):
+class Sound(ShareDial):
     """Skips some words, others in every branch, and gates the rest."""
 
     def __init__(self, config, backbone, semantics, seed):
         super().__init__(config, backbone, semantics, seed)
         self.gate = initialised_linear(backbone.hidden_size, 1, std=0.0, bias=0.0)
-
-    @property
-    def dial(self):
-        return DialSpec("share", 0.0, 1.0, 0.0)
-
-    def dial_for(self, saved_tokens):
-        return saved_tokens
 
     def decide(self, view: SiteView):
         return Decision(self.scores(view) >= self.share(view), 2 * torch.sigmoid(self.gate(view.normed)))

@@ -1,8 +1,9 @@
 """A parameter that changes nothing is found."""
 
 import pytest
+from share_dial import ShareDial
 
-from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, SiteView, draw_key, uniform_from
+from adaptive_bench.method import Decision, MethodConfig, SiteView, draw_key, uniform_from
 from adaptive_bench.model.behavioural_duplicates import behaviour, duplicate_warnings, says_the_same
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
@@ -15,15 +16,8 @@ class InertConfig(MethodConfig):
     read_by_nobody: bool = False
 
 
-class Inert(Method):
+class Inert(ShareDial):
     Config = InertConfig
-
-    @property
-    def dial(self):
-        return DialSpec("share", 0.0, 1.0, 0.0)
-
-    def dial_for(self, saved_tokens):
-        return saved_tokens
 
     def decide(self, view: SiteView):
         key = draw_key(self.config.salt, 0, view.site.number)
