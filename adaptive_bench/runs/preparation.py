@@ -10,6 +10,7 @@ from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
+from adaptive_bench.runs.outcome.run_json import holds_finished_table
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan
@@ -18,7 +19,8 @@ from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.files import read_once
+from adaptive_bench.store.files import read_file, read_once
+from adaptive_bench.store.manifest import FILE as MANIFEST
 
 
 def prepare(
@@ -41,6 +43,8 @@ def prepare(
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins_of(config)):
         if overwrite is Overwrite.always:
+            # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
+            preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
             remove_results(plan(config), shard)
         known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
         may_redo = overwrite is Overwrite.only_missing
@@ -77,5 +81,7 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config)
-    manifest_of(known.plan).write(folder)
+    # The list of a finished run stays until there is another whole table.
+    if not holds_finished_table(folder) or read_file(folder / MANIFEST) is None:
+        manifest_of(known.plan).write(folder)
     return known

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from adaptive_bench import guard
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight
 from adaptive_bench.runs.launching import wait
-from adaptive_bench.runs.outcome.run_json import keep_finished_table, notes_before
+from adaptive_bench.runs.outcome.run_json import kept_table, notes_before
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
 from adaptive_bench.runs.outcome.table_files import write_table
+from adaptive_bench.runs.planning.manifest import manifest_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import plugins_of, prepare_table
 from adaptive_bench.runs.work.left import left
@@ -35,13 +37,19 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
     if wait_s is not None:
         wait(known.plan, folder, reporter, wait_s)
     failures = left(known.plan)
-    keep_finished_table(folder, failures)
+    if (kept := kept_table(folder, failures)) is not None:
+        raise EnvironmentProblem(
+            f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
+        )
     return write_outcome(known, folder, failures, start_s)
 
 
 def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:
-    """Write the table of a run whose work is over, as far as it will be."""
+    """Write the table of a run whose work is over, as far as it will be; a finished one stays in its place."""
     notes = known.notes if known.facts is not None else notes_before(folder)
+    if (kept := kept_table(folder, failures)) is not None:
+        return RunOutcome([], folder, [*notes, kept], failures)
+    manifest_of(known.plan).write(folder)
     with guard.watching(plugins_of(known.plan.config)):
         memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
         memory = memory or Memory(folder, known.plan)

@@ -12,6 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.outcome.trained import find_checkpoint, manifest_of, work_of
+from adaptive_bench.runs.work import training
 from adaptive_bench.store import manifest
 from adaptive_bench.store.atomic import write_sealed
 
@@ -89,3 +90,31 @@ def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True)
     assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
+
+
+def test_nor_by_a_run_that_fails(finished, monkeypatch):
+    config, outcome = finished
+    listed = (outcome.folder / manifest.FILE).read_bytes()
+    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))  # everything is to be made anew, and cannot
+    monkeypatch.setattr(training, "train", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
+    again = run(config)
+    assert again.exit_code == 1 and any("not replaced by a poorer one" in warning for warning in again.warnings)
+    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
+    assert (outcome.folder / manifest.FILE).read_bytes() == listed and read(outcome.folder)
+
+
+def test_nor_where_nobody_can_tell_whether_it_was_finished(finished):
+    config, outcome = finished
+    (outcome.folder / "run.json").unlink()
+    shutil.rmtree(work_of(outcome.folder).sweeps[0].folder)
+    with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        run(config, table_only=True)
+
+
+def test_a_refused_table_leaves_the_list_of_the_finished_one(finished, monkeypatch):
+    config, outcome = finished
+    listed = (outcome.folder / manifest.FILE).read_bytes()
+    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
+    with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        run(config, table_only=True, wait_s=0.01)
+    assert (outcome.folder / manifest.FILE).read_bytes() == listed

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.work import evaluation, training
@@ -54,6 +54,16 @@ def test_always_does_not_take_work_away_from_a_process(config_of):
     with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
     assert plan(config).trainings[0].finished
+
+
+@pytest.mark.parametrize("wrong", [{"device": "cuda:7"}, {"track": ("wandb",)}, {"tasks": ("nano_math", "absent")}])
+def test_always_removes_nothing_where_it_is_refused(config_of, wrong):
+    config = config_of("dense")
+    run(config)
+    kept = points(config)
+    with pytest.raises(AdaptiveBenchError):
+        run(config.model_copy(update=wrong), overwrite="always")
+    assert kept and points(config) == kept
 
 
 def test_never_leaves_what_was_begun(config_of, monkeypatch):
