@@ -103,3 +103,31 @@ def _score_at(points, level):
     )
     share = 0.0 if above["net"] == below["net"] else (level - below["net"]) / (above["net"] - below["net"])
     return below["score"] + share * (above["score"] - below["score"])
+
+
+def test_the_three_seeds_are_those_of_their_record():
+    root = FOLDER.parents[1]
+    record = json.loads((root / "docs/records/nano_three_seeds.json").read_text(encoding="utf-8"))
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("## Three seeds under all rules")[2]
+    metrics = ("exact_match,strict-match", "exact_match,strict-match", "bits_per_byte,none")
+    lines = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")][:14]
+    assert len(lines) == 14
+    for name, *cells in lines:
+        method = name.strip(" `")
+        for place, (task, metric) in enumerate(zip(("nano_math", "nano_qa", "nano_text"), metrics, strict=True)):
+            (row,) = (
+                row
+                for row in record["rows"]
+                if (row["method"], row["task"], row["metric"], row["axis"]) == (method, task, metric, "net")
+                and row["level"] == (0 if method in ("dense", "base") else 0.15)
+            )
+            shown = (lambda value: f"{value:.3f}") if task == "nano_text" else (lambda value: f"{100 * value:.1f}")
+            signed = (lambda value: f"{value:+.3f}") if task == "nano_text" else (lambda value: f"{100 * value:+.1f}")
+            score, shuffled, worth = (cell.strip(" ≠") for cell in cells[3 * place : 3 * place + 3])
+            assert score == f"{shown(row['score'])} [{shown(row['low'])}, {shown(row['high'])}]"
+            if "decisions_worth" in row:
+                assert shuffled == shown(row["shuffled_score"])
+                bounds = (signed(row["decisions_low"]), signed(row["decisions_high"]))
+                assert worth == f"{signed(row['decisions_worth'])} [{', '.join(bounds)}]"
+            else:
+                assert shuffled == worth == ""
