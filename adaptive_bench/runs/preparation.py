@@ -81,7 +81,8 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config)
-    # The list of a finished run stays until there is another whole table.
-    if not holds_finished_table(folder) or read_file(folder / MANIFEST) is None:
-        manifest_of(known.plan).write(folder)
+    listed = manifest_of(known.plan)
+    # The list of a finished run stays until there is another whole table, unless it is damaged.
+    if not listed.stands_in(folder) and not (holds_finished_table(folder) and read_file(folder / MANIFEST)):
+        listed.write(folder)
     return known

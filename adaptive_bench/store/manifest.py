@@ -106,14 +106,22 @@ class Manifest:
         check_evaluation(evaluation, record)
         return record
 
+    def stands_in(self, folder: Path) -> bool:
+        """Whether the folder of its run has this list."""
+        file = folder / FILE
+        return file.is_file() and file.read_bytes() == self._text().encode("utf-8")
+
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
+        atomic.update_text(folder / FILE, self._text())
+
+    def _text(self) -> str:
         about = {
             "schema": SCHEMA,
             "trainings": [asdict(one) for one in self.trainings],
             "evaluations": [one.to_json() for one in self.evaluations],
         }
-        atomic.update_text(folder / FILE, sealed(atomic.json_text(about)))
+        return sealed(atomic.json_text(about))
 
 
 def read(folder: Path) -> Manifest | None:
