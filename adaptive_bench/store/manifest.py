@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,12 +110,13 @@ class Manifest:
     def stands_in(self, folder: Path) -> bool:
         """Whether the folder of its run has this list."""
         file = folder / FILE
-        return file.is_file() and file.read_bytes() == self._text().encode("utf-8")
+        return file.is_file() and file.read_bytes() == self._text.encode("utf-8")
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
-        atomic.update_text(folder / FILE, self._text())
+        atomic.update_text(folder / FILE, self._text)
 
+    @cached_property
     def _text(self) -> str:
         about = {
             "schema": SCHEMA,

@@ -5,12 +5,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from share_dial import ShareDial
 
 from adaptive_bench.cli.diff import compared
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard.samples import samples_of
-from adaptive_bench.method import Decision, DialSpec, Method
+from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.outcome.packing import pack
@@ -135,14 +136,7 @@ def test_savings_that_fall_apart_are_said_aloud(config_of, monkeypatch):
 
 
 def test_without_training_text_there_is_nothing_to_draw_from(config_of, registered, monkeypatch):
-    class EveryThird(Method):
-        @property
-        def dial(self):
-            return DialSpec("skipped_share", 0.0, 1.0, 0.0)
-
-        def dial_for(self, saved_tokens):
-            return saved_tokens
-
+    class EveryThird(ShareDial):
         def decide(self, view):
             return Decision(keep=view.call.positions % 10 >= 10 * self.value)
 
