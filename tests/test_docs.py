@@ -131,3 +131,25 @@ def test_the_three_seeds_are_those_of_their_record():
                 assert worth == f"{signed(row['decisions_worth'])} [{', '.join(bounds)}]"
             else:
                 assert shuffled == worth == ""
+
+
+def test_what_one_rule_changed_is_in_its_record():
+    root = FOLDER.parents[1]
+    record = json.loads((root / "docs/records/nano_rules.json").read_text(encoding="utf-8"))
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("## What one rule changed in it")[2]
+    rules = {
+        "a point within 2 points of saving": "points_of_the_grid",
+        "targets of 10 and 20 %, not 20 % alone": "one_target",
+    }
+    lines = [line.split("|")[1:-1] for line in page.partition("\n## ")[0].splitlines() if "`, nano" in line]
+    assert len(lines) == 16
+    for rule, level, spec, *cells in ([cell.strip() for cell in line] for line in lines):
+        method, task = spec.lstrip("`").split("`, ")
+        (row,) = (
+            row
+            for row in record["rows"]
+            if (row["method"], row["task"], row["level"]) == (method, task, float(level.strip(" %")) / 100)
+        )
+        for shown, side in zip(cells, (row[rules[rule]], row["all_rules"]), strict=True):
+            score, low, high = (f"{100 * side[name]:.1f}" for name in ("score", "low", "high"))
+            assert shown == f"{score} [{low}, {high}]"
