@@ -32,12 +32,13 @@ class Metric:
         """What is kept of the dense model's score: the share, 1 for all of it, below 1 for worse.
 
         Where lower is better it is dense / score. `None` where the direction is not known, or a ratio says nothing:
-        the divisor is 0, or scores may be negative.
+        the divisor is 0 up to rounding, or scores may be negative.
         """
         part, whole = (score, dense) if self.better == "higher" else (dense, score)
-        return part / whole if self.better != "unknown" and self.low >= 0 and whole > 0 else None
+        return part / whole if self.better != "unknown" and self.low >= 0 and whole > _ZERO else None
 
 
+_ZERO = 1e-12  # far below one document of a million, and a ratio with it stays a finite number
 _SHARE = Metric("higher", "share", 0.0, 1.0)
 _MEAN = Metric("higher", "share", 0.0, 1.0, is_mean=True)
 _PERCENT = Metric("higher", "number", 0.0, 100.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Board:
     measured: Measured | None = None
     steps: Mapping[str, StepsRecord] = field(default_factory=dict)
 
-    @property
+    @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:
         """The rows as they are written to files."""
         return [row.plain() for row in self.rows]

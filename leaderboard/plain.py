@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -28,8 +29,11 @@ def block(text: object, longest: int = 4000) -> str:
 
 def cell(value: Any) -> Any:
     """A value of a spreadsheet: text that a program would run as a formula starts with an apostrophe."""
-    if not isinstance(value, str):
-        return value
+    return _cell(value) if isinstance(value, str) else value
+
+
+@lru_cache(maxsize=10_000)  # a board of thousands of rows has few texts
+def _cell(value: str) -> str:
     text = plain(value)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 

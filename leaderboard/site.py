@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import UsageError
@@ -52,7 +53,7 @@ def build(
     atomic.write_text(out / "index.html", page)
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
     atomic.write_text(out / "board.csv", as_csv(board))
-    atomic.write_json(out / "board.json", as_json(board))
+    atomic.write_text(out / "board.json", as_json(board))
     atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
     return said
 
@@ -82,9 +83,14 @@ def as_csv(board: Board) -> str:
     return tidy.as_csv([{key: cell(value) for key, value in line.items()} for line in board.lines])
 
 
-def as_json(board: Board) -> Mapping[str, object]:
-    """The rows as JSON, with the problems beside the rows."""
-    return {"schema": SCHEMA, "rows": board.lines, "problems": list(board.problems)}
+def as_json(board: Board) -> str:
+    """The rows as JSON, one on a line, with the problems beside the rows."""
+    rows = ",\n".join(_json(line) for line in board.lines)
+    return f'{{"schema": {SCHEMA}, "rows": [\n{rows}\n], "problems": {_json(board.problems)}}}\n'
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def as_markdown(board: Board, axis: str, phase: str = "all") -> str:

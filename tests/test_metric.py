@@ -27,7 +27,12 @@ def test_nothing_is_assumed_of_an_unknown_metric():
 
 @pytest.mark.parametrize(
     ("key", "score", "dense", "kept"),
-    [("acc,none", 0.6, 0.8, 0.75), ("bits_per_byte,none", 1.0, 0.8, 0.8), ("acc,none", 0.1, 0.0, None)],
+    [
+        ("acc,none", 0.6, 0.8, 0.75),
+        ("bits_per_byte,none", 1.0, 0.8, 0.8),
+        ("acc,none", 0.1, 0.0, None),
+        ("acc,none", 0.1, 5e-324, None),
+    ],
 )
 def test_below_one_is_worse_than_dense_whichever_way_is_better(key, score, dense, kept):
     assert metric_of(key).retention(score, dense) == (kept if kept is None else pytest.approx(kept))

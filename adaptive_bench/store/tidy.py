@@ -13,7 +13,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 def columns(rows: Rows) -> dict[str, list[Any]]:
     """The values of every row by key; `None` where a row has none."""
-    names = dict.fromkeys(name for row in rows for name in row)
+    names: dict[str, None] = {}
+    for row in rows:
+        if not row.keys() <= names.keys():  # of thousands of rows nearly all have the keys of the first
+            names |= dict.fromkeys(row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 

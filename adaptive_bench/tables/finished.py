@@ -34,7 +34,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     disputed = {
         meaning[:_DISPUTED]
         for meaning, by_folder in answers.items()
-        if len({_untimed(row) for row in by_folder.values()}) > 1
+        if len(by_folder) > 1 and len({_untimed(row) for row in by_folder.values()}) > 1
     }
     result: list[Row] = []
     for meaning, by_folder in answers.items():

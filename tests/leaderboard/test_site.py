@@ -59,7 +59,7 @@ def test_html_markdown_and_csv_carry_equal_numbers_for_every_subset_of_rows(rows
     board = board_of(rows)
     page, text = render(board, "net"), as_markdown(board, "net")
     found = list(csv.DictReader(io.StringIO(as_csv(board))))
-    assert len(found) == len(rows) == len(as_json(board)["rows"])
+    assert len(found) == len(rows) == len(json.loads(as_json(board))["rows"])
     by_place = {(one["label"], one["task"], one["axis"], float(one["level"])): one for one in found}
     shown = {}
     for table in _data(page)["tables"]:
