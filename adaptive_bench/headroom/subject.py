@@ -31,7 +31,7 @@ class Subject:
     """The model that is studied.
 
     Attributes:
-        name: As the user wrote it.
+        name: As the user wrote it; of a folder the last part, since records are read on other machines.
         fingerprint: Of its files.
         model: In `eval()` mode, in fp32.
     """
@@ -52,6 +52,7 @@ def find_subject(name: str, device: str = "auto") -> Subject:
     folder, place = Path(name).expanduser(), find_device(device)
     if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name):
         folder = find_run(name)
+    called = folder.resolve().name if folder.is_dir() else name
     if any((folder / mark).is_file() for mark in _OF_A_RUN):
         folder = find_checkpoint(folder, "dense")
         saved = read_saved(folder)
@@ -61,9 +62,9 @@ def find_subject(name: str, device: str = "auto") -> Subject:
                 f"trained as {saved.spec}. Name a run with the method dense, or another model."
             )
         model = AdaptiveModel.from_pretrained(folder).backbone_model
-        return Subject(name, folder_digest(folder), model.eval().to(place), load_tokenizer(folder))
+        return Subject(called, folder_digest(folder), model.eval().to(place), load_tokenizer(folder))
     source = find_backbone(name)
-    return Subject(name, source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
+    return Subject(called, source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
 
 
 def _begins_a_run(name: str) -> bool:
