@@ -25,7 +25,6 @@ _PACKAGES = (
     "safetensors",
     "tokenizers",
 )
-_NETWORK_TIMEOUT_S = 5
 
 
 @dataclass(frozen=True)
@@ -83,21 +82,14 @@ def _devices() -> Finding:
 
 
 def _hub() -> Finding:
-    from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
-
-    from huggingface_hub.constants import ENDPOINT, HF_HUB_OFFLINE
+    from adaptive_bench import hub
 
     without = "hub ids need --model and --data-dir with local folders; the nano default needs neither"
-    if HF_HUB_OFFLINE:
-        return Finding("hub", None, f"switched off by HF_HUB_OFFLINE; {without}")
-    try:
-        with urlopen(Request(ENDPOINT, method="HEAD"), timeout=_NETWORK_TIMEOUT_S):
-            return Finding("hub", True, f"{ENDPOINT} answers")
-    except HTTPError as error:
-        return Finding("hub", True, f"{ENDPOINT} answers (status {error.code})")
-    except (URLError, OSError) as error:
-        return Finding("hub", None, f"{ENDPOINT} cannot be reached ({error}); {without}")
+    answer = hub.ask()
+    if answer.answers:
+        return Finding("hub", True, f"{answer.endpoint} answers ({answer.detail})")
+    what = answer.detail if answer.is_off else f"{answer.endpoint} cannot be reached ({answer.detail})"
+    return Finding("hub", None, f"{what}; {without}")
 
 
 def _cache() -> Finding:

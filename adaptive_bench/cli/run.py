@@ -13,6 +13,7 @@ from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
+from adaptive_bench.hub import OutOfReach
 
 _WHAT, _HOW, _WHERE = PANELS
 
@@ -105,7 +106,7 @@ def run(
     work is found again: the same command continues after a stop, and computes nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import check_device, preset_naming
+    from adaptive_bench.config import DEFAULT_PRESET, check_device, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.spec import MethodSpec
 
@@ -124,9 +125,13 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the size of a model is known to heavy libraries
         load_libraries()
+        from adaptive_bench.runs.checks.preflight import raise_all_missing
         from adaptive_bench.runs.checks.recipes import preset_by_size
 
-        preset = preset_by_size(str(model))
+        try:
+            preset = preset_by_size(str(model))
+        except OutOfReach as error:  # which recipe it would get is not known, but what else is missing is
+            raise_all_missing(overrides.load(DEFAULT_PRESET), error)
     run_config = overrides.load(preset)
     for name in (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before seconds go by

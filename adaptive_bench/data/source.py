@@ -13,6 +13,7 @@ from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
+from adaptive_bench.hub import Needed, hub_or_cache
 from adaptive_bench.store.digest import folder_digest
 
 # `datasets` takes a second to import: tasks are described and listed without it.
@@ -54,6 +55,10 @@ class Source:
             EnvironmentProblem: There is none.
         """
         return find_place(root, self.hub_id, self.configuration, exact=self.exact)
+
+    def needed(self, split: str) -> Needed:
+        """What a split of it is on the hub, and the local file that would do instead."""
+        return Needed("data set", str(self), f"{folder_names(*_named(self))[0]}/{split}.jsonl")
 
     def __str__(self) -> str:
         return self.hub_id if self.configuration is None else f"{self.hub_id} ({self.configuration})"
@@ -105,7 +110,9 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        yield from datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
+        with hub_or_cache(source.needed(split)):
+            stream = datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
+        yield from stream
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
         _unreachable(str(source), split, error)
 
@@ -199,7 +206,8 @@ def _hub_rows(source: Source, split: str) -> datasets.Dataset:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        return datasets.load_dataset(source.hub_id, source.configuration, split=split)
+        with hub_or_cache(source.needed(split)):
+            return datasets.load_dataset(source.hub_id, source.configuration, split=split)
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
         _unreachable(str(source), split, error)
 

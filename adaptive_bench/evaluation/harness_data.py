@@ -11,7 +11,8 @@ import yaml
 from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench.data import find_place, folder_names
+from adaptive_bench.data import Source, find_place, folder_names
+from adaptive_bench.hub import Needed
 
 _EVALUATED = ("test_split", "validation_split")
 _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  # in lm-eval's order of preference
@@ -86,6 +87,15 @@ def local_folders(settings: Mapping[str, Any]) -> tuple[str, ...] | None:
 def reads_data_set(settings: Mapping[str, Any]) -> bool:
     """Whether a task reads a data set that it names, and not through code of its own."""
     return "class" not in settings and bool(settings.get("dataset_path"))
+
+
+def of_hub(settings: Mapping[str, Any]) -> Needed | None:
+    """The data set of the hub that a task reads where no data folder is given; `None` if it names none."""
+    if not reads_data_set(settings) or reads_files(settings) or "custom_dataset" in settings:
+        return None
+    source = Source(str(settings["dataset_path"]), configuration=settings.get("dataset_name"))
+    splits = (settings.get(name) for name in (*_EVALUATED, "training_split"))
+    return source.needed(next((split for split in splits if split), "test"))
 
 
 def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path, data_dir: Path) -> str | None:

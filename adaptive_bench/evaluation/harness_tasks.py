@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from lm_eval.tasks import TaskManager
 from adaptive_bench import registry
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.harness_data import reads_data_set, write_local_task
+from adaptive_bench.evaluation.harness_data import of_hub, reads_data_set, write_local_task
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.task import OpenTask, Task
 
 
@@ -52,7 +54,10 @@ class SuiteTasks(TaskManager):
                 if root and entry and entry.cfg and entry.yaml_path and reads_data_set(entry.cfg):
                     write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
             self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
-            return super().load(task_list)
+            entries = [self._index[name].cfg for name in names if name in self._index and root is None]
+            needed = [one for one in map(of_hub, filter(None, entries)) if one is not None]
+            with hub_or_cache(*needed) if needed else nullcontext():
+                return super().load(task_list)
 
 
 def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:

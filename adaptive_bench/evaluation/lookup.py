@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -29,6 +29,7 @@ from adaptive_bench.evaluation.harness_data import (
     files_named,
     files_of,
     local_folders,
+    of_hub,
     read_anew,
     reads_data_set,
     reads_files,
@@ -36,6 +37,7 @@ from adaptive_bench.evaluation.harness_data import (
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
 
@@ -163,7 +165,8 @@ def _load(
         elif reads_files(entry.cfg) and "class" not in entry.cfg:
             read_anew(Path(overrides) / "anew.yaml", entry.cfg, entry.yaml_path)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
-        with setting_up(name):
+        needed = None if data_dir is not None else of_hub(entry.cfg)
+        with setting_up(name), nullcontext() if needed is None else hub_or_cache(needed):
             task = manager.load(name)["tasks"][name]
         _process_once(task)
         return _Loaded(task, missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.hub import Needed, hub_or_cache
 from adaptive_bench.store.digest import changed, digests
 
 
@@ -54,16 +56,18 @@ class Pretrained:
                 f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
                 f"again."
             )
+        here = self.revision is None
         try:
-            return AutoModelForCausalLM.from_pretrained(
-                self.location,
-                revision=self.revision or "main",
-                local_files_only=self.revision is None,
-                use_safetensors=True,
-                **{"dtype": torch.float32} | kwargs,
-            )
+            with nullcontext() if here else hub_or_cache(Needed("model", self.location)):
+                return AutoModelForCausalLM.from_pretrained(
+                    self.location,
+                    revision=self.revision or "main",
+                    local_files_only=here,
+                    use_safetensors=True,
+                    **{"dtype": torch.float32} | kwargs,
+                )
         except (OSError, ValueError, SafetensorError) as error:
             raise EnvironmentProblem(
-                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or connect to the "
-                f"hub (HF_HUB_OFFLINE unset, HF_TOKEN for gated models)."
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or set HF_TOKEN "
+                f"for a gated model of the hub."
             ) from error

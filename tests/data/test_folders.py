@@ -7,6 +7,7 @@ import pytest
 
 from adaptive_bench.data import Source, data_root, find_place, folder_names, harness_splits, read_rows
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.hub import HubAnswer
 
 
 def _write(folder: Path, split: str, *rows: dict[str, object]) -> None:
@@ -93,7 +94,7 @@ def test_the_environment_variable_stands_for_the_folder(tmp_path: Path, monkeypa
 
 
 def test_an_unreachable_hub_and_a_gated_set_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"'test' of baber/piqa cannot be read from the Hugging Face hub"):
+    with pytest.raises(EnvironmentProblem, match=r"data set 'baber/piqa' .* Hugging Face hub.*piqa/test\.jsonl"):
         read_rows(Source("baber/piqa"), "test")
 
     def gated(*_: object, **__: object) -> None:
@@ -102,6 +103,7 @@ def test_an_unreachable_hub_and_a_gated_set_are_told(monkeypatch: pytest.MonkeyP
         raise DatasetNotFoundError("Dataset 'owner/secret' is a gated dataset on the Hub.")
 
     monkeypatch.setattr("datasets.load_dataset", gated)
+    monkeypatch.setattr("adaptive_bench.hub.ask", lambda: HubAnswer("https://hub", True, "status 200"))
     with pytest.raises(EnvironmentProblem, match=r"Accept its terms on the hub and set HF_TOKEN\. Set --data-dir"):
         read_rows(Source("owner/secret"), "test")
 

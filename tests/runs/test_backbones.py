@@ -7,6 +7,7 @@ import torch
 from huggingface_hub.errors import GatedRepoError
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.hub import HubAnswer
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 
 
@@ -44,6 +45,7 @@ def test_a_gated_model_says_what_to_do(monkeypatch):
         raise GatedRepoError("401 Client Error.\n\nCannot access gated repo for url x.", response=response)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    monkeypatch.setattr("adaptive_bench.hub.ask", lambda: HubAnswer("https://hub", True, "status 200"))
     with pytest.raises(EnvironmentProblem, match=r"'some/model' is gated.*HF_TOKEN.*or set --model to a folder"):
         find_backbone("some/model")
 

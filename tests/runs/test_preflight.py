@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
+from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
@@ -54,6 +55,15 @@ def test_a_sound_run_has_no_notes(config_of):
     for part in ("llama", "3 steps of 2 sequences", "disk", "FLOPs", "time    about"):
         assert part in text
     assert "rough" not in text
+
+
+def test_a_model_and_data_sets_out_of_reach_are_told_at_once(config_of):
+    config = config_of("dense", model="nobody/nothing", tasks=("piqa", "csqa", "nano_math"))
+    with pytest.raises(OutOfReach) as raised:
+        preflight(config)
+    names = [need.name for need in raised.value.needed]
+    assert names[0] == "nobody/nothing" and "baber/piqa" in names and any("commonsense" in name for name in names)
+    assert not any("nano" in name for name in names)
 
 
 def test_answers_that_have_no_tokens_are_noted_and_recorded(config_of, without_digits):

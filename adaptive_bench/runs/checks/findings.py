@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems
+from adaptive_bench.hub import OutOfReach, together
 
 
 class Findings:
@@ -44,7 +45,10 @@ class Findings:
         Raises:
             AdaptiveBenchError: The one error, or several as one.
         """
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            raise SeveralProblems(self.errors)
+        missing = [error for error in self.errors if isinstance(error, OutOfReach)]
+        others = [error for error in self.errors if not isinstance(error, OutOfReach)]
+        errors = [*([together(missing)] if missing else []), *others]
+        if len(errors) == 1:
+            raise errors[0] from errors[0].__cause__
+        if errors:
+            raise SeveralProblems(errors)

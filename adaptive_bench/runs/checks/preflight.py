@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.hub import OutOfReach
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.chat import check_chat_template
@@ -34,6 +35,7 @@ from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_once
+from adaptive_bench.task import ExampleRequest, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -96,6 +98,8 @@ def preflight(
     with findings.checking():
         facts = model_facts(config.model)
         check_recipe(config, facts, findings)
+    if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
+        raise_all_missing(config, findings.errors[0])
     findings.raise_errors()  # the rest takes seconds and rests on these
     assert facts is not None
     with findings.checking():
@@ -165,6 +169,29 @@ def _measured(
     except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
         reporter.line(f"How long the run takes is not known: timing a few steps failed ({message_of(error)}).")
         return None
+
+
+def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
+    """Tell of a model that is out of reach together with the data that is, so that all can be fetched at once.
+
+    Raises:
+        OutOfReach: Both.
+        SeveralProblems: Data is wrong in other ways besides.
+    """
+    findings = Findings()
+    findings.stop(error)
+    for name in config.tasks:
+        with findings.checking():
+            check_task(name, config, None, 0, findings)
+    trained_on: list[Task] = []
+    with findings.checking():
+        trained_on = training_tasks(config) if config.train.steps else []
+    for task in trained_on:
+        with findings.checking():
+            assert task.training is not None
+            task.training(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
+    findings.raise_errors()
+    raise error
 
 
 def _left(whole: Plan) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
@@ -83,9 +85,12 @@ class BackboneSource:
                 `part` says what was to be read.
         """
         try:
-            found = loader.from_pretrained(
-                self.location, revision=self.revision or "main", trust_remote_code=False, **options
-            )
+            with nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)):
+                found = loader.from_pretrained(
+                    self.location, revision=self.revision or "main", trust_remote_code=False, **options
+                )
+        except OutOfReach:
+            raise
         except Exception as error:  # reading foreign files may raise anything
             if isinstance(error, MemoryError) or ran_out_of_memory(error):
                 raise
@@ -249,7 +254,8 @@ def _from_hub(name: str) -> BackboneSource:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        config = Path(hf_hub_download(name, "config.json"))
+        with hub_or_cache(Needed("model", name)):
+            config = Path(hf_hub_download(name, "config.json"))
     except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
         raise EnvironmentProblem(_unreachable(name, error)) from error
     # The cache keeps files at snapshots/<commit>/config.json.
@@ -269,6 +275,6 @@ def _unreachable(name: str, error: Exception) -> str:
     reason = message_of(error).split(". ")[0][:300]
     return (
         f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
-        f"{reason}. Set --model to a folder in Hugging Face layout, or connect to the hub (HF_HUB_OFFLINE unset, "
-        f"HF_TOKEN for gated models)."
+        f"{reason}. Set --model to a folder in Hugging Face layout, or to another hub id (HF_TOKEN gives access to "
+        f"gated and private models)."
     )

@@ -1,0 +1,162 @@
+"""One request tells whether the hub can be asked; where it cannot, all that is missing is told within seconds."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from huggingface_hub import constants
+
+from adaptive_bench import hub
+from adaptive_bench.data import Source, read_rows
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, ask, hub_or_cache, together
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.planning.backbones import find_backbone
+
+OFF = HubAnswer("https://mirror", False, "switched off by HF_HUB_OFFLINE", is_off=True)
+AWAY = HubAnswer("https://mirror", False, "no answer within 3 s")
+
+
+@pytest.fixture
+def point_to(monkeypatch):
+    """Let the libraries look for the hub at an address, with the network on and no cache."""
+
+    def point(port: int) -> str:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        monkeypatch.setattr(hub, "_remembered", {})
+        return constants.ENDPOINT
+
+    return point
+
+
+@contextmanager
+def silent_server() -> Iterator[int]:
+    """Takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@contextmanager
+def server_of(status: int) -> Iterator[tuple[int, list[str]]]:
+    """Answers with a status, and notes what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        do_GET = do_HEAD
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port, asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_hub_that_never_answers_is_given_up_within_three_seconds(point_to):
+    with silent_server() as port:
+        endpoint, start_s = point_to(port), time.monotonic()
+        found = ask()
+        with pytest.raises(OutOfReach, match=r"'owner/silent'.*--model"):
+            find_backbone("owner/silent")
+        with pytest.raises(OutOfReach, match=r"baber/piqa.*piqa/test\.jsonl"):
+            read_rows(Source("baber/piqa"), "test")
+        assert time.monotonic() - start_s < 4.0  # one wait for all three
+    assert not found.answers and not found.is_off and found.endpoint == endpoint
+
+
+def test_a_hub_that_refuses_is_told_with_its_address(point_to):
+    endpoint, start_s = point_to(_closed_port()), time.monotonic()
+    with pytest.raises(OutOfReach, match=endpoint) as raised:
+        find_backbone("owner/refused")
+    assert time.monotonic() - start_s < 2.0
+    assert "HF_ENDPOINT" in str(raised.value) and not raised.value.answer.is_off
+
+
+@pytest.mark.parametrize(("status", "answers"), [(200, True), (404, True), (429, True), (502, False), (504, False)])
+def test_any_answer_counts_but_that_of_a_proxy_with_nobody_behind_it(point_to, status, answers):
+    with server_of(status) as (port, asked):
+        endpoint = point_to(port)
+        assert ask() == ask() == HubAnswer(endpoint, answers, f"status {status}")
+    assert len(asked) == 1  # the mirror was asked, and once
+
+
+def test_where_the_hub_answers_its_own_word_counts(point_to):
+    with server_of(404) as (port, _):
+        point_to(port)
+        with pytest.raises(EnvironmentProblem, match=r"'owner/absent'") as raised:
+            find_backbone("owner/absent")
+    assert not isinstance(raised.value, OutOfReach)
+
+
+def test_switched_off_nothing_is_asked(point_to, monkeypatch):
+    with server_of(200) as (port, asked):
+        point_to(port)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        assert ask().is_off
+        with pytest.raises(OutOfReach, match="unset HF_HUB_OFFLINE"):
+            find_backbone("owner/off")
+        with pytest.raises(OutOfReach, match="unset HF_HUB_OFFLINE"):
+            read_rows(Source("owner/off"), "test")
+    assert asked == []
+
+
+def test_libraries_are_offline_for_as_long_as_it_takes(point_to):
+    import datasets
+
+    point_to(_closed_port())
+    before = datasets.config.HF_HUB_OFFLINE
+    with hub_or_cache(Needed("model", "owner/cached")):
+        assert constants.HF_HUB_OFFLINE and datasets.config.HF_HUB_OFFLINE
+    assert not constants.HF_HUB_OFFLINE and before == datasets.config.HF_HUB_OFFLINE
+
+
+def test_what_a_library_has_to_tell_is_told(monkeypatch):
+    monkeypatch.setattr(hub, "ask", lambda: AWAY)
+    with pytest.raises(OutOfReach, match="half a file"), hub_or_cache(Needed("model", "owner/broken")):
+        raise ValueError("half a file")
+    with pytest.raises(ZeroDivisionError), hub_or_cache(Needed("model", "owner/broken")):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("answer", "step"), [(OFF, "unset HF_HUB_OFFLINE"), (AWAY, "https://mirror")])
+def test_model_and_data_sets_are_told_at_once_with_the_next_step(answer, step):
+    model, piqa = Needed("model", "owner/model"), Source("baber/piqa").needed("test")
+    training = Source("openai/gsm8k", configuration="main").needed("train")
+    findings = Findings()
+    for needed in ([model], [piqa], [training], [piqa]):
+        with findings.checking():
+            raise OutOfReach(needed, answer)
+    with pytest.raises(OutOfReach) as raised:
+        findings.raise_errors()
+    text = str(raised.value)
+    assert raised.value.needed == (model, piqa, training) == together(findings.errors).needed
+    for part in ("'owner/model'", "baber/piqa", "openai/gsm8k", "--model", "--data-dir", "piqa/test.jsonl", step):
+        assert text.count(part) == 1, text
+
+
+def test_another_error_stands_beside_what_is_missing():
+    findings = Findings()
+    for error in (OutOfReach([Needed("model", "owner/model")], OFF), EnvironmentProblem("The disk is full.")):
+        findings.stop(error)
+    with pytest.raises(EnvironmentProblem.__base__, match=r"owner/model.*The disk is full"):
+        findings.raise_errors()
