@@ -17,9 +17,8 @@ from tabulate import tabulate
 from adaptive_bench import registry
 from adaptive_bench.backbone.family import find_family
 from adaptive_bench.method import Method, method_class
-from adaptive_bench.method.probed import stored_matrix
+from adaptive_bench.probed import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.capabilities import CAPABILITIES
 
 _HEAD = "<!-- Written by `python -m adaptive_bench.docs docs/methods`; change the method's file instead. -->\n\n"
 _LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)

@@ -124,6 +124,12 @@ def file_of(group: Group, name: str) -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin)
 
 
+def target_of(group: Group, name: str) -> tuple[str, str] | None:
+    """Module of an installed name and what it stands for there; `None` for one that this process registered."""
+    entry = None if (group, name) in _registered else _installed(group).get(name)
+    return None if entry is None else (entry.module, entry.attr)
+
+
 def is_foreign(group: Group, name: str) -> bool:
     """Whether a name comes from a plugin and not from this distribution."""
     return origin(group, name).partition(" ")[0] != DISTRIBUTION

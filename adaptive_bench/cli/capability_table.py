@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adaptive_bench.cli.tables import in_parts, wrapped
-from adaptive_bench.method.probed import Matrix, stored_matrix
+from adaptive_bench.probed import CAPABILITIES, Capability, Matrix, stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.capabilities import CAPABILITIES, Capability
 
 
 def capability_table(methods: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
 
 def _unchecked(config: RunConfig) -> list[str]:
     """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
-    from adaptive_bench.method.probed import stored_matrix
+    from adaptive_bench.probed import stored_matrix
 
     names = {MethodSpec.parse(text).name for text in config.methods}
     return [

@@ -13,6 +13,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.overheads import overhead_rows
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
+from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
@@ -56,7 +57,7 @@ def list_names(
 
     Of runs, the newest first; options choose by a part of the name.
     """
-    if plugin or what in (Listed.methods, Listed.families):
+    if plugin or model is not None:
         load_libraries()
     registry.load_plugins(plugin)
     of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}
@@ -93,13 +94,21 @@ def list_names(
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:
+    known = {name: source_facts(group, name) for name in registry.names(group)}
+    if group in ("methods", "families") and not all(known.values()):
+        load_libraries()
     return [
-        {"name": name, "what it is": _first_sentence(thing)}
+        {"name": name} | (facts or _facts(group, _thing(group, name))) | {"from": registry.origin(group, name)}
+        for name, facts in known.items()
+    ]
+
+
+def _facts(group: registry.Group, thing: Any) -> dict[str, Any]:
+    return (
+        {"what it is": _first_sentence(thing)}
         | ({"parameters": list(thing.Config.model_fields)} if group == "methods" else {})
         | (_about_task(thing) if group == "tasks" else {})
-        | {"from": registry.origin(group, name)}
-        for name, thing in ((name, _thing(group, name)) for name in registry.names(group))
-    ]
+    )
 
 
 def _config_keys() -> list[dict[str, Any]]:

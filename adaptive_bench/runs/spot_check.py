@@ -19,9 +19,9 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.jobs.plugins import needs_own_process
-from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.model.shuffled import standing_between
 from adaptive_bench.model.timing.hardware import environment
+from adaptive_bench.probed import stored_matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.memory import Memory

@@ -5,37 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from adaptive_bench import output
-from adaptive_bench.method.probed import Matrix
+from adaptive_bench.probed import CAPABILITIES, Matrix
 from adaptive_bench.testing.check import Fact, Result
-
-
-class Capability(NamedTuple):
-    """One column: its key in the data, its title in tables, and what its values mean."""
-
-    key: str
-    title: str
-    meaning: str
-
-
-CAPABILITIES = (
-    Capability("families", "families", "Model families on which every check passes."),
-    Capability("identity", "skip-nothing", "`exact`: the backbone bit for bit; `scaled`: all run, but gated."),
-    Capability("start", "untrained", "`intact`: at skip-nothing it is the backbone; `changed`: its page says why not."),
-    Capability("causality", "causality", "`C0` earlier text only, `C1` the whole sequence, `C2` the batch."),
-    Capability("kv_cache", "KV cache", "`exact`: cached decoding gives the logits of one call over the text."),
-    Capability("batch", "batches", "Rows do not depend on their batchmates."),
-    Capability("left_padding", "left padding", "Padding before a prompt changes nothing."),
-    Capability("likelihood_effect", "log-likelihoods", "The dial moves log-likelihoods."),
-    Capability("generation_effect", "generations", "The dial moves generations."),
-    Capability("decoding_effect", "cached decoding", "The dial moves what scoring and what cached decoding execute."),
-    Capability("ledger", "FLOPs booked", "Every executed FLOP is in the ledger."),
-    Capability("saving", "save and load", "A saved and loaded model is the same model."),
-    Capability("frozen_backbone", "frozen backbone", "Training leaves the backbone as it was."),
-    Capability("calibration", "calibration", "Dials need held-out training text."),
-)
 
 
 def capability_matrix(results: Iterable[Result]) -> Matrix:

@@ -11,8 +11,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from adaptive_bench.method.probed import Matrix
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
+from adaptive_bench.probed import Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES

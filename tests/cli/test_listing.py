@@ -6,6 +6,8 @@ from collections import defaultdict
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.cli import listing
+from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.methods.dense import Dense
 
 
@@ -110,6 +112,32 @@ def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
     assert done.returncode == 0, done.stderr
     for name in registry.names(group):
         assert name in done.stdout
+
+
+@pytest.mark.parametrize("group", ["methods", "families"])
+def test_what_a_source_file_shows_is_what_its_import_gives(group):
+    for name in registry.names(group):
+        assert source_facts(group, name) == listing._facts(group, listing._thing(group, name))
+
+
+@pytest.mark.parametrize("group", ["methods", "families"])
+def test_a_list_of_names_loads_no_torch_and_takes_no_second(group):
+    program = (
+        "import sys, time, resource; sys.argv = ['adaptive-bench', 'list', sys.argv[1]]\n"
+        "from adaptive_bench.cli import app\n"
+        "app(standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules and 'lm_eval' not in sys.modules\n"
+        "assert time.process_time() < 2.0, time.process_time()"  # half a second where nobody else is at work
+    )
+    done = subprocess.run([sys.executable, "-c", program, group], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in registry.names(group))
+
+
+def test_a_plugin_among_the_methods_is_imported(command, monkeypatch):
+    monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
+    assert "A plugin with no capabilities.json beside it." in command("list", "methods").stdout
+    assert source_facts("methods", "unprobed") is None
 
 
 def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):

@@ -3,8 +3,8 @@
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.method.probed import stored_matrix
 from adaptive_bench.model.behavioural_duplicates import behavioural_duplicates, duplicate_warnings
+from adaptive_bench.probed import stored_matrix
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.method import method_class
-from adaptive_bench.method.probed import stored_matrix
+from adaptive_bench.probed import stored_matrix
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.works import TrainingRun
