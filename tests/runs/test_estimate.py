@@ -2,14 +2,18 @@
 
 import json
 import platform
+import time
 from statistics import fmean
 
 import pytest
+import torch
 
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks import preflight
 from adaptive_bench.runs.cost.estimate import Estimator, Trait, describe
 from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
+from adaptive_bench.runs.cost.remembered_speed import RememberedSpeed
+from adaptive_bench.runs.planning.backbones import BackboneSource
 from adaptive_bench.spec import MethodSpec
 
 
@@ -75,3 +79,42 @@ def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, er
         (config.out / "records" / "a" / file).write_text(json.dumps(values))
     assert run(config, lines, jobs=1).exit_code == 0
     assert [line for line in lines.lines if "is not known: timing a few steps failed" in line]
+
+
+def test_speeds_that_are_known_are_not_timed_again(config_of, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = config_of("dense,gateskip")
+    loaded = []
+    load = BackboneSource.load_model
+    monkeypatch.setattr(BackboneSource, "load_model", lambda self: loaded.append(self.name) or load(self))
+    first = preflight.preflight(config).estimator._measured
+    assert len(first.sequence_s) == 2 and len(first.document_s) == 1 and len(loaded) == 1
+    assert preflight.preflight(config).estimator._measured == first and len(loaded) == 1
+    longer = config.model_copy(update={"train": config.train.model_copy(update={"max_length": 32})})
+    found = preflight.preflight(longer).estimator._measured
+    assert found.document_s == first.document_s and found.sequence_s != first.sequence_s
+    assert len(loaded) == 2
+
+
+def test_a_speed_holds_for_its_conditions_and_for_a_week(shared_backbone, tmp_path, monkeypatch):
+    file, work, cpu = tmp_path / "speeds.json", {"trained": "dense"}, torch.device("cpu")
+    shape = shared_backbone("llama").config
+    RememberedSpeed(shape, cpu, file).put(work, 0.25)
+    assert RememberedSpeed(shape, cpu, file).get(work) == 0.25
+    assert RememberedSpeed(shape, cpu, file).get({"trained": "mod"}) is None
+    assert RememberedSpeed(shared_backbone("qwen3").config, cpu, file).get(work) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: 96)
+        assert RememberedSpeed(shape, cpu, file).get(work) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "__version__", "1.0")
+        assert RememberedSpeed(shape, cpu, file).get(work) is None
+    later_s = time.time() + 8 * 24 * 3600
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: later_s)
+        assert RememberedSpeed(shape, cpu, file).get(work) is None
+    for damaged in ("", "[]", '{"schema": 1}', '{"schema": 1, "speeds": {"x": 3}}'):
+        file.write_text(damaged)
+        assert RememberedSpeed(shape, cpu, file).get(work) is None
+    RememberedSpeed(shape, cpu, file).put(work, 0.5)
+    assert RememberedSpeed(shape, cpu, file).get(work) == 0.5

@@ -163,7 +163,7 @@ def _measured(
     )
     try:
         with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as task:
-            return measure_speed(config, trained, tokenizer, jobs, task)
+            return measure_speed(config, trained, facts.empty.config, tokenizer, jobs, task)
     except (UsageError, EnvironmentProblem):  # weights that cannot be read, say: nothing of the run could use them
         raise
     except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
