@@ -45,6 +45,7 @@ def check(
     plugin: Annotated[
         list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
     ] = None,
+    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda or cuda:1.")] = "cpu",
     debug: Debug = False,
 ) -> None:
     """Check that methods do what every method has to do.
@@ -62,14 +63,16 @@ def check(
 
     import torch
 
+    from adaptive_bench.model.device import find_device
     from adaptive_bench.progress import open_reporter
     from adaptive_bench.testing import check_specs
     from adaptive_bench.testing.backbones import FAMILIES
     from adaptive_bench.testing.capabilities import write_matrix
 
+    place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
     with open_reporter() as reporter:
-        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug)
+        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug, device=place)
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:

@@ -106,6 +106,10 @@ class Text:
         last = self.valid & (self.attention_mask.cumsum(dim=1) == self.attention_mask.sum(dim=1, keepdim=True))
         return Text(self.input_ids, self.attention_mask * ~last, self.continuation_mask & ~last)
 
+    def to(self, device: torch.device | str) -> Text:
+        """The text on a device."""
+        return Text(*(part.to(device) for part in (self.input_ids, self.attention_mask, self.continuation_mask)))
+
     def rows(self, chosen: slice | Sequence[int]) -> Text:
         """Some of the rows, in that order."""
         return Text(self.input_ids[chosen], self.attention_mask[chosen], self.continuation_mask[chosen])

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
+import torch
 from tabulate import tabulate
 
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
@@ -99,11 +100,13 @@ def check_specs(
     *,
     reporter: Reporter | None = None,
     debug: bool = False,
+    device: torch.device | str = "cpu",
 ) -> Report:
     """Run every check on every spec and family, and compare what the specs do.
 
     Args:
         debug: Let errors of a method's code through instead of reporting them as failures.
+        device: Where everything runs.
     """
     start_s = time.perf_counter()
     results: list[Result] = []
@@ -113,10 +116,10 @@ def check_specs(
         for spec in specs:
             failed = False
             for family in families:
-                family_results = Suite(spec, family, shared=shared, debug=debug).results()
+                family_results = Suite(spec, family, shared=shared, debug=debug, device=device).results()
                 failed |= any(result.status == "failed" for result in family_results)
                 results += family_results
                 task.advance(1, spec=str(spec))
             if not failed:  # what is broken is not compared
-                behaviours[spec] = trained_behaviour(Subject(spec, families[0]))
+                behaviours[spec] = trained_behaviour(Subject(spec, families[0], device))
     return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)

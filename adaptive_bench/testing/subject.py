@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 import torch
+from transformers import PreTrainedModel
 
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
+from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone, wide_backbone
 
 SEED = 1
 SPREAD = 0.3
@@ -25,11 +26,13 @@ class Subject:
     Args:
         spec: The method.
         family: One of `backbones.FAMILIES`.
+        device: Where its models and texts lie.
     """
 
-    def __init__(self, spec: MethodSpec, family: str) -> None:
+    def __init__(self, spec: MethodSpec, family: str, device: torch.device | str = "cpu") -> None:
         self.spec = spec
         self.family = family
+        self.device = torch.device(device)
         self.texts = 0  # which of the checks' texts `text` gives
 
     @property
@@ -44,13 +47,18 @@ class Subject:
 
     def build(self, spec: MethodSpec | None = None) -> AdaptiveModel:
         """A new model, by default of the spec itself, in `eval()`."""
-        return AdaptiveModel.build(tiny_backbone(self.family), spec or self.spec, seed=SEED).eval()
+        return AdaptiveModel.build(self.backbone(), spec or self.spec, seed=SEED).eval()
+
+    def backbone(self, *, wide: bool = False) -> PreTrainedModel:
+        """A new tiny model of the family without a method; see `backbones`."""
+        model: torch.nn.Module = wide_backbone(self.family) if wide else tiny_backbone(self.family)
+        return cast(PreTrainedModel, model.to(self.device))
 
     def text(
         self, *lengths: int, seed: int = 0, side: Literal["left", "right"] = "left", prompt: int | None = None
     ) -> Text:
         """Random text; see `random_text`."""
-        return random_text(lengths, seed=seed + 1000 * self.texts, side=side, prompt=prompt)
+        return random_text(lengths, seed=seed + 1000 * self.texts, side=side, prompt=prompt).to(self.device)
 
     def model(self) -> AdaptiveModel:
         """The shared model, spread and calibrated. Dial, executor and ledger come reset; leave its weights alone."""
@@ -85,11 +93,11 @@ def spread(model: AdaptiveModel) -> None:
     """Move the method's parameters as training would, so that scores differ from token to token."""
     generator = torch.Generator().manual_seed(SEED)
     for parameter in model.method.parameters():
-        parameter.add_(SPREAD * torch.randn(parameter.shape, generator=generator))
+        parameter.add_(SPREAD * torch.randn(parameter.shape, generator=generator).to(parameter.device))
 
 
 def calibrate(model: AdaptiveModel) -> None:
     """Make the dials of `SHARES` ready for use."""
     if model.needs_calibration:
         savings = [share * model.method.max_saved_tokens for share in SHARES]
-        model.calibrate([CALIBRATION_TEXT.arguments], savings)
+        model.calibrate([CALIBRATION_TEXT.to(model.device).arguments], savings)

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
 from adaptive_bench.testing.checks import CHECKS
@@ -20,10 +22,19 @@ class Suite:
     Args:
         shared: Results of checks of training, to be shared with the suites of specs that are trained alike.
         debug: Let errors of a method's code through instead of reporting them as failures.
+        device: Where everything runs.
     """
 
-    def __init__(self, spec: MethodSpec, family: str, *, shared: Shared | None = None, debug: bool = False) -> None:
-        self.subject = Subject(spec, family)
+    def __init__(
+        self,
+        spec: MethodSpec,
+        family: str,
+        *,
+        shared: Shared | None = None,
+        debug: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.subject = Subject(spec, family, device)
         self.shared: Shared = {} if shared is None else shared
         self.debug = debug
         self._results: dict[str, Result] = {}

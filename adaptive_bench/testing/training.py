@@ -33,7 +33,7 @@ class ShortTraining:
 
     def backward(self, step: int) -> float:
         """Loss of optimizer step `step` of 1 .. total_steps, and its gradient."""
-        text = random_text(LENGTHS, seed=step, side="right")
+        text = random_text(LENGTHS, seed=step, side="right").to(self.model.device)
         labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
         self.model.begin_step(step, self.total_steps)
         self.optimizer.zero_grad()
@@ -59,7 +59,7 @@ def trained_model(subject: Subject, folder: Path) -> AdaptiveModel:
     if subject.training_spec == subject.spec:
         return model
     model.save_pretrained(folder)
-    return _realigned(AdaptiveModel.from_pretrained(folder, subject.spec))
+    return _realigned(AdaptiveModel.from_pretrained(folder, subject.spec).to(subject.device))
 
 
 def _realigned(model: AdaptiveModel) -> AdaptiveModel:
@@ -78,4 +78,4 @@ def trained_behaviour(subject: Subject) -> str:
     dials = [model.method.dial_for(share * model.method.max_saved_tokens) for share in SHARES]
     if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
         dials += [model.method.dial.at(travel) for travel in TRAVELS]
-    return behaviour(model, random_text((24, 24, 17, 24), prompt=6).arguments, dials)
+    return behaviour(model, random_text((24, 24, 17, 24), prompt=6).to(subject.device).arguments, dials)

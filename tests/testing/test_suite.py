@@ -98,3 +98,10 @@ def test_specs_trained_alike_share_checks_of_training(run):
         result = run((Check("trains", "", trains, of_training=True),), spec, shared)["trains"]
         assert result.spec == spec
     assert seen == ["gateskip", "gateskip[loss=l1]"]
+
+
+def test_models_and_texts_lie_on_the_device_that_is_given():
+    subject = Suite(MethodSpec("gateskip"), "llama", device="meta").subject
+    assert {tensor.device.type for tensor in subject.build().state_dict().values()} == {"meta"}
+    assert subject.backbone(wide=True).device.type == subject.text(5, 3).attention_mask.device.type == "meta"
+    assert Suite(MethodSpec("gateskip"), "llama").subject.build().device.type == "cpu"

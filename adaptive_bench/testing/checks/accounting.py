@@ -22,7 +22,7 @@ ROTARY_SHARE = 2e-4  # the counter sees the rotary tables' product, which is no 
 @check("ledger", needs=("determinism",))
 def ledger(subject: Subject) -> Facts:
     """The ledger's multiply-accumulates are the FLOPs that PyTorch's counter sees, in scoring and in generation."""
-    model, some = subject.model(), torch.tensor([2, 9])
+    model, some = subject.model(), torch.tensor([2, 9], device=subject.device)
     left, right, prompts = subject.text(14, 8, 3), subject.text(14, 8, 3, side="right"), subject.text(9, 5, 9)
     nothing, most = subject.all_dials[0], subject.all_dials[-1]
     runs: list[tuple[str, Executor, float, Callable[[], object]]] = [

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.testing.backbones import tiny_backbone
 from adaptive_bench.testing.check import Facts, Violation, check
 from adaptive_bench.testing.checks.comparison import demand
 from adaptive_bench.testing.subject import Subject
@@ -57,7 +56,7 @@ def builds(subject: Subject) -> Facts:
 @check("detach", needs=("determinism",))
 def detach(subject: Subject) -> Facts:
     """A backbone that a method was attached to, calibrated on and run with is afterwards bit-equal to what it was."""
-    backbone = tiny_backbone(subject.family)
+    backbone = subject.backbone()
     text = subject.text(12, 9, prompt=5)
     before, modules = _tensors(backbone), _modules(backbone)
     with torch.no_grad():

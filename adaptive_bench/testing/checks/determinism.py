@@ -54,7 +54,7 @@ def independence(subject: Subject) -> Facts:
     what they share, and the saving is that of a handful of draws, whatever the number of documents.
     """
     model, text = subject.model(), subject.text(16).rows([0] * _DOCUMENTS)
-    keys = torch.tensor([document_key("check", number) for number in range(_DOCUMENTS)])
+    keys = torch.tensor([document_key("check", number) for number in range(_DOCUMENTS)], device=subject.device)
     for dial in subject.dials or subject.all_dials:
         model.dial = dial
         kept = _kept(model, text, keys)
@@ -65,7 +65,7 @@ def independence(subject: Subject) -> Facts:
                 "method draws at random, set draws = True in its class.",
             )
             continue
-        order = torch.arange(_DOCUMENTS).flip(0)
+        order = torch.arange(_DOCUMENTS, device=subject.device).flip(0)
         demand(
             subject.declared_class == "C2" or torch.equal(_kept(model, text, keys[order]), kept[:, order]),
             f"A document's draws must be its own, but at dial {dial:g} they depend on its row in the batch. Draw from "

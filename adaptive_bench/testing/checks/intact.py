@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.testing.backbones import tiny_backbone, wide_backbone
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
 from adaptive_bench.testing.subject import SEED, Subject
@@ -20,7 +19,7 @@ def intact(subject: Subject) -> Facts:
     """
     method = subject.build().method
     declared = method.initial_change(method.config)
-    for backbone in (tiny_backbone(subject.family), wide_backbone(subject.family)):
+    for backbone in (subject.backbone(), subject.backbone(wide=True)):
         model, text = AdaptiveModel.build(backbone, subject.spec, seed=SEED).eval(), subject.text(14, 14, 14, prompt=6)
         with torch.no_grad():
             plain, logits = backbone(text.input_ids).logits, model(**text.arguments).logits

@@ -24,7 +24,7 @@ def saving(subject: Subject) -> Facts:
         calibrate(model)
         model.dial = model.method.dial_for(SHARES[-1] * model.method.max_saved_tokens)
         model.save_pretrained(Path(folder) / "saved")
-        loaded = AdaptiveModel.from_pretrained(Path(folder) / "saved")
+        loaded = AdaptiveModel.from_pretrained(Path(folder) / "saved").to(subject.device)
     text, prompts = subject.text(14, 8, 11), subject.text(8, 5, 8, seed=4)
     savings = [share * model.method.max_saved_tokens for share in (0.0, *SHARES)]
     lost = [
