@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.hub import Needed, hub_or_cache
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.store.digest import changed, digests
 
 
@@ -66,6 +66,11 @@ class Pretrained:
                     use_safetensors=True,
                     **{"dtype": torch.float32} | kwargs,
                 )
+        except OutOfReach as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: the Hugging Face hub cannot be asked ({error.answer.detail}), and "
+                f"its cache here has no copy. Connect to the hub, with HF_HUB_OFFLINE unset."
+            ) from error
         except (OSError, ValueError, SafetensorError) as error:
             raise EnvironmentProblem(
                 f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or set HF_TOKEN "
