@@ -72,6 +72,7 @@ class OutOfReach(EnvironmentProblem):
             steps.append(f"--data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}")
         step = " and ".join(steps)
         connect = "unset HF_HUB_OFFLINE" if answer.is_off else "connect to the hub or set HF_ENDPOINT to a mirror"
+        connect += "; a gated model needs HF_TOKEN as well" * bool(self._names("model"))
         what = " and ".join(filter(None, (self._listed("model"), self._listed("data set"))))
         super().__init__(
             f"{what[0].upper()}{what[1:]} cannot be read: the Hugging Face hub {state}, and its cache here has no copy"
