@@ -2,6 +2,8 @@
 # make test   install and run the tests (ARGS="-k spec" selects)
 # make check  lint, format, types, and which file may import which
 # make docs   the documentation as a site in build/docs; a broken link or a page outside the navigation is an error
+# make gpu    speed on one NVIDIA GPU, and all methods there against the CPU, in eight minutes; installs nothing and needs
+#             PyTorch and transformers in $(GPU_PYTHON); written to benchmarks/gpu.json and docs/benchmarks.md
 # make bench  speed of the engine, written to benchmarks/results.json and docs/benchmarks.md (ARGS="decode" selects)
 
 VENV := .venv
@@ -11,9 +13,10 @@ INSTALLED := $(VENV)/.installed
 USABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 python3 python3.12 python3.13; do \
 	$$python -c "$(USABLE)" 2>/dev/null && { echo $$python; break; }; done)
+GPU_PYTHON ?= python3
 ARGS ?=
 
-.PHONY: run test check docs bench clean
+.PHONY: run test check docs bench gpu clean
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -36,6 +39,9 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks $(ARGS)
+
+gpu:
+	$(GPU_PYTHON) benchmarks/gpu.py $(ARGS)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }

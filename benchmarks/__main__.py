@@ -1,6 +1,6 @@
 """Runs the benchmarks one after the other, then writes `docs/benchmarks.md` and its pictures from `results.json`.
 
-    python benchmarks                  # all of them
+    python benchmarks                  # all of them but `gpu`
     python benchmarks decode growth    # some
     python benchmarks page             # the page alone
 
@@ -17,6 +17,7 @@ from pathlib import Path
 import page
 
 FOLDER = Path(__file__).parent
+ON_REQUEST = ("gpu",)  # needs a machine that few have
 
 
 def benchmarks() -> list[str]:
@@ -28,6 +29,11 @@ def benchmarks() -> list[str]:
     )
 
 
+def wanted_of(known: list[str], named: list[str]) -> list[str]:
+    """Benchmarks that are named, or all but those that have to be."""
+    return [name for name in known if (name in named if named else name not in ON_REQUEST)]
+
+
 def main(wanted: list[str]) -> None:
     """Run the wanted benchmarks, or all, and write the page."""
     known = benchmarks()
@@ -35,7 +41,7 @@ def main(wanted: list[str]) -> None:
     if unknown:
         sys.exit(f"Benchmarks are {', '.join(known)} (and page), got {', '.join(sorted(unknown))}.")
     failed = []
-    for name in [name for name in known if not wanted or name in wanted]:
+    for name in wanted_of(known, wanted):
         print(f"== {name}", flush=True)
         start_s = time.perf_counter()
         if subprocess.run([sys.executable, str(FOLDER / f"{name}.py")]).returncode:

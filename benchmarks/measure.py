@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import Drive, describe_device, drive_adaptive, drive_plain
@@ -24,19 +24,35 @@ from adaptive_bench.store import atomic
 RESULTS = Path(__file__).with_name("results.json")
 
 
-def llama(*, hidden: int, layers: int, inner: int, vocabulary: int, heads: int, kv_heads: int) -> LlamaForCausalLM:
-    """A Llama with random weights in fp32, in `eval()` mode; the same weights each time."""
+def llama(
+    *,
+    hidden: int,
+    layers: int,
+    inner: int,
+    vocabulary: int,
+    heads: int,
+    kv_heads: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    **more: Any,
+) -> LlamaForCausalLM:
+    """A Llama with random weights in `eval()` mode; on a device the same weights each time.
+
+    Args:
+        more: Further values of its config.
+    """
+    sizes = {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 2048,
+    }
     torch.manual_seed(0)
-    config = LlamaConfig(
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        vocab_size=vocabulary,
-        max_position_embeddings=2048,
-    )
-    return LlamaForCausalLM(config).eval()
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(LlamaConfig(**sizes | more), dtype=dtype).eval()
 
 
 def drives(
@@ -57,8 +73,8 @@ def drives(
     for key, (spec, saving) in variants.items():
         model = AdaptiveModel.build(plain, spec, seed=1).eval()
         if model.needs_calibration:
-            ids = tokens(*calibrate_on, plain.config.vocab_size, seed=1)
-            later = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).expand_as(ids)
+            ids = tokens(*calibrate_on, plain.config.vocab_size, seed=1).to(plain.device)
+            later = (torch.arange(ids.shape[1], device=ids.device) >= ids.shape[1] // 2).expand_as(ids)
             batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}
             model.calibrate([batch], [saving])
         if packed:

@@ -1,4 +1,4 @@
-"""Makes `docs/benchmarks.md` and the pictures beside it from `results.json`, and from nothing else that changes."""
+"""Makes `docs/benchmarks.md` and the pictures beside it from `results.json` and, where it is there, `gpu.json`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_page
 import plot
 from measure import RESULTS
 from tabulate import tabulate
@@ -14,6 +15,7 @@ from tabulate import tabulate
 from adaptive_bench.store import atomic
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+GPU = Path(__file__).with_name("gpu.json")
 REFERENCE = Path(__file__).parent / "reference" / "authors_compaction.json"
 PICTURES = "benchmarks"  # folder beside the page
 _HEAD = "<!-- Written by `make bench` from benchmarks/results.json; change benchmarks/page.py instead. -->"
@@ -40,7 +42,7 @@ Results = Mapping[str, Any]
 def render(results: Results) -> dict[str, str]:
     """Texts by path relative to the folder of the page."""
     sections = [_intro(), _prefill(results), _decode(results), _training(results), _evaluation(results)]
-    sections += [_growth(results), _setups(results)]
+    sections += [_growth(results), gpu_page.section(results["gpu"]) if "gpu" in results else "", _setups(results)]
     texts = {PAGE.name: "\n\n".join(section for section in sections if section) + "\n"}
     if "growth" in results:
         texts[f"{PICTURES}/growth_speedup.svg"] = plot.grid(_plots(results["growth"], "speedup"))
@@ -50,9 +52,15 @@ def render(results: Results) -> dict[str, str]:
     return texts
 
 
+def load() -> Results:
+    """The results, and under `gpu` the record of `make gpu` where there is one."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return found | ({"gpu": json.loads(GPU.read_text(encoding="utf-8"))} if GPU.is_file() else {})
+
+
 def write() -> None:
     """Write page and pictures."""
-    for file, text in render(json.loads(RESULTS.read_text(encoding="utf-8"))).items():
+    for file, text in render(load()).items():
         atomic.write_text(PAGE.parent / file, text)
     print(f"Written: {PAGE}")
 
@@ -67,9 +75,11 @@ taken within a round, medians over rounds. *Speed-up* is plain time over ours: a
 of FLOPs saved after the method's own costs, as the ledger counts it. *Felt share* is saved time over net FLOPs
 saved: 1 means the whole saving is felt.
 
-`make bench` measures everything again and writes this page. `adaptive-bench time` measures methods on your model and
-device in the same way; its records give tables by saved time. Weights are random here and methods untrained: the time
-depends on which tokens are kept, not on how good the weights are. Real keep patterns are less even than random ones."""
+`make bench` measures everything again and writes this page; `make gpu` measures on an NVIDIA GPU, with PyTorch and
+transformers as they are found and nothing installed, and adds what it found. `adaptive-bench time` measures methods
+on your model and device in the same way; its records give tables by saved time. Weights are random here and methods
+untrained: the time depends on which tokens are kept, not on how good the weights are. Real keep patterns are less
+even than random ones."""
 
 
 def _prefill(results: Results) -> str:

@@ -32,10 +32,18 @@ def build(spec: str) -> AdaptiveModel:
     return AdaptiveModel.build(plain, spec, seed=1)
 
 
-def training_step(model: AdaptiveModel) -> Callable[[], float]:
-    """What makes one optimizer step in the middle of a training, and gives its loss."""
-    ids = tokens(BATCH, LENGTH, VOCABULARY)
-    later = (torch.arange(LENGTH) >= LENGTH // 2).expand_as(ids)
+def training_step(
+    model: AdaptiveModel, batch: int = BATCH, length: int = LENGTH, *, bf16: bool = False, return_logits: bool = True
+) -> Callable[[], float]:
+    """What makes one optimizer step in the middle of a training, and gives its loss.
+
+    Args:
+        bf16: Compute in bf16 over weights in fp32, as a training with that precision does.
+        return_logits: Keep the logits of all tokens, which a training does not.
+    """
+    device = model.device
+    ids = tokens(batch, length, model.config.vocab_size).to(device)
+    later = (torch.arange(length, device=device) >= length // 2).expand_as(ids)
     labels = ids.masked_fill(~later, -100)
     optimizer = torch.optim.AdamW(model.parameter_groups(1e-4), fused=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -44,7 +52,11 @@ def training_step(model: AdaptiveModel) -> Callable[[], float]:
     def step() -> float:
         model.begin_step(50, 100)
         optimizer.zero_grad()
-        loss = model(ids, torch.ones_like(ids), labels=labels, continuation_mask=later).loss
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            output = model(
+                ids, torch.ones_like(ids), labels=labels, continuation_mask=later, return_logits=return_logits
+            )
+        loss = output.loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()

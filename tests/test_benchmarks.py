@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
-MODULES = ("measure", "page", "plot", "decode", "growth", "training_step", "prefill", "progress_bar")
+MODULES = ("measure", "page", "gpu_page", "plot", "decode", "growth", "training_step", "prefill", "progress_bar")
 SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
 
@@ -26,7 +26,7 @@ def benchmark(monkeypatch):
 
 def test_the_page_and_its_pictures_are_up_to_date(benchmark):
     page = benchmark("page")
-    for file, text in page.render(json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))).items():
+    for file, text in page.render(page.load()).items():
         assert (page.PAGE.parent / file).read_text(encoding="utf-8") == text, "run: python benchmarks page"
 
 
@@ -66,6 +66,7 @@ def test_every_file_that_runs_is_a_benchmark(benchmark, monkeypatch):
     spec.loader.exec_module(main)
     assert {"decode", "growth", "prefill", "training_step"} <= set(main.benchmarks())
     assert not {"measure", "page", "plot"} & set(main.benchmarks())
+    assert main.wanted_of(["decode", "gpu"], []) == ["decode"] and main.wanted_of(["decode", "gpu"], ["gpu"]) == ["gpu"]
     with pytest.raises(SystemExit, match="decode"):
         main.main(["dekode"])
 

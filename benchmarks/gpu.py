@@ -1,0 +1,269 @@
+"""A model of Llama-3.2-1B's shape on an NVIDIA GPU, and every method there against the CPU: `make gpu`.
+
+Needs PyTorch and transformers as they are found, and nothing else: no installation, no network, no other package. Ends
+within its time: what no time is left for is named in the record. Writes `benchmarks/gpu.json` after each part, and
+`docs/benchmarks.md` from it where `python benchmarks page` can run.
+
+Parts: `conformance` of all methods in fp32 and bf16, `decode` and `prefill` in bf16, `training` steps, `static_decode`
+(Hugging Face's compiled one), and the conformance `suite` with the time that is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bare
+
+RECORD = Path(__file__).with_name("gpu.json")
+BUDGET_S = 410.0  # of eight minutes; the rest is for starting and for the part that is under way
+LLAMA_1B = {  # meta-llama/Llama-3.2-1B
+    "hidden": 2048,
+    "layers": 16,
+    "inner": 8192,
+    "vocabulary": 128256,
+    "heads": 32,
+    "kv_heads": 8,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": True,
+}
+TINY_SHAPE = {"hidden": 64, "layers": 2, "inner": 96, "vocabulary": 128, "heads": 4, "kv_heads": 2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run.
+
+    Attributes:
+        prefills: Batch and length, the most telling first; so with `batches` of decoding.
+        training: Batch and length; `training_steps` of GateSkip and of the dense model.
+        specs: Compared with the CPU on every one of `families`, and checked by the suite; none means all.
+    """
+
+    shape: dict[str, Any]
+    peak_side: int
+    peak_bytes: int
+    prefills: tuple[tuple[int, int], ...]
+    batches: tuple[int, ...]
+    prompt: int
+    steps: int
+    training: tuple[int, int]
+    training_steps: tuple[int, int]
+    specs: tuple[str, ...]
+    families: tuple[str, ...]
+
+
+FULL = Sizes(
+    shape=LLAMA_1B,
+    peak_side=8192,
+    peak_bytes=2**32,
+    prefills=((8, 512), (8, 2048), (1, 512), (32, 512), (1, 8192), (1, 2048), (32, 2048), (8, 8192), (32, 8192)),
+    batches=(32, 1, 8, 128),
+    prompt=512,
+    steps=48,
+    training=(2, 4096),
+    training_steps=(50, 20),
+    specs=(),
+    families=("llama", "qwen3", "gemma2"),
+)
+TINY = Sizes(
+    shape=TINY_SHAPE,
+    peak_side=64,
+    peak_bytes=2**16,
+    prefills=((2, 16),),
+    batches=(1, 2),
+    prompt=8,
+    steps=4,
+    training=(2, 16),
+    training_steps=(2, 1),
+    specs=("dense", "gateskip"),
+    families=("llama", "qwen3"),
+)
+
+
+class Session:
+    """The record, its file, and the time that is left.
+
+    Args:
+        file: Where the record is written after each part; `None` writes nothing.
+    """
+
+    def __init__(self, about: dict[str, Any], file: Path | None, budget_s: float) -> None:
+        self.record: dict[str, Any] = about | {"left_out": [], "failed": []}
+        self.file = file
+        self.start_s = time.monotonic()
+        self.end_s = self.start_s + budget_s
+
+    @contextmanager
+    def part(self, name: str, least_s: float = 0.0) -> Iterator[bool]:
+        """Gives whether there is time for a part; an error in it is kept in the record, and the others go on.
+
+        Args:
+            least_s: Seconds it takes at least.
+        """
+        has_time = time.monotonic() + least_s <= self.end_s
+        if not has_time:
+            self.record["left_out"].append(name)
+        start_s = time.monotonic()
+        try:
+            yield has_time
+        except Exception as error:  # noqa: BLE001 - such a machine is at hand for minutes: the other parts are worth it
+            first = str(error).strip().partition("\n")[0]
+            self.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {first[:300]}"})
+        if has_time:
+            print(f"== {name}: {time.monotonic() - start_s:.0f} s", flush=True)
+        _free()
+        self.save()
+
+    def add(self, key: str, rows: list[dict[str, Any]]) -> None:
+        """Rows of a part."""
+        self.record.setdefault(key, []).extend(rows)
+
+    def save(self) -> None:
+        """Write what there is."""
+        self.record["elapsed_s"] = time.monotonic() - self.start_s
+        if self.file is not None:
+            from adaptive_bench.store import atomic
+
+            atomic.write_json(self.file, self.record)
+
+
+def measure(session: Session, sizes: Sizes, device: Any) -> None:
+    """All parts, into the session's record."""
+    import gpu_conformance
+    import gpu_speed
+    import gpu_training
+    import torch
+    from measure import llama
+    from roofline import measure_peaks
+
+    peaks = measure_peaks(device, torch.bfloat16, sizes.peak_side, sizes.peak_bytes)
+    session.record["peaks"] = peaks.to_json()
+    specs = sizes.specs or _all_specs()
+    first, *others = sizes.families
+    with session.part(f"conformance on {first}"):
+        _compare(session, specs, first, device)
+    plain = llama(**sizes.shape, device=device, dtype=torch.bfloat16)
+    driven = gpu_speed.variants(plain, 2 * sizes.prompt)
+    for batch in sizes.batches:
+        with session.part(f"decode at batch {batch}", least_s=15) as has_time:
+            if has_time:
+                session.add("decode", gpu_speed.decode(plain, driven, batch, sizes.prompt, sizes.steps, peaks))
+    for batch, length in sizes.prefills:
+        with session.part(f"prefill of {batch} x {length}", least_s=5 + 1e-4 * batch * length) as has_time:
+            if has_time:
+                session.add("prefill", gpu_speed.prefill(plain, driven, batch, length, peaks))
+    for spec, steps in zip(("gateskip", "dense"), sizes.training_steps, strict=True):
+        with session.part(f"training of {spec}", least_s=30) as has_time:
+            if has_time:
+                found = gpu_training.train(spec, sizes.shape, device, *sizes.training, steps, peaks)
+                session.add("training", [found])
+    for batch in sizes.batches:  # compiling takes longest, and may fail where the rest does not
+        with session.part(f"compiled decode at batch {batch}", least_s=60) as has_time:
+            if has_time:
+                session.add("static_decode", [gpu_speed.static_decode(plain, batch, sizes.prompt, sizes.steps)])
+        torch._dynamo.reset()  # a graph holds memory of its own
+    for family in others:
+        with session.part(f"conformance on {family}", least_s=30) as has_time:
+            if has_time:
+                _compare(session, specs, family, device)
+    with session.part("suite", least_s=10) as has_time:
+        if has_time:
+            session.record["suite"] = gpu_conformance.check_suite(specs, first, device, session.end_s - 10)
+
+
+def _compare(session: Session, specs: Sequence[str], family: str, device: Any) -> None:
+    import gpu_conformance
+
+    for spec in specs:
+        with _kept_apart(session, f"{spec} on {family}"):
+            session.add("conformance", [gpu_conformance.compare(spec, family, device)])
+
+
+@contextmanager
+def _kept_apart(session: Session, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - one method's fault is a finding about that method
+        session.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {str(error)[:300]}"})
+
+
+def _all_specs() -> tuple[str, ...]:
+    """Every method in both semantics."""
+    from adaptive_bench import registry
+    from adaptive_bench.spec import SEMANTICS, MethodSpec
+
+    return tuple(str(MethodSpec(name, (), one)) for name in registry.names("methods") for one in SEMANTICS)
+
+
+def _free() -> None:
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def about(device: Any) -> dict[str, Any]:
+    """Device and versions."""
+    import torch
+    import transformers
+
+    from adaptive_bench.model.timing import describe_device
+
+    found = {"device": describe_device(device), "python": platform.python_version()}
+    found |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    if device.type == "cuda":
+        found["memory_bytes"] = torch.cuda.get_device_properties(device).total_memory
+    return found
+
+
+def wrong(record: dict[str, Any]) -> list[str]:
+    """What a record says that is not as it should be, a line each."""
+    lines = [f"{one['part']} failed: {one['error']}" for one in record["failed"]]
+    for row in record.get("conformance", []):
+        lines += [f"{row['spec']} on {row['family']}, {text}" for text in row["wrong"]]
+    suite = record.get("suite", {"failures": []})
+    return lines + [f"{one['spec']} fails {one['check']}: {one['message']}" for one in suite["failures"]]
+
+
+def main() -> None:
+    """Measure, print the section of the page, and write record and page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="tiny shapes on the CPU: a trial; writes --out alone")
+    parser.add_argument("--out", type=Path, help="file of the record instead of benchmarks/gpu.json")
+    parser.add_argument("--seconds", type=float, default=BUDGET_S, help="time for all parts together")
+    given = parser.parse_args()
+    for line in bare.prepare():
+        print(line, flush=True)
+    import gpu_page
+    import torch
+
+    if not given.tiny and not torch.cuda.is_available():
+        sys.exit("make gpu measures on an NVIDIA GPU, and PyTorch finds none here. --tiny tries the way on the CPU.")
+    torch.set_num_threads(1)  # all that the CPU computes is tiny: more threads only get in each other's way
+    device = torch.device("cpu" if given.tiny else "cuda")
+    session = Session(about(device), given.out or (None if given.tiny else RECORD), given.seconds)
+    session.record["model"] = "tiny" if given.tiny else "Llama-3.2-1B's shape, random weights, bf16"
+    measure(session, TINY if given.tiny else FULL, device)
+    session.save()
+    print(gpu_page.section(session.record))
+    if session.file == RECORD and importlib.util.find_spec("tabulate") is not None:
+        import page
+
+        page.write()
+    if lines := wrong(session.record):
+        sys.exit("\n".join(["Not as it should be:", *lines]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What the configs of methods need of pydantic, for a machine that has PyTorch and transformers and nothing else.
+
+Fields with defaults, types of one word (`Literal`, `bool`, `int`, `float`, `str`, or one of them or `None`) and bounds;
+values may be texts, as in a method spec. A class with validators of its own can be defined here, but not made.
+`bare.prepare` puts this in pydantic's place where that is not installed, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+_BOUNDS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
+_WORDS = {"true": True, "false": False}
+_MISSING = object()
+
+
+class ValidationError(ValueError):
+    """A value does not fit its field."""
+
+    def __init__(self, name: str, message: str, value: object) -> None:
+        super().__init__(f"{name}: {message}")
+        self._error = {"loc": (name,), "msg": message, "input": value, "type": "value_error"}
+
+    def errors(self, **_: object) -> list[dict[str, Any]]:
+        """The one error, in pydantic's form."""
+        return [self._error]
+
+
+class FieldInfo:
+    """Default, bounds and what else is said of a field."""
+
+    def __init__(self, default: Any = _MISSING, **about: Any) -> None:
+        self.default, self.about, self.annotation = default, about, None
+        self.examples, self.description = about.get("examples"), about.get("description")
+
+    def get_default(self, **_: object) -> Any:
+        """The default."""
+        return self.default
+
+    def is_required(self) -> bool:
+        """Whether there is none."""
+        return self.default is _MISSING
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value in the field's type.
+
+        Raises:
+            ValidationError: It has another one, or is out of bounds.
+        """
+        found = _read(self.annotation, value)
+        if found is _MISSING:
+            raise ValidationError(name, f"Input should be {self.annotation}", value)
+        for bound, holds in _BOUNDS.items():
+            if found is not None and bound in self.about and not holds(found, self.about[bound]):
+                raise ValidationError(name, f"Input should be {bound} {self.about[bound]}", value)
+        return found
+
+
+def Field(default: Any = _MISSING, **about: Any) -> Any:
+    """See pydantic."""
+    return FieldInfo(default, **about)
+
+
+def ConfigDict(**settings: Any) -> dict[str, Any]:
+    """See pydantic."""
+    return settings
+
+
+def _validator(*_: Any, **__: Any) -> Callable[[Any], Any]:
+    def mark(function: Any) -> Any:
+        getattr(function, "__func__", function).needs_pydantic = True
+        return function
+
+    return mark
+
+
+field_validator = model_validator = _validator
+
+
+class BaseModel:
+    """Fields by annotation; frozen, unknown names refused: as the configs of methods are set."""
+
+    model_fields: ClassVar[dict[str, FieldInfo]] = {}
+    _beyond: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {name: vars(cls).get(name, _MISSING) for name in inspect.get_annotations(cls)}
+        infos = {name: one if isinstance(one, FieldInfo) else FieldInfo(one) for name, one in own.items()}
+        cls.model_fields = cls.model_fields | {name: info for name, info in infos.items() if _is_field(cls, name)}
+        cls._beyond = cls._beyond or any(hasattr(_plain(one), "needs_pydantic") for one in vars(cls).values())
+
+    def __init__(self, **values: Any) -> None:
+        if self._beyond:
+            raise RuntimeError(f"{type(self).__name__} has validators of its own. Install pydantic.")
+        hints = get_type_hints(type(self))
+        if unknown := values.keys() - self.model_fields.keys():
+            raise ValidationError(min(unknown), "Extra inputs are not permitted", values[min(unknown)])
+        for name, info in self.model_fields.items():
+            info.annotation = hints[name]
+            if name not in values and info.is_required():
+                raise ValidationError(name, "Field required", None)
+            vars(self)[name] = info.read(name, values[name]) if name in values else info.default
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).items()))
+
+    @classmethod
+    def model_validate(cls, values: Mapping[str, Any]) -> Any:
+        """One with these values."""
+        return cls(**values)
+
+    def model_dump(self, **_: object) -> dict[str, Any]:
+        """Plain values."""
+        return dict(vars(self))
+
+
+def _is_field(cls: type, name: str) -> bool:
+    annotation = inspect.get_annotations(cls)[name]
+    return not str(annotation).startswith(("ClassVar", "typing.ClassVar")) and not name.startswith(("_", "model_"))
+
+
+def _plain(value: object) -> object:
+    return getattr(value, "__func__", value)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """The value as the kind; `_MISSING` where it is none."""
+    if get_origin(kind) in (Union, types.UnionType):
+        kinds = [part for part in get_args(kind) if part is not type(None)]
+        if value is None:
+            return None
+        return next((found for part in kinds if (found := _read(part, value)) is not _MISSING), _MISSING)
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else _MISSING
+    if kind is bool:
+        return _WORDS.get(str(value).lower(), _MISSING)
+    if kind in (int, float) and not isinstance(value, bool):
+        try:
+            found = kind(value)
+        except (TypeError, ValueError):
+            return _MISSING
+        return found if found == float(value) else _MISSING  # neither half an int nor a NaN
+    return value if kind is str and isinstance(value, str) else _MISSING

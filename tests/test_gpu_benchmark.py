@@ -1,0 +1,196 @@
+"""`make gpu` from end to end on the CPU, with tiny shapes and nothing but PyTorch, transformers and what they need."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+import torch
+
+from adaptive_bench.method import method_class
+from adaptive_bench.runs.planning.shapes import SHAPES
+from adaptive_bench.spec import MethodSpec
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "benchmarks"
+MODULES = ("bare", "gpu", "gpu_conformance", "gpu_page", "gpu_speed", "gpu_training", "measure", "page", "plot")
+MODULES += ("pydantic_stand_in", "roofline", "training_step")
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """Import a file of `benchmarks/` as the benchmarks themselves do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module
+        for name in MODULES:
+            sys.modules.pop(name, None)
+
+
+def _needs(*names: str) -> set[str]:
+    """Distributions and all that they need, without extras."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        try:
+            one = distribution(waiting.pop())
+        except PackageNotFoundError:  # for another system
+            continue
+        if one.metadata["Name"] not in found:
+            found.add(one.metadata["Name"])
+            needs = (need for need in one.requires or [] if "extra ==" not in need)
+            waiting += [re.match(r"[\w.\-]+", need)[0] for need in needs]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare_machine(tmp_path_factory):
+    """A folder with links to PyTorch, transformers and what they need, but pydantic; nothing of ours is installed."""
+    folder = tmp_path_factory.mktemp("site")
+    for name in _needs("torch", "transformers"):
+        if name.startswith("pydantic"):
+            continue
+        dist = distribution(name)
+        for top in {file.parts[0] for file in dist.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            link, target = folder / top, Path(str(dist.locate_file(top)))
+            if target.exists() and not link.exists():
+                link.symlink_to(target)
+    return folder
+
+
+def _kept_files() -> dict[Path, int]:
+    """Records and the page, with the time of their last change."""
+    return {file: file.stat().st_mtime_ns for file in (*FOLDER.glob("*.json"), ROOT / "docs" / "benchmarks.md")}
+
+
+@pytest.fixture(scope="module")
+def tiny_run(bare_machine, tmp_path_factory):
+    """The finished process, and its record."""
+    out = tmp_path_factory.mktemp("out") / "gpu.json"
+    environment = {"PYTHONPATH": str(bare_machine), "PATH": os.environ["PATH"], "HOME": str(out.parent)}
+    environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-S", str(FOLDER / "gpu.py"), "--tiny", "--out", str(out)]
+    before = _kept_files()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=out.parent)
+    assert _kept_files() == before  # a trial writes nothing into the repository
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done, json.loads(out.read_text())
+
+
+def test_it_runs_to_its_end_with_pytorch_and_transformers_alone(tiny_run):
+    done, record = tiny_run
+    assert "adaptive-bench is not installed" in done.stdout and "pydantic is not installed" in done.stdout
+    assert record["failed"] == record["left_out"] == []
+    assert {"peaks", "conformance", "prefill", "decode", "static_decode", "training", "suite"} <= set(record)
+    assert record["elapsed_s"] < 60
+
+
+def test_the_record_holds_every_variant_with_its_share_of_the_roofline(tiny_run, benchmark):
+    _, record = tiny_run
+    sizes, names = benchmark("gpu").TINY, {"plain", *benchmark("gpu_speed").VARIANTS}
+    assert {(row["batch"], row["variant"]) for row in record["decode"]} == {
+        (b, v) for b in sizes.batches for v in names
+    }
+    for row in [*record["decode"], *record["prefill"]]:
+        assert (
+            row["seconds"] > 0 and row["flops"] > 0 and row["read_bytes"] > 0 and row["bound"] in ("products", "memory")
+        )
+        floor_s = max(row["flops"] / record["peaks"]["flops_per_s"], row["read_bytes"] / record["peaks"]["bytes_per_s"])
+        assert row["roofline"] == pytest.approx(floor_s / row["seconds"])
+    prefill = {row["variant"]: row for row in record["prefill"]}
+    assert prefill["70"]["flops"] < prefill["25"]["flops"] < prefill["plain"]["flops"]
+    assert [one["method"] for one in record["training"]] == ["gateskip", "dense"]
+
+
+def test_the_section_is_made_of_the_record(tiny_run, benchmark):
+    done, record = tiny_run
+    section = benchmark("gpu_page").section(record)
+    assert section in done.stdout
+    for heading in ("On a GPU", "Prefill on a GPU", "Decode on a GPU", "Against a static cache", "Training steps"):
+        assert f"# {heading}" in section or f"## {heading}" in section
+    assert "nan" not in section and "None" not in section
+    short = {key: record[key] for key in ("peaks", "model", "device", "torch", "transformers", "python", "elapsed_s")}
+    bare = benchmark("gpu_page").section(short | {"left_out": ["suite"], "failed": [{"part": "x", "error": "E: no"}]})
+    assert "Prefill" not in bare and "No time was left for: suite." in bare and "Failed: x (E: no)." in bare
+    with_gpu = benchmark("page").render({"gpu": record})["benchmarks.md"]
+    assert section in with_gpu and "On a GPU" not in benchmark("page").render({})["benchmarks.md"]
+
+
+def test_what_differs_from_the_cpu_is_told(benchmark):
+    compare, cpu = benchmark("gpu_conformance").compare, torch.device("cpu")
+    assert compare("gateskip", "llama", cpu)["wrong"] == []
+
+    def shift(model):
+        with torch.no_grad():
+            model.backbone_model.model.layers[0].mlp.down_proj.weight.mul_(1.2)
+
+    found = compare("static_depth", "llama", cpu, change=shift)
+    assert any(line.startswith("fp32: logits differ") for line in found["wrong"])
+    assert any(line.startswith("bf16: logits differ") for line in found["wrong"])
+
+
+def test_a_part_that_fails_or_has_no_time_is_in_the_record_and_the_others_go_on(benchmark, tmp_path):
+    gpu = benchmark("gpu")
+    session = gpu.Session({}, tmp_path / "gpu.json", budget_s=100)
+    with session.part("one"):
+        raise RuntimeError("out of memory\nand more")
+    with session.part("two", least_s=1000) as has_time:
+        assert not has_time
+    record = json.loads((tmp_path / "gpu.json").read_text())
+    assert record["failed"] == [{"part": "one", "error": "RuntimeError: out of memory"}]
+    assert record["left_out"] == ["two"]
+    assert gpu.wrong(record) == ["one failed: RuntimeError: out of memory"]
+
+
+def test_the_shape_is_that_of_the_model(benchmark):
+    known = SHAPES["llama-3.2-1b"]
+    names = {"hidden": "hidden_size", "layers": "num_hidden_layers", "inner": "intermediate_size"}
+    names |= {"vocabulary": "vocab_size", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads"}
+    found = {names.get(name, name): value for name, value in benchmark("gpu").LLAMA_1B.items()}
+    assert found == {name: known[name] for name in found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gateskip[shape=scalar,stride=2,detach=false,sparsity_weight=0.5,kv=evict]",
+        "calm[decay=none,min_exit=2]",
+        "dense",
+    ],
+)
+def test_the_stand_in_reads_parameters_as_pydantic_does(benchmark, text):
+    spec = MethodSpec.parse(text)
+    config = method_class(spec).Config
+    ours = _stand_in_for(benchmark, config)
+    assert ours(**dict(spec.params)).model_dump() == config.model_validate(dict(spec.params)).model_dump()
+    assert list(ours.model_fields) == list(config.model_fields)
+
+
+@pytest.mark.parametrize(
+    "params", [{"shape": "round"}, {"stride": "0"}, {"stride": "1.5"}, {"detach": "perhaps"}, {"unknown": "1"}]
+)
+def test_the_stand_in_refuses_what_pydantic_refuses(benchmark, params):
+    from pydantic import ValidationError
+
+    config = method_class(MethodSpec("gateskip")).Config
+    with pytest.raises(ValidationError):
+        config.model_validate(params)
+    with pytest.raises(benchmark("pydantic_stand_in").ValidationError):
+        _stand_in_for(benchmark, config)(**params)
+
+
+def _stand_in_for(benchmark, config):
+    """The same fields under the stand-in."""
+    stand_in = benchmark("pydantic_stand_in")
+    bounds = {"Ge": "ge", "Gt": "gt", "Le": "le", "Lt": "lt"}
+    fields, hints = {}, {}
+    for name, field in config.model_fields.items():
+        rules = {bounds[type(one).__name__]: getattr(one, bounds[type(one).__name__]) for one in field.metadata}
+        fields[name], hints[name] = stand_in.Field(field.default, **rules), field.annotation
+    return type("Config", (stand_in.BaseModel,), fields | {"__annotations__": hints})
