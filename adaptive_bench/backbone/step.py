@@ -14,14 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from adaptive_bench.backbone.products import Products, compute
 from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
-
-# Rows for which W x^T is faster than x W^T with the CPU's BLAS library (768 x 2048, one thread, AVX-512: 1.2 instead of
-# 1.5 ms at 8 and at 32 rows; equal at 6; slower at 2).
-_TRANSPOSED_ROWS = range(7, 65)
-# Rows from which weights in oneDNN's own layout are faster (0.75 instead of 1.2 ms at 4 rows; slower at 1).
-_PACKED_ROWS = 4
 
 
 class Turn(NamedTuple):
@@ -69,6 +64,7 @@ class StepArithmetic:
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
         self._packed: dict[nn.Linear, _Packed] = {}
+        self._products = Products(lambda: (part.weight for part in model.modules() if isinstance(part, nn.Linear)))
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -126,15 +122,13 @@ class StepArithmetic:
         if not _is_plain(module):
             return module(states)
         weight = module.weight
-        packed = self._packed.get(module)
-        if states.shape[0] < _PACKED_ROWS or states.dtype != weight.dtype or torch.is_grad_enabled():
-            packed = None  # the kernel knows no gradient: where one is taken it would end there, unsaid
-        if packed is not None:
-            return torch.ops.mkldnn._linear_pointwise(states, packed.values, module.bias, "none", [], "")
-        if states.shape[0] not in _TRANSPOSED_ROWS or states.is_cuda or states.dtype != weight.dtype:
+        # Where a gradient is taken, nothing depends on the machine; and the packed kernel knows none.
+        if states.device.type != "cpu" or states.dtype != weight.dtype or torch.is_grad_enabled():
             return functional.linear(states, weight, module.bias)
-        output = (weight @ states.t()).t()
-        return output if module.bias is None else output + module.bias
+        copy = self._packed.get(module)
+        packed = None if copy is None else copy.values
+        form = self._products.fastest(states, weight, packed)
+        return compute(form, states, weight, module.bias, packed)
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""

@@ -85,7 +85,7 @@ class ForwardModel(nn.Module):
         self.method.value = self.method.dial.check(value)
 
     def pack_weights(self) -> None:
-        """Copy the backbone's weights into the CPU library's own layout, for faster decoding of 4 rows and more.
+        """Copy the backbone's weights into the CPU library's own layout, used in decoding wherever it proves faster.
 
         Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. The
         copy of a weight that changes or moves is dropped, all of them when training begins.

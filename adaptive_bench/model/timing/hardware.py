@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import re
 import resource
 import threading
 from collections.abc import Callable
@@ -14,7 +13,9 @@ from typing import Any
 
 import torch
 
-_CPU, _PAGES = Path("/proc/cpuinfo"), Path("/proc/self/statm")
+from adaptive_bench.backbone.products import processor
+
+_PAGES = Path("/proc/self/statm")
 _SAMPLE_S = 1e-3
 _LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 
@@ -24,8 +25,7 @@ def describe_device(device: torch.device | str) -> str:
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    model = re.search(r"^model name\s*: (.+)$", _CPU.read_text(), re.MULTILINE) if _CPU.is_file() else None
-    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
+    return processor()
 
 
 def environment(device: torch.device | str) -> dict[str, Any]:

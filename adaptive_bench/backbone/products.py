@@ -1,0 +1,199 @@
+"""Which form of a linear map is fastest on this processor for few rows: measured where it is used, then remembered.
+
+Libraries differ: at 8 rows W x^T takes a fifth less time than x W^T with one make of processor, and half as much
+again with another; a copy of the weights in oneDNN's layout gains at some shapes and loses at others. So no list of
+ours says which to take. At the first use of a shape the forms are timed in turn, in a fraction of a second, and the
+answer is kept in a file of the user's cache folder, by processor, threads and version of torch. A form other than
+torch's own is taken only where it gains more than noise.
+
+Forms differ in rounding, so on other machines numbers may differ in rounding too; on one machine they stay the same
+once a shape was measured. Training never asks: it always computes x W^T.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.store import atomic
+
+Form = Literal["plain", "transposed", "packed"]
+FORMS: tuple[Form, ...] = ("plain", "transposed", "packed")
+VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, packed weights are used wherever there are any
+
+# With more rows arithmetic takes the time, not the reading of weights, and the order of the factors no longer matters.
+_FEW_ROWS = 64
+_ROUNDS = 5
+_GAIN = 0.95  # of the plain form's time, at most, and less time than it in all rounds but one
+_TRIFLE_S = 2e-5  # what takes less is not worth telling apart: looking the answer up costs as much as it gains
+_LIMIT_S = 0.3  # for one shape: huge maps are told apart in fewer rounds
+_READ_BYTES = 1 << 26  # more than the share of the caches that one core has
+_SCHEMA = 1
+
+
+def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None) -> Tensor:
+    """The linear map [O, I] of states [M, I] in one of its forms.
+
+    Args:
+        packed: The weight in oneDNN's layout, where there is a copy.
+    """
+    if form == "packed":
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
+        return output
+    if form == "plain":
+        return functional.linear(states, weight, bias)
+    output = (weight @ states.t()).t()
+    return output if bias is None else output + bias
+
+
+class Products:
+    """Chooses the form of every linear map of one model.
+
+    Args:
+        weights: Gives the weights that a decode step reads. As many of them are read before every timing as a step
+            would read until it comes back to the same one: whether a weight is still in the caches decides more than
+            the form does.
+    """
+
+    def __init__(self, weights: Callable[[], Iterable[Tensor]]) -> None:
+        self._weights = weights
+        self._chosen: dict[tuple[object, ...], Form] = {}
+
+    def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
+        """The form in which to map states [M, I] with a weight [O, I]; both are on a CPU and of one type.
+
+        Raises:
+            UsageError: The environment variable says something unknown.
+        """
+        rows = states.shape[0]
+        if rows > _FEW_ROWS:
+            return "plain" if packed is None else "packed"
+        key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads())
+        form = self._chosen.get(key)
+        if form is None:
+            form = self._chosen[key] = self._find(states, weight, packed)
+        return form
+
+    def _find(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
+        how = os.environ.get(VARIABLE) or "measured"
+        if how not in ("measured", "fixed"):
+            raise UsageError(f"{VARIABLE} is measured or fixed, got {how!r}. Unset it, or set one of these.")
+        if how == "fixed":
+            return "plain" if packed is None else "packed"
+        neighbours = _first_bytes(self._weights())
+        name = _name(states, weight, packed, neighbours)
+        file = cache_file()
+        known = _read(file)
+        if name not in known:
+            form = _measure(states, weight, packed, neighbours)
+            if form is None:
+                return "plain"
+            known = _read(file)  # another process may have been faster: then all of them go by its answer
+            known.setdefault(name, form)
+            with suppress(EnvironmentProblem):  # where nothing can be written, the next process measures again
+                atomic.write_json(
+                    file, {"schema": _SCHEMA, "machine": machine(), "fastest": dict(sorted(known.items()))}
+                )
+        return known[name]
+
+
+def processor() -> str:
+    """Name of the CPU."""
+    file = Path("/proc/cpuinfo")
+    model = re.search(r"^model name\s*: (.+)$", file.read_text(), re.MULTILINE) if file.is_file() else None
+    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
+
+
+def machine() -> dict[str, str | int]:
+    """What the times depend on besides shapes."""
+    return {
+        "processor": processor(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def cache_file() -> Path:
+    """Where this machine's answers are kept."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    here = re.sub(r"[^A-Za-z0-9.+]+", "-", " ".join(map(str, machine().values())))
+    return home / "adaptive-bench" / "products" / f"{here}.json"
+
+
+def _read(file: Path) -> dict[str, Form]:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["schema"] == _SCHEMA and kept["machine"] == machine():
+            return {name: form for name, form in kept["fastest"].items() if form in FORMS}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: it is measured anew
+        return {}
+    return {}
+
+
+def _name(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> str:
+    """The key of an answer, for a reader too: rows, shape, type, and how much is read between two uses of a weight."""
+    read_mib = min(sum(tensor.nbytes for tensor in neighbours), _READ_BYTES) >> 20
+    between = 1 << (read_mib - 1).bit_length() if read_mib else 0  # to a power of two
+    shape = f"{states.shape[0]} x {weight.shape[1]} -> {weight.shape[0]}"
+    kind = str(weight.dtype).removeprefix("torch.")
+    copies = ", packed" if packed is not None else ""
+    return f"{shape}, {kind}, {between} MiB read between{copies}"
+
+
+def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
+    """Weights one after the other until they fill the caches."""
+    total = 0
+
+    def fits(weight: Tensor) -> bool:
+        nonlocal total
+        before, total = total, total + weight.nbytes
+        return before < _READ_BYTES
+
+    return [weight.detach() for weight in takewhile(fits, weights)]
+
+
+@torch.no_grad()
+def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Form | None:
+    """The fastest form, which is the plain one unless another gains beyond noise; `None` if it does not matter."""
+    forms = FORMS if packed is not None else FORMS[:2]
+    # The thread's own clock stands still while others have the core; with several threads it would miss their work.
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+    def timed(form: Form) -> float:
+        start_s = clock()
+        compute(form, states, weight, None, packed)
+        return clock() - start_s
+
+    if max(timed(form) for form in (*forms, *forms)) < _TRIFLE_S:
+        return None
+    times: Mapping[Form, list[float]] = {form: [] for form in forms}
+    losses = dict.fromkeys(forms[1:], 0)
+    begun = time.perf_counter()
+    for number in range(_ROUNDS):
+        for form in forms:
+            for other in neighbours:
+                other.sum()
+            times[form].append(timed(form))
+        for form in losses:
+            losses[form] += times[form][-1] >= times["plain"][-1]
+        if min(losses.values()) > 1 or (number > 1 and time.perf_counter() - begun > _LIMIT_S):
+            break
+    medians = {form: statistics.median(found) for form, found in times.items()}
+    good = [form for form, lost in losses.items() if lost <= 1 and medians[form] <= _GAIN * medians["plain"]]
+    best: Form = min(good, key=lambda form: medians[form], default="plain")
+    return best
