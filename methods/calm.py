@@ -179,7 +179,7 @@ class CALM(Method):
 
     def _classifier_loss(self, classifier: nn.Linear, call: ForwardCall, states: list[Tensor]) -> Tensor:
         """Mean over the layers below the last, where the answer is written."""
-        written = [state[call.writes] for state in states]
+        written = [call.of_written(state) for state in states]
         with torch.no_grad():
             predicted = [call.backbone.head(call.backbone.final_norm(state)).argmax(dim=-1) for state in written]
         layers = [

@@ -189,7 +189,7 @@ class FREE(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Cross entropy of the shallow model, and distillation of the deep one into it where the answer is written."""
         assert call.layer_states is not None
-        normed = [call.backbone.final_norm(state) for state in call.layer_states]
+        normed = [call.of_written(call.backbone.final_norm(state)) for state in call.layer_states]
         layers = self.backbone_size[0]
         return {
             "shallow": (
@@ -198,7 +198,7 @@ class FREE(Method):
             ),
             "distillation": (
                 self.config.distillation_weight,
-                dynamic_distillation(normed[: self.shallow], [normed[i] for i in self.teachers()], call.writes),
+                dynamic_distillation(normed[: self.shallow], [normed[i] for i in self.teachers()]),
             ),
         }
 
@@ -213,35 +213,35 @@ class FREE(Method):
         return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in ("kv", "confidence")))
 
 
-def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor], chosen: Tensor) -> Tensor:
-    """Mean squared error of matched layers (`align`) over chosen tokens [B, S]; teachers get no gradient.
+def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor]) -> Tensor:
+    """Mean squared error of matched layers (`align`); teachers get no gradient.
 
     Args:
-        students, teachers: States [B, S, H], shallow to deep.
+        students, teachers: States [N, H] of the tokens to distil, shallow to deep.
     """
-    errors = [
-        torch.stack([functional.mse_loss(student[chosen], teacher.detach()[chosen]) for student in students])
-        for teacher in teachers
-    ]
-    pairs = align([row.tolist() for row in errors])
-    return torch.stack([errors[teacher][student] for teacher, student in pairs]).mean()
+    errors = torch.stack(
+        [torch.stack([functional.mse_loss(student, teacher.detach()) for student in students]) for teacher in teachers]
+    )
+    matched = align(errors.detach())
+    has_student = matched >= 0
+    found = errors.gather(1, matched.clamp(min=0)[:, None])[:, 0]
+    return found.where(has_student, 0.0).sum() / has_student.sum()
 
 
-def align(errors: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Match teachers, deepest first, each to the closest student strictly below the one before.
+def align(errors: Tensor) -> Tensor:
+    """Match teachers, deepest first, each to the closest student strictly below the one before. Stays on the device.
 
     Args:
-        errors: errors[teacher][student].
+        errors: [teachers, students].
 
     Returns:
-        Pairs (teacher, student), strictly rising in both; teachers left without a student have no pair.
+        The student [teachers] of each, -1 where none is left.
     """
-    pairs: list[tuple[int, int]] = []
-    limit = len(errors[0])
-    for teacher in reversed(range(len(errors))):
-        if limit == 0:
-            break
-        student = min(range(limit), key=lambda index: errors[teacher][index])
-        pairs.append((teacher, student))
-        limit = student
-    return pairs[::-1]
+    students = torch.arange(errors.shape[1], device=errors.device)
+    limit = torch.full_like(students[0], errors.shape[1])
+    found = []
+    for row in reversed(errors.unbind()):
+        closest = row.masked_fill(students >= limit, torch.inf).argmin()
+        found.append(torch.where(limit > 0, closest, -1))
+        limit = torch.where(limit > 0, closest, 0)
+    return torch.stack(found[::-1])

@@ -237,10 +237,8 @@ class GateSkip(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Gate sparsity, averaged over branches, real tokens and channels."""
         budget = 1.0 - self.skip_share
-        tokens = call.valid.flatten().nonzero()[:, 0]  # once for all branches; a mask would be searched again for each
-        padded = len(tokens) < call.valid.numel()
-        rows = (gate.flatten(0, 1) for gate in call.records["gate"])
-        real = (gate.index_select(0, tokens) if padded else gate for gate in rows)
+        padded = len(call.real) < call.valid.numel()
+        real = (call.of_real(gate) if padded else gate.flatten(0, 1) for gate in call.records["gate"])
         per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
         return {"sparsity": (self.config.penalty_weight, torch.stack(per_branch).mean())}
 

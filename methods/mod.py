@@ -195,7 +195,7 @@ class MixtureOfDepths(Method):
             return {}
         per_block = [
             functional.binary_cross_entropy_with_logits(
-                call.whole(prediction[call.valid]), call.whole(member[call.valid].float())
+                call.whole(call.of_real(prediction)), call.whole(call.of_real(member).float())
             )
             for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
         ]

@@ -136,7 +136,7 @@ class RouterTunedMoD(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Executed share above the capacity, summed over routed layers."""
         capacity = self.config.capacity or max(_MIN_CAPACITY, 1.0 - self.target / self.max_saved_tokens)
-        excess = [(call.whole(mask[call.valid]).mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
+        excess = [(call.whole(call.of_real(mask)).mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
         return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
 
     @classmethod

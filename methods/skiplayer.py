@@ -93,7 +93,7 @@ class SkipLayer(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared distance of each layer's executed share to the target density, summed over layers."""
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
-        shares = [call.whole(executed[call.valid]).mean() for executed in call.records["executed"]]
+        shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
     def _gumbel(self, view: SiteView) -> Tensor:

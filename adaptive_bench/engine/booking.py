@@ -1,20 +1,21 @@
 """How the executors book a call: one formula for all of them, so that a method's executor cannot flatter it.
 
 Branches note what they ran; the books are made when the call has ended, with one look at what is still on the device.
+Where that would make a decode step wait for an accelerator, they are made for many steps at once (`Ledger.defer`).
 A row may stand for several requests that share it: each of them is charged as if it had run alone, dense and adaptive
 models alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs
+from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs, read_together
 from adaptive_bench.engine.meter import Reading
 from adaptive_bench.method import Phase
 
@@ -29,6 +30,7 @@ class _Branch:
         pairs: (query, key) products that were executed.
         repairs: Whether K,V of skipped tokens were projected; in the masked executor those tokens are in `slots`.
         visible: [B, S] keys that each token saw, where that is not what it would see in the dense model.
+        of_all: Skipped tokens went through the module's linear maps as well.
     """
 
     layer: int
@@ -38,6 +40,7 @@ class _Branch:
     pairs: float = 0.0
     repairs: bool = False
     visible: Tensor | None = None
+    of_all: bool = False
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Run:
         tokens: Flat indices [N]; on the device until the call has ended.
         macs: For one token.
         weight_bytes: Read for all of them together.
+        among: Boolean [B, S], the tokens that had to be decided, where the others were run for a fixed shape alone.
     """
 
     layer: int
@@ -56,6 +60,7 @@ class Run:
     tokens: Tensor
     macs: float
     weight_bytes: float = 0.0
+    among: Tensor | None = None
 
 
 class Tally:
@@ -88,6 +93,7 @@ class Tally:
         self._branches: list[_Branch] = []
         self._all_rows = len(valid) if requests is None else int(requests.sum())
         self._runs: list[Run] = []
+        self._probed: tuple[np.ndarray, Tensor] | None = None
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
         self._tokens = self._eligible = self.weigh(valid)
@@ -125,9 +131,10 @@ class Tally:
         pairs: float,
         repairs: bool = False,
         visible: Tensor | None = None,
+        of_all: bool = False,
     ) -> None:
         """Note an attention branch; see `_Branch`."""
-        self._branches.append(_Branch(layer, "attention", keep, slots, pairs, repairs, visible))
+        self._branches.append(_Branch(layer, "attention", keep, slots, pairs, repairs, visible, of_all))
 
     def mlp(self, layer: int, keep: np.ndarray | Tensor | None, *, slots: float) -> None:
         """Note an MLP branch."""
@@ -158,18 +165,18 @@ class Tally:
         self.ledger.count(self.phase, f"method.{reading.name}", reading.inputs * needed / self.valid.size)
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
-    def book_probe(self, layer: int, tokens: Tensor) -> None:
-        """Book one run of the head for each token at flat indices [N], as a decision."""
-        self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes))
+    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book one run of the head for each token at flat indices [N], as a decision; `among` see `Run`."""
+        self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes, among))
 
-    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book a cosine of two states for each token at flat indices [N], as a decision."""
-        self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size)))
+        self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size), among=among))
 
-    def book_map(self, layer: int, reading: Reading, tokens: Tensor) -> None:
+    def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]."""
         macs = reading.macs / max(1, reading.inputs)
-        self._runs.append(Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes))
+        self._runs.append(Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes, among))
 
     @property
     def runs(self) -> int:
@@ -186,17 +193,28 @@ class Tally:
         """Note something that was run for some tokens in order to decide."""
         self._runs.append(run)
 
-    def book_head(self, *, needed: int, computed: int, reused: int) -> None:
+    def note_head(self, needed: np.ndarray, answered: Tensor) -> None:
+        """Note that the head ran for positions [B, K], although probes had answered some of them.
+
+        Args:
+            needed: Those of real tokens.
+            answered: [B, K], on the device until the books are made.
+        """
+        self._probed = needed, answered
+
+    def book_head(self, *, needed: int, computed: int, reused: int, open_: int | None = None) -> None:
         """Book the language-model head.
 
         Args:
             needed: Positions of real tokens the head was run for.
             computed: All positions it was run for.
             reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
+            open_: Positions no probe had answered, where the head was run for the others as well.
         """
         head, macs = self.ledger.num_layers, self.backbone.head_macs
         head_bytes = self.backbone.head_bytes
-        self.ledger.read_weights(self.phase, head_bytes * bool(computed), dense=head_bytes * bool(computed + reused))
+        reads = bool(computed if open_ is None else open_)
+        self.ledger.read_weights(self.phase, head_bytes * reads, dense=head_bytes * bool(computed + reused))
         self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
@@ -205,50 +223,80 @@ class Tally:
         self.ledger.count(self.phase, "probe", -reused)
 
     def settle(self) -> None:
-        """Book everything noted. Reads the device at most once for masks, once for visible keys and once a run."""
-        masks, visible = self._on_host("keep"), self._on_host("visible")
+        """Book everything noted. What is still on a device is read at once, or for many decode steps together."""
+        pending = self.pending()
+        if pending and pending[0].device.type != "cpu" and self.valid.shape[1] == 1:
+            self.ledger.defer(self)
+        else:
+            self.take(read_together(pending))
+
+    def pending(self) -> list[Tensor]:
+        """What has to be known on the host before the books can be made, in an order of its own."""
+        found = [part for branch in self._branches for part in (branch.keep, branch.visible)]
+        for run in self._runs:
+            found.append(run.among if run.among is not None else None if self.requests is None else run.tokens)
+        found.append(None if self._probed is None else self._probed[1])
+        return [part for part in found if isinstance(part, Tensor)]
+
+    def take(self, values: Sequence[np.ndarray]) -> None:
+        """Make the books, with the values of what was `pending`."""
+        known = iter(values)
+
+        def read(part: np.ndarray | Tensor | None) -> np.ndarray | None:
+            return next(known) if isinstance(part, Tensor) else part
+
         work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
-        for number, branch in enumerate(self._branches):
-            mask = masks[number] & self.valid if number in masks else branch.keep
-            assert not isinstance(mask, Tensor), "masks on the device were read above"
-            row, kept = work[branch.layer], self._tokens if mask is None else self.weigh(mask)
-            if branch.name == "mlp":
-                row[Work.MLP_ELIGIBLE : Work.MLP_READS + 1] = self._eligible, kept, branch.slots, kept > 0
-                continue
-            row[Work.ATTENTION_ELIGIBLE : Work.ATTENTION_READS + 1] = self._eligible, kept, branch.slots, kept > 0
-            window = self.backbone.windows[branch.layer]
-            if number in visible:
-                row[Work.SEEN] = self._weigh_visible(visible[number], self.valid if mask is None else mask)
-            elif mask is None:
-                row[Work.SEEN] = self._pairs_of_all(window)
-            elif kept:
-                row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
-            row[Work.PAIRS] = branch.pairs
-            repaired = self._tokens - kept if branch.repairs else 0
-            row[Work.KV_READS] = repaired > 0 and not kept  # nobody attends: K,V alone
-            row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
-            row[Work.PROJECTED] = branch.slots + repaired if self.packed else branch.slots
+        for branch in self._branches:
+            mask, visible = read(branch.keep), read(branch.visible)
+            mask = mask & self.valid if isinstance(branch.keep, Tensor) and mask is not None else mask
+            self._book_branch(branch, mask, visible, work[branch.layer])
         self.ledger.work[self.phase] += work
         self._branches.clear()
         for run in self._runs:
-            count = run.tokens.numel()
-            if self.requests is not None:
-                count = int(self.requests[run.tokens.cpu().numpy() // self.valid.shape[1]].sum())
-            self.ledger.book(self.phase, run.layer, "overhead.decision", count * run.macs)
-            self.ledger.count(self.phase, run.name, count)
-            self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
+            self._book_run(run, read)
         self._runs.clear()
+        if self._probed is not None:
+            needed, answered = self._probed[0], read(self._probed[1])
+            assert answered is not None
+            open_, reused = self.weigh(~answered), self.weigh(answered)
+            everything = self.weigh(np.ones_like(answered))
+            self.book_head(needed=self.weigh(needed & ~answered), computed=everything, reused=reused, open_=open_)
 
-    def _on_host(self, name: str) -> dict[int, np.ndarray]:
-        """The tensors [B, S] of that name, by the number of their branch."""
-        pending = {
-            number: tensor
-            for number, branch in enumerate(self._branches)
-            if isinstance(tensor := getattr(branch, name), Tensor)
-        }
-        if not pending:
-            return {}
-        return dict(zip(pending, torch.stack(list(pending.values())).cpu().numpy(), strict=True))
+    def _book_branch(
+        self, branch: _Branch, mask: np.ndarray | None, visible: np.ndarray | None, row: list[float]
+    ) -> None:
+        kept = self._tokens if mask is None else self.weigh(mask)
+        if branch.name == "mlp":
+            row[Work.MLP_ELIGIBLE : Work.MLP_READS + 1] = self._eligible, kept, branch.slots, kept > 0
+            return
+        row[Work.ATTENTION_ELIGIBLE : Work.ATTENTION_READS + 1] = self._eligible, kept, branch.slots, kept > 0
+        window = self.backbone.windows[branch.layer]
+        if visible is not None:
+            row[Work.SEEN] = self._weigh_visible(visible, self.valid if mask is None else mask)
+        elif mask is None:
+            row[Work.SEEN] = self._pairs_of_all(window)
+        elif kept:
+            row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
+        row[Work.PAIRS] = branch.pairs
+        repaired = self._tokens - kept if branch.repairs else 0
+        row[Work.KV_READS] = repaired > 0 and not kept  # nobody attends: K,V alone
+        row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
+        row[Work.PROJECTED] = branch.slots + repaired if self.packed and not branch.of_all else branch.slots
+
+    def _book_run(self, run: Run, read: Callable[[Tensor], np.ndarray | None]) -> None:
+        count = run.tokens.numel()
+        if run.among is not None:
+            among = read(run.among)
+            assert among is not None
+            spare, count = self.rows() * self.valid.shape[1], self.weigh(among)
+            self.ledger.book(self.phase, run.layer, "waste.dense", (spare - count) * run.macs)
+        elif self.requests is not None:
+            tokens = read(run.tokens)
+            assert tokens is not None
+            count = int(self.requests[tokens // self.valid.shape[1]].sum())
+        self.ledger.book(self.phase, run.layer, "overhead.decision", count * run.macs)
+        self.ledger.count(self.phase, run.name, count)
+        self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
 
     def _pairs_of_all(self, window: int | None) -> int:
         """(query, key) pairs of all real tokens in the dense model."""

@@ -1,7 +1,8 @@
 """A forward call as the engine runs it: what a method sees of it, and masks, cache and books besides.
 
 Whatever shapes depend on is known to the host: real tokens are read once per call, decisions once per site that
-decides (or once per call, where a method decides ahead). Nothing else waits for the device.
+decides (or once per call, where a method decides ahead), and not at all where one token per row is written on an
+accelerator (`EngineCall.fixed_shapes`). Nothing else waits for the device.
 """
 
 from __future__ import annotations
@@ -86,9 +87,28 @@ class EngineCall(ForwardCall):
         return self.executor == "packed" and self.valid.shape[1] == 1 and self.cache is not None
 
     @cached_property
+    def real(self) -> Tensor:
+        """Flat indices [N] of the real tokens, which the host knows."""
+        return torch.from_numpy(np.flatnonzero(self.host_valid)).to(self.valid.device)
+
+    @cached_property
     def turn(self) -> Turn:
         """Rotary rows of the one token per row."""
         return Turn.of(*self.rotary)
+
+    @cached_property
+    def fixed_shapes(self) -> bool:
+        """Writing one more token of each text anywhere but on a CPU, whose values Python reads without waiting.
+
+        Everybody then goes through every branch that is decided upon from hidden states, and what skipped is thrown
+        away. Single steps are bound by weights, and those are read for one row as for all. Who takes decisions apart
+        (`between`) counts tokens, and so waits.
+        """
+        return self.decodes and self.valid.device.type != "cpu" and self.between is None
+
+    def reads(self, keep: Tensor | None) -> bool:
+        """Whether the host would have to wait for a mask [B, S] to know who executes."""
+        return keep is not None and id(keep) not in self._host_masks
 
     def foresee(self, ahead: Sequence[Decision] | None) -> None:
         """Take decisions known before the layers run; all their masks come to the host at once."""
@@ -119,7 +139,7 @@ class EngineCall(ForwardCall):
             self.session.state["prompt_length"] = self.prompt_length
             valid, hashes = None if self.all_valid else self.valid, self.__dict__.get("prefix_hash")
             self.session.advance(self.input_ids, valid, self.host_valid.sum(axis=1), hashes)
-        if self.tally is not None:
+        if self.tally is not None and not self.probed:
             self.tally.settle()
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
@@ -132,15 +152,15 @@ class EngineCall(ForwardCall):
         norm = self.backbone.norm_after(site)
         return update if norm is None else norm(update)
 
-    def book_probe(self, layer: int, tokens: Tensor) -> None:
+    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """The head was run for the tokens at flat indices [N] in order to decide."""
         if self.tally is not None:
-            self.tally.book_probe(layer, tokens)
+            self.tally.book_probe(layer, tokens, among)
 
-    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """A cosine of two states was taken for each of the tokens at flat indices [N]."""
         if self.tally is not None:
-            self.tally.book_cosine(layer, tokens)
+            self.tally.book_cosine(layer, tokens, among)
 
     def take_effort(self, runs: int, answers: int) -> Effort:
         """What was done in order to decide since there were so many runs noted and answers given."""
@@ -149,12 +169,14 @@ class EngineCall(ForwardCall):
         del self.answers[answers:]
         return Effort(self.tally.take_runs(runs), taken)
 
-    def run_map(self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor) -> Tensor:
+    def run_map(
+        self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor, among: Tensor | None = None
+    ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
         output: Tensor = linear(states)
         reading = self.meter.take_last()
         if self.tally is not None:
-            self.tally.book_map(layer, reading, tokens)
+            self.tally.book_map(layer, reading, tokens, among)
         return output
 
     def repairs_kv(self, layer: int) -> bool:

@@ -21,6 +21,8 @@ from adaptive_bench.method import Decision, SiteView
 
 def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, 1, H] after the branch."""
+    if call.fixed_shapes and call.reads(decision.keep):
+        return _run_for_all(call, view, decision)
     kept = call.kept(decision.keep)
     update = (_attention if view.site.branch == "attention" else _mlp)(call, view, kept)
     if update is None:
@@ -28,6 +30,43 @@ def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     if kept is None:
         return add_update(call, view.site, view.hidden, update[:, None], decision.scale, None)
     return add_packed(call, view, update, decision.scale, kept)
+
+
+def _run_for_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
+    """Residual stream [B, 1, H] after the branch ran for every row, whatever was decided: nobody waits to know it."""
+    assert decision.keep is not None
+    keep = decision.keep if call.all_valid else decision.keep & call.valid
+    layer = view.site.layer
+    if view.site.branch == "attention":
+        update = _attention_of_all(call, view, keep)
+    else:
+        if call.tally is not None:
+            call.tally.mlp(layer, keep, slots=call.tally.rows())
+        update = call.backbone.step.mlp(call.backbone.mlp(layer), view.normed[:, 0])
+    return add_update(call, view.site, view.hidden, update[:, None], decision.scale, keep)
+
+
+def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
+    """Attention output [B, H] of all rows; the KV policy sees who skipped."""
+    assert call.cache is not None, "decoding always has a cache"
+    layer = view.site.layer
+    step, attention = call.backbone.step, call.backbone.attention(layer)
+    queries, keys, values = step.project(attention, view.normed[:, 0], call.turn)
+    store = call.cache.write_step_of_all(layer, call.positions, keep, keys, values)
+    stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
+    mixed = step.attend(attention, queries, stored_keys, stored_values, _mask(call, layer))
+    if call.tally is not None:
+        slots = call.tally.rows()
+        call.tally.attention(
+            layer,
+            keep,
+            slots=slots,
+            pairs=slots * store.table.used,
+            repairs=call.repairs_kv(layer),
+            visible=seen(call, layer),
+            of_all=True,
+        )
+    return step.linear(attention.o_proj, mixed)
 
 
 def _mlp(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
@@ -104,7 +143,7 @@ def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
     attending does. Rows alone between two that execute attend along, as they cost no more than another call.
     """
     everybody = [(0, call.valid.shape[0])]
-    if kept is None or call.valid.is_cuda:
+    if kept is None or call.valid.device.type != "cpu":
         return everybody
     rows = kept.host_tokens
     breaks = np.flatnonzero(np.diff(rows) > 2)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.engine.call import EngineCall
-from adaptive_bench.engine.kept import Kept
 
 _STATES, _POSITIONS = "deferred_states", "deferred_positions"
 
@@ -24,7 +23,7 @@ _STATES, _POSITIONS = "deferred_states", "deferred_positions"
 def run_deferred(
     call: EngineCall,
     hidden: Tensor,
-    stays: Kept | None,
+    keep: Tensor | None,
     layers: range,
     run_deep: Callable[[EngineCall, Tensor], Tensor],
 ) -> Tensor:
@@ -32,14 +31,15 @@ def run_deferred(
 
     Args:
         hidden: [B, S, H] before the first deep layer.
-        stays: Real tokens that do not leave here; `None` for all.
+        keep: [B, S] tokens that do not leave here; `None` for all.
         layers: The deep layers.
         run_deep: Runs them for a call.
     """
     states, positions = _join_waiting(call, hidden)
-    host_positions = positions.cpu().numpy()
     waiting_before = states.shape[1] - hidden.shape[1]
-    staying = call.host_valid if stays is None else stays.mask
+    stays = call.valid if keep is None else keep
+    read = torch.cat([positions, stays.to(positions.dtype)], dim=1).cpu().numpy()  # both with one look at the device
+    host_positions, staying = read[:, : states.shape[1]], read[:, states.shape[1] :].astype(bool) & call.host_valid
     joined = np.concatenate([np.zeros((len(staying), waiting_before), dtype=bool), staying], axis=1)
     # a token goes deep now if it or any later one of its row stays
     goes = np.flip(np.flip(joined, axis=1).cumsum(axis=1) > 0, axis=1) & (host_positions >= 0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import Cache
@@ -158,13 +159,16 @@ class AdaptiveCache(Cache):
             self.stores[layer] = LayerStore(table)
         return self.stores[layer]
 
-    def select_rows(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor, host_rows: np.ndarray | None = None) -> None:
         """Keep only the given batch rows [R], in that order (finished requests leave the batch, requests that share a
         prompt take its row several times).
+
+        Args:
+            host_rows: The same, where the host knows them.
         """
-        host_rows = rows.cpu().numpy()
+        host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.batch = rows.numel()
-        self.session.select_rows(rows)
+        self.session.select_rows(rows, host_rows)
         for table in {id(table): table for table in self._tables()}.values():
             table.select_rows(rows, host_rows)
         for store in self.stores.values():
@@ -314,6 +318,27 @@ class AdaptiveCache(Cache):
         key_buffer[kept.tokens, :, slot] = keys.to(key_buffer.dtype)
         value_buffer[kept.tokens, :, slot] = values.to(value_buffer.dtype)
         return store
+
+    def write_step_of_all(
+        self, layer: int, positions: Tensor, keep: Tensor, keys: Tensor, values: Tensor
+    ) -> LayerStore:
+        """Store a decode step of which every row was run, without waiting to know who executed.
+
+        Args:
+            keep: [B, 1] rows that executed. Where skipping leaves nothing, the others get a slot that nobody sees.
+            keys, values: [B, kv heads, head size] of all rows.
+        """
+        if self.leaves_nothing:
+            store = self.write_step(layer, positions.masked_fill(~keep, -1), None, keys, values)
+            store.table.has_hidden = store.table.holds_unseen = True
+            return store
+        if self.policy == "copy_below" and layer > 0:
+            below = self._below(layer, keys[:, :, None])
+            keys, values = (
+                torch.where(keep[..., None], mine, stored[:, :, 0].to(mine.dtype))
+                for stored, mine in zip(below, (keys, values), strict=True)
+            )
+        return self.write_step(layer, positions, None, keys, values)
 
     def _reserve_ragged(self, table: SlotTable, positions: Tensor, kept: Kept | None) -> None:
         batch, length = positions.shape

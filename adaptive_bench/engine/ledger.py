@@ -15,10 +15,12 @@ a MAC). Saved shares are taken against the dense model on the same tokens; they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from adaptive_bench.backbone import LayerCosts
 from adaptive_bench.method import Phase
@@ -37,6 +39,7 @@ BUCKETS = (
 )
 BRANCHES = ("attention", "mlp")
 COSINE = "cosine"  # what `Ledger.count` calls it
+_DEFERRED = 64  # decode steps whose books are made at once, on an accelerator
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
 
@@ -57,6 +60,16 @@ class Work:
     PROJECTED, REPAIRED, SEEN, PAIRS, DENSE_TOKENS, DENSE_PAIRS, KV_READS = range(8, 15)
 
 
+class Deferred(Protocol):
+    """Notes of a call from which the books can be made once the host knows some tensors."""
+
+    def pending(self) -> list[Tensor]:
+        """Those tensors."""
+
+    def take(self, values: Sequence[np.ndarray]) -> None:
+        """Make the books with their values."""
+
+
 class Ledger:
     """Sums over all forward calls since the last reset.
 
@@ -72,6 +85,7 @@ class Ledger:
     def reset(self) -> None:
         """Forget everything booked."""
         rows = self.num_layers + 1
+        self._deferred: list[Deferred] = []
         self.work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
         self._dense_macs = {phase: np.zeros(rows) for phase in PHASES}
@@ -85,6 +99,20 @@ class Ledger:
         # Of ledgers added, whose MACs and bytes are known already.
         self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._foreign_calls = dict.fromkeys(PHASES, 0)
+
+    def defer(self, notes: Deferred) -> None:
+        """Make the books of a call later, with those of others: when somebody looks, or when many are waiting."""
+        self._deferred.append(notes)
+        if len(self._deferred) >= _DEFERRED:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Make the books that were deferred, with one look at the device."""
+        waiting, self._deferred = self._deferred, []
+        parts = [notes.pending() for notes in waiting]
+        values = iter(read_together([tensor for part in parts for tensor in part]))
+        for notes, part in zip(waiting, parts, strict=True):
+            notes.take([next(values) for _ in part])
 
     def reprice(self, costs: LayerCosts) -> None:
         """Book at other costs from now on (weights of another type); what is booked keeps its price."""
@@ -116,6 +144,7 @@ class Ledger:
 
     def macs(self, phase: Phase) -> np.ndarray:
         """[L + 1, buckets] executed MACs."""
+        self.catch_up()
         work, costs = self.work[phase].T, self.costs
         kept, slots, seen = work[Work.ATTENTION_KEPT], work[Work.ATTENTION_SLOTS], work[Work.SEEN]
         spare = work[Work.PROJECTED] - kept - work[Work.REPAIRED]
@@ -136,6 +165,7 @@ class Ledger:
 
     def dense_macs(self, phase: Phase) -> np.ndarray:
         """[L + 1] MACs of the dense model on the same tokens."""
+        self.catch_up()
         work, costs, total = self.work[phase].T, self.costs, self._dense_macs[phase].copy()
         linear = costs.attn_q_o + costs.attn_kv + costs.mlp
         total[:-1] += work[Work.DENSE_TOKENS] * linear + work[Work.DENSE_PAIRS] * costs.pair
@@ -143,14 +173,17 @@ class Ledger:
 
     def eligible(self, phase: Phase) -> np.ndarray:
         """[L, branches] tokens that could execute each branch."""
+        self.catch_up()
         return self._eligible[phase] + self.work[phase][:, [Work.ATTENTION_ELIGIBLE, Work.MLP_ELIGIBLE]]
 
     def executed(self, phase: Phase) -> np.ndarray:
         """[L, branches] tokens that did."""
+        self.catch_up()
         return self._executed[phase] + self.work[phase][:, [Work.ATTENTION_KEPT, Work.MLP_KEPT]]
 
     def weight_bytes(self, phase: Phase) -> float:
         """Bytes of weights read."""
+        self.catch_up()
         work, costs = self.work[phase].T, self.costs
         read = work[Work.ATTENTION_READS] * costs.attention_bytes + work[Work.MLP_READS] * costs.mlp_bytes
         read = read + work[Work.KV_READS] * costs.attn_kv_bytes
@@ -158,6 +191,7 @@ class Ledger:
 
     def dense_weight_bytes(self, phase: Phase) -> float:
         """Bytes of weights the dense model reads in the same calls."""
+        self.catch_up()
         once = float((self.costs.attention_bytes + self.costs.mlp_bytes).sum())
         return self._dense_weight_bytes[phase] + (self.calls[phase] - self._foreign_calls[phase]) * once
 
@@ -253,6 +287,15 @@ def _saved(
         "executed": _saved_share(macs.sum(), dense),
         "weight_bytes": _saved_share(total("weight_bytes"), total("dense_weight_bytes")),
     }
+
+
+def read_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Values of boolean and whole-number tensors, with one look at the device they are on."""
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return [tensor.numpy() for tensor in tensors]
+    flat = torch.cat([tensor.flatten().long() for tensor in tensors]).cpu()
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape).to(tensor.dtype).numpy() for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def cosine_macs(hidden_size: int) -> int:

@@ -29,8 +29,7 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor) -> Tensor:
     shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]
     hidden = _run(method, call, hidden, shallow)
     decision = decide(method, call, SiteView(Site(method.defer_layer, "layer"), hidden, call))
-    stays = call.kept(decision.keep)
-    return run_deferred(call, hidden, stays, deep, lambda later, states: _run(None, later, states, deep))
+    return run_deferred(call, hidden, decision.keep, deep, lambda later, states: _run(None, later, states, deep))
 
 
 def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range) -> Tensor:

@@ -32,6 +32,7 @@ class SlotTable:
         used: Slots in use, those of the longest row.
         lengths: [B] slots each row uses; known to the host.
         has_hidden: Some slot in use shows nothing.
+        holds_unseen: So does one that a row itself uses: a token that skipped got it all the same.
     """
 
     def __init__(self, batch: int, device: torch.device, capacity: int = 0) -> None:
@@ -39,6 +40,7 @@ class SlotTable:
         self.used = 0
         self.lengths = np.zeros(batch, dtype=np.int64)
         self.has_hidden = False
+        self.holds_unseen = False
 
     def visible(self) -> Tensor:
         """[B, T] position per slot in use, -1 where nothing is visible."""
@@ -68,7 +70,7 @@ class SlotTable:
         slots = self.lengths[rows] + np.arange(rows.size) - first[rows]
         self.lengths = self.lengths + added
         self.used = int(self.lengths.max(initial=0))
-        self.has_hidden = bool((self.lengths < self.used).any())
+        self.has_hidden = self.holds_unseen or bool((self.lengths < self.used).any())
         self._grow()
         slot_indices = torch.from_numpy(slots).to(positions.device)
         self.positions[row_indices, slot_indices] = positions
@@ -82,7 +84,7 @@ class SlotTable:
         """The same slots; tensors are shared until one of the two selects rows."""
         other = SlotTable(0, self.positions.device)
         other.positions, other.used, other.has_hidden = self.positions, self.used, self.has_hidden
-        other.lengths = self.lengths
+        other.lengths, other.holds_unseen = self.lengths, self.holds_unseen
         return other
 
     def join(self, other: SlotTable, *, ragged: bool) -> tuple[Move, Move]:
@@ -110,6 +112,7 @@ class SlotTable:
         if not ragged:
             self.lengths = np.full_like(self.lengths, used)
         self.has_hidden = bool((self.visible() < 0).any())
+        self.holds_unseen |= other.holds_unseen
         return mine, theirs
 
     def _hidden_start(self) -> int:

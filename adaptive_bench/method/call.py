@@ -20,6 +20,11 @@ Phase = Literal["prefill", "decode"]
 PROMPT_LENGTH = "prompt_length"
 
 
+def label_follows(labels: Tensor) -> Tensor:
+    """Boolean [B, S], the tokens whose next one is a label, of labels [B, S]."""
+    return functional.pad(labels[:, 1:] != -100, (0, 1))
+
+
 @dataclass(kw_only=True)
 class ForwardCall:
     """One forward call of B rows and S tokens, as a method sees it.
@@ -38,6 +43,7 @@ class ForwardCall:
         layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
         records: What a method noted for its losses, by name.
         answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
+        probed: The same where shapes are fixed: masks [B, S] of the tokens, and logits [B S, V] of all of them.
         scratch: What a method carries from layer to layer within this call.
         spread: Puts together what several processes have of a training batch; `None` where one process has it all.
         ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
@@ -56,6 +62,7 @@ class ForwardCall:
     layer_states: list[Tensor] | None = None
     records: dict[str, list[Tensor]] = field(default_factory=dict)
     answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    probed: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     scratch: dict[str, Tensor] = field(default_factory=dict)
     ahead: Sequence[Decision] | None = None
     spread: Spread | None = None
@@ -63,6 +70,11 @@ class ForwardCall:
     @property
     def all_valid(self) -> bool:
         """Whether the call is known to have no padding."""
+        return False
+
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether no decision may set a shape, because Python would have to wait for the device to know it."""
         return False
 
     @cached_property
@@ -113,7 +125,25 @@ class ForwardCall:
     def writes(self) -> Tensor:
         """[B, S] tokens of a training call from which a label is predicted: the next token is one."""
         assert self.labels is not None
-        return functional.pad(self.labels[:, 1:] != -100, (0, 1))
+        return label_follows(self.labels)
+
+    @cached_property
+    def real(self) -> Tensor:
+        """Flat indices [N] of the real tokens; looked for once in a call, and not at all where the host knows them."""
+        return self.valid.flatten().nonzero()[:, 0]
+
+    @cached_property
+    def written_from(self) -> Tensor:
+        """Flat indices [N] of the tokens `writes`; likewise."""
+        return self.writes.flatten().nonzero()[:, 0]
+
+    def of_real(self, values: Tensor) -> Tensor:
+        """Of values [B, S, ...] those of the real tokens, [N, ...]: what losses average over."""
+        return values.flatten(0, 1).index_select(0, self.real)
+
+    def of_written(self, values: Tensor) -> Tensor:
+        """Of values [B, S, ...] those of the tokens that a label is predicted from, [N, ...]."""
+        return values.flatten(0, 1).index_select(0, self.written_from)
 
     def whole(self, rows: Tensor) -> Tensor:
         """Rows [N, ...] of tokens, with those of the other processes that train on the batch.
@@ -125,23 +155,29 @@ class ForwardCall:
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
         assert self.labels is not None
-        targets, chosen = self.labels[:, 1:], self.writes[:, :-1]
-        logits = self.backbone.head(self.backbone.final_norm(hidden[:, :-1][chosen]))
+        targets = self.labels.flatten()[self.written_from + 1]
+        logits = self.backbone.head(self.backbone.final_norm(self.of_written(hidden)))
         if self.spread is None:
-            return functional.cross_entropy(logits.float(), targets[chosen])
-        return self.whole(functional.cross_entropy(logits.float(), targets[chosen], reduction="none")).mean()
+            return functional.cross_entropy(logits.float(), targets)
+        return self.whole(functional.cross_entropy(logits.float(), targets, reduction="none")).mean()
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
         """What the branch reads of the residual stream [..., H]."""
         return self.backbone.norm_before(site)(hidden)
 
-    def book_probe(self, layer: int, tokens: Tensor) -> None:
-        """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted."""
+    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted.
 
-    def book_cosine(self, layer: int, tokens: Tensor) -> None:
+        Args:
+            among: Boolean [B, S], the tokens that had to be decided, where all were run for a fixed shape.
+        """
+
+    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
 
-    def run_map(self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor) -> Tensor:
+    def run_map(
+        self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor, among: Tensor | None = None
+    ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H] of the tokens at flat indices [N]."""
         output: Tensor = linear(states)
         return output

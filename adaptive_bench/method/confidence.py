@@ -28,6 +28,8 @@ def leaving_tokens(
         passes: Given confidences [N] and flat token indices [N], says who leaves.
         classifier: The method's own map from a state to one logit: confidence is its sigmoid.
     """
+    if view.call.fixed_shapes:
+        return _leaving_of_all(view, candidates, previous, passes, classifier)
     tokens = candidates.flatten().nonzero()[:, 0]
     leaving = torch.zeros_like(candidates).flatten()
     if not tokens.numel():
@@ -38,8 +40,35 @@ def leaving_tokens(
         sure = passes(view.cosine(previous, tokens), tokens)
     else:
         logits = view.probe(tokens)
-        top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
-        sure = passes(top[:, 0] - top[:, 1], tokens)
+        sure = passes(_gap(logits), tokens)
         view.answer(tokens[sure], logits[sure])
     leaving[tokens[sure]] = True
     return leaving.view_as(candidates)
+
+
+def _leaving_of_all(
+    view: SiteView,
+    candidates: Tensor,
+    previous: Tensor | None,
+    passes: Callable[[Tensor, Tensor], Tensor],
+    classifier: nn.Linear | None,
+) -> Tensor:
+    """`leaving_tokens` where shapes are fixed: every token is asked, and what the others would do does not count."""
+    tokens = torch.arange(candidates.numel(), device=candidates.device)
+    if classifier is not None:
+        confidence = view.apply(classifier, tokens, candidates)[:, 0].sigmoid()
+    elif previous is not None:
+        confidence = view.cosine(previous, tokens, candidates)
+    else:
+        logits = view.probe(tokens, candidates)
+        confidence = _gap(logits)
+    leaving = passes(confidence, tokens).view_as(candidates) & candidates
+    if classifier is None and previous is None:
+        view.call.probed.append((leaving, logits))
+    return leaving
+
+
+def _gap(logits: Tensor) -> Tensor:
+    """Probability of the likeliest token minus that of the next, [N], of logits [N, V]."""
+    top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
+    return top[:, 0] - top[:, 1]

@@ -113,11 +113,11 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
         stays[ranks[: math.floor(q * len(ranks) + 1e-9)]] = False
         return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
-    drop = math.floor(q * int(flat_active.sum()) + 1e-9)
+    drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device: nobody has to wait for it
     ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
-    keep = flat_active.clone()
-    keep[ranked[:drop]] = False
-    return keep.view_as(active)
+    places = torch.arange(len(ranked), device=ranked.device)
+    keep = torch.empty_like(flat_active).scatter_(0, ranked, places >= drop)
+    return keep.view_as(active) & active
 
 
 def drop_lowest_by_phase(

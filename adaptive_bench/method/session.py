@@ -69,10 +69,15 @@ class Session:
             )
         self.documents = documents.to(self.documents.device)
 
-    def select_rows(self, rows: Tensor) -> None:
-        """Keep only the given batch rows [R], in that order; a row may be taken several times."""
+    def select_rows(self, rows: Tensor, host_rows: np.ndarray | None = None) -> None:
+        """Keep only the given batch rows [R], in that order; a row may be taken several times.
+
+        Args:
+            host_rows: The same, where the host knows them.
+        """
         self._hash()
-        self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[rows.cpu().numpy()]
+        host_rows = rows.cpu().numpy() if host_rows is None else host_rows
+        self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[host_rows]
         self.hash_sum, self.hash_power = self.hash_sum[rows], self.hash_power[rows]
         self.documents = self.documents[rows]
         self.state = {name: value[rows] for name, value in self.state.items()}

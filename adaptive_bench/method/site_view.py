@@ -42,28 +42,33 @@ class SiteView:
         for name, value in values.items():
             self.call.records.setdefault(name, []).append(value)
 
-    def probe(self, tokens: Tensor) -> Tensor:
-        """Logits [N, V] the model would give if the tokens at flat indices [N] ended here. Booked as a decision."""
-        self.call.book_probe(self.site.layer, tokens)
+    def probe(self, tokens: Tensor, among: Tensor | None = None) -> Tensor:
+        """Logits [N, V] the model would give if the tokens at flat indices [N] ended here. Booked as a decision.
+
+        Args:
+            among: Boolean [B, S], the tokens that have to be decided: with fixed shapes (`ForwardCall.fixed_shapes`)
+                all are asked, and the others' share is waste.
+        """
+        self.call.book_probe(self.site.layer, tokens, among)
         backbone = self.call.backbone
         return backbone.head(backbone.final_norm(self.hidden.flatten(0, 1)[tokens]))
 
-    def cosine(self, previous: Tensor, tokens: Tensor) -> Tensor:
+    def cosine(self, previous: Tensor, tokens: Tensor, among: Tensor | None = None) -> Tensor:
         """Cosines [N] of the states with those of another site [B, S, H], for the tokens at flat indices [N].
 
-        Booked as a decision: two norms and a product, 3 H multiply-accumulates a token.
+        Booked as a decision: two norms and a product, 3 H multiply-accumulates a token. `among` as in `probe`.
         """
-        self.call.book_cosine(self.site.layer, tokens)
+        self.call.book_cosine(self.site.layer, tokens, among)
         now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
         return functional.cosine_similarity(now, before, dim=-1)
 
-    def apply(self, linear: nn.Linear, tokens: Tensor) -> Tensor:
+    def apply(self, linear: nn.Linear, tokens: Tensor, among: Tensor | None = None) -> Tensor:
         """Outputs [N, O] of one of the method's linear maps for the residual stream of the tokens at flat indices [N].
 
-        Booked for these tokens, whatever requests are behind their rows.
+        Booked for these tokens, whatever requests are behind their rows. `among` as in `probe`.
         """
         states = self.hidden.flatten(0, 1)[tokens].float()
-        return self.call.run_map(self.site.layer, linear, states, tokens)
+        return self.call.run_map(self.site.layer, linear, states, tokens, among)
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
         """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""

@@ -20,6 +20,7 @@ from adaptive_bench.engine.loop import run_layers
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase, Session
+from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.spec import MethodSpec
 
@@ -32,7 +33,7 @@ class ForwardModel(nn.Module):
         method: The method, with parameters of its own.
         ledger: Books every MAC of calls in `eval()` mode.
         spread: Puts together what several processes have of a training batch, while they train it.
-        loss_terms: Raw values of the last labelled call: `ce` and the method's own.
+        raw_loss_terms: Values of the last labelled call, `ce` and the method's own, where they were computed.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
         between: In `eval()` mode, what stands between the method's decisions and the executors: the control of shuffled
             decisions (`model.shuffled`), or nothing.
@@ -45,7 +46,7 @@ class ForwardModel(nn.Module):
         self.spec = spec
         self.backbone = Backbone(backbone_model)
         self.ledger = Ledger(self.backbone.costs)
-        self.loss_terms: dict[str, float] = {}
+        self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing = False
         self._meter = DecisionMeter(method)
         if method.freezes_backbone:
@@ -64,6 +65,11 @@ class ForwardModel(nn.Module):
         if name not in ("masked", "packed", None):
             raise UsageError(f"An executor is 'masked' or 'packed', got {name!r}.")
         self._executor = name
+
+    @property
+    def loss_terms(self) -> dict[str, float]:
+        """`raw_loss_terms` as numbers."""
+        return {name: float(value) for name, value in self.raw_loss_terms.items()}
 
     @property
     def draws(self) -> bool:
@@ -134,8 +140,10 @@ class ForwardModel(nn.Module):
 
         Args:
             input_ids: [B, S].
-            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding.
-            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does.
+            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding. On the CPU or where the model is:
+                the host reads it.
+            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does. On the CPU or where the
+                model is; from the CPU, nobody has to wait to know how many there are.
             past_key_values: Cache of earlier calls.
             use_cache: Return a cache.
             continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
@@ -152,7 +160,10 @@ class ForwardModel(nn.Module):
         call = self._begin_call(
             input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
         )
-        call.labels = labels
+        if labels is not None:
+            call.labels = labels.to(input_ids.device)
+            if labels.device.type == "cpu":  # where they count is known without waiting for a device
+                call.written_from = label_follows(labels).flatten().nonzero()[:, 0].to(input_ids.device)
         call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
         hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
         call.end()
@@ -207,6 +218,7 @@ class ForwardModel(nn.Module):
         else:
             valid = attention_mask[:, -length:].bool()
             host_valid = valid.cpu().numpy()
+            valid = valid.to(input_ids.device)
             host_steps = host_valid.cumsum(axis=1) - 1
             positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
         tally = None
@@ -247,6 +259,8 @@ class ForwardModel(nn.Module):
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
+        if call.probed:
+            return self._logits_of_all(call, hidden, chosen)
         states = hidden[chosen]
         on_host = tuple(part.cpu().numpy() if isinstance(part, Tensor) else part for part in chosen)
         needed = call.host_valid[on_host]
@@ -268,6 +282,21 @@ class ForwardModel(nn.Module):
         self._book_head(call, needed, open_.cpu().numpy())
         return logits
 
+    def _logits_of_all(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
+        """The same where shapes are fixed: the head runs for everybody, and probes' answers replace what it says."""
+        logits = self.backbone.step_head(hidden)
+        answered = torch.zeros_like(call.valid)
+        for leaving, given in call.probed:
+            logits = torch.where(leaving[..., None], given.view_as(logits).to(logits.dtype), logits)
+            answered = answered | leaving
+        for tokens, given in call.answers:  # of a method that asked for some tokens alone
+            logits = logits.flatten(0, 1).index_copy(0, tokens, given.to(logits.dtype)).view_as(logits)
+            answered = answered.flatten().index_fill(0, tokens, True).view_as(answered)
+        if call.tally is not None:
+            call.tally.note_head(call.host_valid[chosen], answered[chosen])
+            call.tally.settle()
+        return logits[chosen]
+
     def _book_head(self, call: EngineCall, needed: np.ndarray, computed: np.ndarray) -> None:
         """The head ran for some of K positions [B, K]; probes had answered the others."""
         if call.tally is not None:
@@ -282,7 +311,7 @@ class ForwardModel(nn.Module):
             for name, (weight, value) in self.method.losses(call).items():
                 terms[name] = value.detach()
                 loss = loss + weight * value
-        self.loss_terms = {name: float(value) for name, value in terms.items()}
+        self.raw_loss_terms = terms
         return loss
 
 

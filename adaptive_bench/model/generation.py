@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
@@ -210,6 +211,6 @@ class _Batch:
                 alive.append(row)
         if 0 < len(alive) < len(texts):
             rows = torch.tensor(alive, device=chosen.device)
-            cache.select_rows(rows)
+            cache.select_rows(rows, np.array(alive))
             chosen = chosen[rows]
         return [texts[row] for row in alive], cache, chosen

@@ -49,7 +49,7 @@ class AdaptiveCallback(TrainerCallback):
         """Tell the method where training stands."""
         model = _adaptive(given["model"])
         model.begin_step(state.global_step + 1, state.max_steps)
-        model.loss_terms = {}
+        model.raw_loss_terms = {}
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
@@ -59,7 +59,7 @@ class AdaptiveCallback(TrainerCallback):
         Raises:
             UsageError: The trainer computed the loss without the model.
         """
-        if not _adaptive(given["model"]).loss_terms:
+        if not _adaptive(given["model"]).raw_loss_terms:
             raise UsageError(
                 "The loss of an adaptive model is computed by the model, with the method's own losses, but the model "
                 "got no labels: Trainer takes them away for compute_loss_func. Leave it out, and have a data collator "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache
 
@@ -38,30 +37,33 @@ def accumulate(
     the number of micro-batches changes nothing but rounding. A method's own losses are means over another set of tokens
     (all real ones) or no means at all (the square of an executed share), and a method that ranks the tokens of a batch
     ranks those of a micro-batch: there the loss moves a little, by up to 3e-3 with the methods of this repository.
-    A loss that is not finite is returned at once, without its gradient.
+    Losses come to the host once, when all is done: nobody waits for the device between micro-batches. Whether they are
+    finite is for the caller to see.
     """
     model = training.model
+    device = next(model.parameters()).device
     total = sum(example.loss_tokens for example in batch)
-    sums: defaultdict[str, float] = defaultdict(float)
+    names, sums = [""], torch.zeros(0)
     try:
         for number, micro_batch in enumerate(split(batch, micro_batches), 1):
             share = sum(example.loss_tokens for example in micro_batch) / total
             last = number == micro_batches
             with training.syncing(last):
                 with accelerator.autocast():
-                    tensors = training_batch(training.part(micro_batch), pad_id, accelerator.device)
-                    loss = training.loss(tensors)
-                value = float(loss.detach())
-                if not math.isfinite(value):
-                    return StepLoss(value, dict(model.loss_terms), total)
+                    tensors = training_batch(training.part(micro_batch), pad_id)
+                    # what the host reads, mask and labels, is read before it is on the device
+                    moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}
+                    loss = training.loss(tensors | moved)
+                names = ["", *model.raw_loss_terms]
+                values = torch.stack([loss.detach(), *model.raw_loss_terms.values()]).double() * share
+                sums = sums + values if len(sums) else values
                 training.backward(loss * share, last=last)
-            for name, term in {"": value, **model.loss_terms}.items():
-                sums[name] += term * share
+        found = dict(zip(names, sums.tolist(), strict=True))
     except (RuntimeError, MemoryError) as error:
         if not ran_out_of_memory(error):
             raise
     else:
-        return StepLoss(sums.pop(""), dict(sums), total)
+        return StepLoss(found.pop(""), found, total)
     # Only here, outside the handler, the failed pass no longer holds its activations.
     model.zero_grad(set_to_none=True)
     clear_device_cache(garbage_collection=True)

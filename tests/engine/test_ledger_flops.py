@@ -6,6 +6,7 @@ is no branch's work, is the only thing the counter sees and the ledger does not:
 
 import pytest
 import torch
+from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.model.generation import new_tokens
@@ -59,6 +60,18 @@ def test_masked_execution_is_booked_as_waste(spec, shared_model, random_text):
     report = model.compute_report()
     assert report["macs"]["waste.dense"] > 0
     assert report["saved"]["executed"] <= 0
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "skiplayer", "calm", "calm[confidence=classifier]", "free", "free@paper"])
+def test_rows_that_run_for_a_fixed_shape_are_booked_as_waste(spec, make_model, make_backbone, random_text):
+    """On an accelerator every row goes through a branch that is decided upon from hidden states."""
+    model, ids = make_model(spec, backbone=make_backbone("llama", "eager")), random_text(3, 9)
+    left = torch.arange(9).expand(3, 9) >= torch.tensor([[0], [4], [7]])
+    set_dial(model, 0.3)
+    with pretended():
+        model.to(DEVICE)
+        ids, left = ids.to(DEVICE), left.to(DEVICE)
+        assert_ledger_is_exact(model, lambda: new_tokens(model, ids, left, max_new_tokens=5))
 
 
 def test_packed_execution_wastes_little(shared_backbone, make_pattern, run_pattern, random_text):

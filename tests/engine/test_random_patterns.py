@@ -1,9 +1,13 @@
 """Both executors against the token-by-token reference, on random ragged patterns fed in random ragged chunks."""
 
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from adaptive_bench.engine.call import EngineCall
 
 LENGTH = 12  # twice the sliding windows of the tiny models
 
@@ -72,6 +76,36 @@ def test_executors_follow_the_definitions(
         model.executor = executor
         for row, logits in enumerate(feed(model, text, calls)):
             torch.testing.assert_close(logits, wanted[row], atol=1e-4, rtol=0)
+
+
+@st.composite
+def writings(draw):
+    """A ragged prompt, then calls of at most one token a row, as `feedings`."""
+    batch = draw(st.integers(1, 4))
+    prompt = [draw(st.integers(1, LENGTH - 6)) for _ in range(batch)]
+    steps = [[draw(st.integers(0, 1)) for _ in range(batch)] for _ in range(6)]
+    return [(counts, draw(st.sampled_from(["left", "right"]))) for counts in [prompt, *steps] if max(counts)]
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_steps_of_a_fixed_shape_follow_the_definitions(
+    family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
+):
+    """As an accelerator writes: every row runs, and what skipped is thrown away."""
+    backbone, calls = shared_backbone(family), data.draw(writings(), label="tokens per call and row")
+    batch, layers = len(calls[0][0]), backbone.config.num_hidden_layers
+    kv = data.draw(st.sampled_from(["recompute", "copy_below", "evict"]), label="kv")
+    unit = data.draw(st.sampled_from(["branch", "layer"]), label="unit")
+    pattern = make_pattern(batch, LENGTH, layers, kv=kv, unit=unit, seed=data.draw(st.integers(0, 9), label="seed"))
+    text = random_text(batch, LENGTH)
+    model = run_pattern(backbone, pattern)
+    with mock.patch.object(EngineCall, "fixed_shapes", property(lambda call: call.decodes)):
+        found = feed(model, text, calls)
+    for row, logits in enumerate(found):
+        wanted = reference(backbone, text[row, : len(logits)], pattern, row)
+        torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])

@@ -60,7 +60,7 @@ def test_distillation_compares_normed_states_where_the_answer_is_written(make_mo
         model(ids, labels=labels)
         *states, last = backbone(ids, output_hidden_states=True).hidden_states[1:]
         normed = [state[:, 3:8] for state in (*map(backbone.model.norm, states), last)]
-        expected = dynamic_distillation(normed[:2], [normed[1], normed[3]], torch.ones(2, 5, dtype=torch.bool))
+        expected = dynamic_distillation(normed[:2], [normed[1], normed[3]])
     assert model.method.teachers() == [1, 3]
     assert model.loss_terms["distillation"] == pytest.approx(float(expected), rel=1e-5)
 
@@ -77,7 +77,7 @@ def test_teachers_are_evenly_spaced(make_model, make_backbone, layers, shallow, 
 def test_teachers_get_no_gradient():
     """T-FR2: distillation moves the students only."""
     students, teachers = torch.randn(2, 3, 5, 8, requires_grad=True), torch.randn(2, 3, 5, 8, requires_grad=True)
-    dynamic_distillation(list(students), list(teachers), torch.ones(3, 5, dtype=torch.bool)).backward()
+    dynamic_distillation(list(students), list(teachers)).backward()
     assert teachers.grad is None
     assert students.grad is not None
     assert float(students.grad.abs().sum()) > 0
@@ -86,18 +86,24 @@ def test_teachers_get_no_gradient():
 @pytest.mark.parametrize("seed", range(20))
 def test_matching_rises_strictly(seed):
     """T-FR3: deeper teachers have deeper students; the deepest teacher takes its closest one."""
-    errors = np.random.default_rng(seed).random((6, 6)).tolist()
-    pairs = align(errors)
-    teachers, students = zip(*pairs, strict=True)
-    assert list(teachers) == sorted(set(teachers))
-    assert list(students) == sorted(set(students))
-    assert pairs[-1] == (5, int(np.argmin(errors[5])))
+    errors = torch.from_numpy(np.random.default_rng(seed).random((6, 6)))
+    students = [student for student in align(errors).tolist() if student >= 0]
+    assert students == sorted(set(students))
+    assert align(errors).tolist()[-len(students) :] == students  # those left without one are the shallowest
+    assert students[-1] == int(errors[5].argmin())
 
 
 def test_matching_takes_the_closest_student_below():
-    """T-FR3: by hand; the shallowest teacher finds no student left and has no pair."""
-    assert align([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.5]]) == [(1, 0), (2, 1)]
-    assert align([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.0]]) == [(0, 0), (1, 1), (2, 2)]
+    """T-FR3: by hand; the shallowest teacher finds no student left and has none."""
+    assert align(torch.tensor([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.5]])).tolist() == [-1, 0, 1]
+    assert align(torch.tensor([[0.1, 9.0, 0.0], [0.3, 0.2, 0.0], [9.0, 0.1, 0.0]])).tolist() == [0, 1, 2]
+
+
+def test_teachers_without_a_student_do_not_count():
+    """The mean is over those that have one."""
+    students = [torch.zeros(1, 4), torch.full((1, 4), 9.0)]
+    teachers = [torch.full((1, 4), 5.0), torch.full((1, 4), 1.0)]  # the deep one takes the shallow student
+    assert float(dynamic_distillation(students, teachers)) == pytest.approx(1.0)
 
 
 @torch.no_grad()
@@ -208,16 +214,12 @@ def test_adaptive_threshold():
 
 
 def test_distillation_is_a_mean_squared_error():
-    """T-FR9: zero where states coincide, the mean of squared differences elsewhere; padding does not count."""
-    states = [torch.randn(2, 4, 8) for _ in range(2)]
-    valid = torch.ones(2, 4, dtype=torch.bool)
-    assert float(dynamic_distillation(states, states, valid)) == 0.0
+    """T-FR9: zero where states coincide, the mean of squared differences elsewhere."""
+    states = [torch.randn(8, 8) for _ in range(2)]
+    assert float(dynamic_distillation(states, states)) == 0.0
     moved = [state + 0.5 for state in states]
-    valid[1, 2:] = False
-    moved[0][1, 2:] += 7.0
-    far = [states[0] + 100.0, states[1]]
-    assert float(dynamic_distillation([far[1]], [moved[1]], valid)) == pytest.approx(0.25, rel=1e-5)
-    assert float(dynamic_distillation([states[0]], [moved[0]], valid)) == pytest.approx(0.25, rel=1e-5)
+    assert float(dynamic_distillation(states[:1], moved[:1])) == pytest.approx(0.25, rel=1e-5)
+    assert float(dynamic_distillation(states[1:], moved[1:])) == pytest.approx(0.25, rel=1e-5)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pretended_accelerator import DEVICE, pretended
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.training import checkpoint, train
@@ -63,6 +64,27 @@ def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_
     train(model, examples, tokenizer, recipe, seed=1, folder=folder)
     assert result(folder) == result(tmp_path / "whole")
     assert not (folder / "resume").exists()
+
+
+def test_on_an_accelerator(model_of, examples, tokenizer, recipe, tmp_path, monkeypatch):
+    """Trained, interrupted and resumed there: the steps of the CPU."""
+    train(model_of("gateskip"), examples, tokenizer, recipe, seed=1, folder=tmp_path / "cpu")
+    save = checkpoint.save
+
+    def save_and_stop(*args, **kwargs):
+        save(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with pretended():
+        monkeypatch.setattr(checkpoint, "save", save_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(model_of("gateskip").to(DEVICE), examples, tokenizer, recipe, seed=1, folder=tmp_path / "there")
+        monkeypatch.setattr(checkpoint, "save", save)
+        train(model_of("gateskip", seed=9).to(DEVICE), examples, tokenizer, recipe, seed=1, folder=tmp_path / "there")
+    logs = [(tmp_path / place / "train.jsonl").read_text().splitlines() for place in ("there", "cpu")]
+    for ours, theirs in zip(*(map(json.loads, lines) for lines in logs), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+        assert ours["gradient_norm"] == pytest.approx(theirs["gradient_norm"], rel=1e-5)
 
 
 def test_a_torn_write_is_never_taken_for_a_checkpoint(model, recipe, tmp_path, monkeypatch):

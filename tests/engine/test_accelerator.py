@@ -1,0 +1,223 @@
+"""Everything a model does, on an accelerator that is pretended: the same results, and nobody waits for values in vain.
+
+A step of writing reads what was chosen (the end test), and one thing more where decisions are known before the layers
+run; a step of training reads its losses and the length of its gradient.
+"""
+
+import copy
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pretended_accelerator import DEVICE, Mixed, pretended
+
+from adaptive_bench import registry
+from adaptive_bench.engine.ledger import BUCKETS, Work
+from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.method import Decision
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import generate_queue
+from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.timing import time_model
+from adaptive_bench.processes import Processes
+from adaptive_bench.training.distributed import DistributedTraining
+from adaptive_bench.training.encoding import EncodedExample
+from adaptive_bench.training.gradient import accumulate
+
+NAMES = registry.names("methods")
+VARIANTS = (
+    "calm[confidence=state]", "calm[confidence=classifier]", "calm[exit_prompt=true]", "calm[decay=paper]",
+    "free[kv=defer]", "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]",
+    "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "static_depth[trained=true]",
+)  # fmt: skip
+SPECS = (*NAMES, *(f"{name}@paper" for name in NAMES), *VARIANTS)
+TWO_READS = {"random_skip", "layerskip", "static_depth", "free@paper", "free[kv=defer]"}
+SAVED = 0.3
+# Wherever all rows go through a branch, those that skipped it are waste; all else is counted alike.
+_EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]
+
+
+def name_of(spec):
+    return spec.split("[")[0].split("@")[0]
+
+
+def reads_allowed(spec):
+    """The end test; decisions known ahead come to the host together, and so does who waits."""
+    return 2 if spec in TWO_READS or name_of(spec) in TWO_READS else 1
+
+
+def turned(model):
+    model.dial = model.method.dial_for(min(SAVED, model.method.max_saved_tokens))
+    return model
+
+
+def books(model):
+    """What was counted, but for what was run for rows that skipped."""
+    counts = copy.deepcopy(model.compute_report()["counts"])
+    model.reset_ledger()
+    for phase in counts.values():
+        phase["macs"] = np.delete(np.array(phase["macs"]), BUCKETS.index("waste.dense"), axis=1)
+        phase["work"] = np.delete(np.array(phase["work"]), _EXECUTED, axis=1)
+    return counts
+
+
+def assert_same(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for phase, counts in ours.items():
+        for name, value in counts.items():
+            if name == "runs":
+                assert value == pytest.approx(theirs[phase][name]), (phase, name)
+            else:
+                np.testing.assert_allclose(value, theirs[phase][name], err_msg=f"{phase} {name}")
+
+
+def written(model, prompts, new_tokens):
+    """Two rows at a time, or all of them where rows cannot join."""
+    joins = model.method.kv_policy != "defer" and model.spec.semantics == "bench"
+    return generate_queue(model, prompts, rows=2 if joins else len(prompts), max_new_tokens=new_tokens)
+
+
+def examples(count, seed=0):
+    draw = np.random.default_rng(seed)
+    return [EncodedExample(tuple(draw.integers(5, 90, 6 + number).tolist()), 3) for number in range(count)]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_written_as_on_a_cpu_with_few_reads(spec, make_model, make_backbone, random_text):
+    """Prefill, decoding and refilled slots: tokens and books are equal; what a step reads does not grow with depth."""
+    for layers in (3, 5):
+        model = turned(make_model(spec, backbone=make_backbone("llama", num_hidden_layers=layers)))
+        prompts = [row[start:] for start, row in enumerate(random_text(3, 8).tolist())]
+        wanted, wanted_books = written(model, prompts, 3), books(model)
+        with pretended() as accelerator:
+            model.to(DEVICE)
+            assert written(model, prompts, 3) == wanted
+            assert_same(books(model), wanted_books)
+            accelerator.reads.clear()
+            for new_tokens in (4, 5):  # of a batch without refill
+                before = len(accelerator.reads)
+                generate_queue(model, prompts, rows=3, max_new_tokens=new_tokens)
+                reads = len(accelerator.reads) - before
+            first = accelerator.reads[:before]
+            assert reads - len(first) <= reads_allowed(spec), accelerator.reads
+
+
+@pytest.mark.parametrize("family", registry.names("families"))
+@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "random_skip[kv=copy_below]"])
+def test_every_family(spec, family, make_model, make_backbone, random_text):
+    """Windows, biases, norms of queries and keys, soft caps; calibrated on the device as on the CPU."""
+    on_cpu, model = (make_model(spec, backbone=make_backbone(family)) for _ in range(2))
+    ids = random_text(6, 12, seed=3)
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    text["continuation_mask"] = torch.arange(12).expand_as(ids) >= 6
+    with torch.no_grad():
+        points = on_cpu.calibrate([text], [SAVED])
+        wanted = turned(on_cpu)(ids[:2], use_cache=True)
+        wanted_step = on_cpu(ids[:2, :1], past_key_values=wanted.past_key_values, use_cache=True)
+        with pretended():
+            model.to(DEVICE)
+            assert model.calibrate([{name: part.to(DEVICE) for name, part in text.items()}], [SAVED]) == points
+            found = turned(model)(ids[:2].to(DEVICE), use_cache=True)
+            step = model(ids[:2, :1].to(DEVICE), past_key_values=found.past_key_values, use_cache=True)
+            logits = [found.logits.cpu(), step.logits.cpu()]
+    torch.testing.assert_close(logits, [wanted.logits, wanted_step.logits], atol=1e-4, rtol=1e-4)
+    assert_same(books(model), books(on_cpu))
+
+
+@pytest.mark.parametrize(
+    "spec", [name for name in NAMES if name != "base"] + ["mod@paper", "calm[confidence=classifier]"]
+)
+def test_a_training_step_reads_twice(spec, make_backbone):
+    """With micro-batches and gradient checkpointing: loss and gradient are equal, and the losses come to the host once;
+    the second read is the length of the gradient, which the loop asks for.
+    """
+    batch, found = examples(4), []
+    for layers in (3, 5):
+        for place in ("cpu", DEVICE):
+            model = AdaptiveModel.build(make_backbone("llama", num_hidden_layers=layers), spec, seed=1).train()
+            model.gradient_checkpointing = True
+            model.begin_step(9, 10)
+            with pretended() as accelerator:
+                model.to(place)
+                training = DistributedTraining(model, Processes(), fully_sharded=False)
+                loss = accumulate(training, batch, 0, 2, SimpleNamespace(autocast=nullcontext))
+                reads = list(accelerator.reads)
+                gradient = torch.nn.utils.get_total_norm(
+                    [one.grad for one in model.parameters() if one.grad is not None]
+                ).item()
+            assert len(reads) == (place == DEVICE), reads
+            found.append((loss.loss, gradient))
+        assert found[-1] == pytest.approx(found[-2], rel=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod", "calm", "free@paper", "random_skip"])
+def test_answers_that_share_a_prompt_are_scored_alike(spec, make_model, make_backbone, random_text):
+    prompt = random_text(1, 9)[0].tolist()
+    requests = [(("", ""), prompt, random_text(1, length, seed=length)[0].tolist()) for length in (1, 2, 4)]
+    model = turned(make_model(spec, backbone=make_backbone("llama")))
+    wanted = AdaptiveLM(model, None, batch_size=4)._loglikelihood_tokens(requests)
+    wanted_books = books(model)
+    with pretended():
+        found = AdaptiveLM(model.to(DEVICE), None, batch_size=4)._loglikelihood_tokens(requests)
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-4)
+    assert_same(books(model), wanted_books)
+
+
+@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod", "skiplayer"])
+def test_saved_from_there_and_loaded_to_there(spec, make_model, make_backbone, random_text, tmp_path):
+    model, ids = turned(make_model(spec, backbone=make_backbone("llama"))), random_text(2, 8)
+    with torch.no_grad():
+        wanted = model(ids).logits
+        with pretended():
+            model.to(DEVICE).save_pretrained(tmp_path)
+            loaded = AdaptiveModel.from_pretrained(tmp_path).to(DEVICE)
+            found = loaded(ids.to(DEVICE)).logits.cpu()
+    assert loaded.dial == model.dial
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_shuffled_decisions_and_hugging_face_generation(make_model, make_backbone, random_text):
+    model, ids = turned(make_model("gateskip", backbone=make_backbone("llama"))), random_text(4, 10)
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    text["continuation_mask"] = torch.arange(10).expand_as(ids) >= 5
+
+    def run(place):
+        bank = collect_decisions(model, [{name: part.to(place) for name, part in text.items()}])
+        with standing_between(model, bank):
+            shuffled = written(model, ids.tolist(), 4)
+        return shuffled, model.generate(ids.to(place), max_new_tokens=4, do_sample=False).tolist()
+
+    wanted = run("cpu")
+    with pretended():
+        model.to(DEVICE)
+        assert run(DEVICE) == wanted
+
+
+def test_timed_there(make_model, make_backbone, random_text):
+    backbone = make_backbone("llama")
+    model = make_model("gateskip[shape=scalar]", backbone=backbone)
+    with torch.no_grad(), pretended():
+        model.to(DEVICE)
+        timing = time_model(backbone, model, [SAVED], random_text(2, 12).to(DEVICE), prompt=8, rounds=2)
+    assert timing.points[0].requested == SAVED
+
+
+@torch.no_grad()
+def test_what_lies_elsewhere_or_has_another_type_is_refused_with_its_line(make_model, make_backbone, random_text):
+    model, ids = make_model("random_skip", backbone=make_backbone("llama")), random_text(2, 8)
+    with pretended():
+        model.to(DEVICE)
+        model.method.decide_ahead = lambda call: [Decision(scale=torch.ones(2, 8, 1))] * 8  # made on the CPU
+        with pytest.raises(Mixed, match=r"one on the CPU.* at adaptive_bench/engine/masked\.py:\d+"):
+            model(ids.to(DEVICE))
+        model.method.decide_ahead = lambda call: None
+        model.method.decide = lambda view: Decision(input_scale=torch.ones(2, 8, 1, device=DEVICE))
+        model.backbone_model.model.layers[1].mlp.half()
+        with pytest.raises(Mixed, match=r"dtype.* at adaptive_bench/engine/\w+\.py:\d+"):
+            model(ids.to(DEVICE))
+        with pytest.raises(TypeError, match="can't convert cuda:0"):
+            ids.to(DEVICE).numpy()

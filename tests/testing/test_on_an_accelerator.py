@@ -1,0 +1,15 @@
+"""The conformance suite where an accelerator is pretended: whatever it checks holds there too, ledger and all."""
+
+import pytest
+from pretended_accelerator import DEVICE, pretended
+
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing import check_specs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["gateskip", "mod@paper", "calm", "free@paper", "random_skip"])
+def test_conforms(spec):
+    with pretended():
+        report = check_specs([MethodSpec.parse(spec)], ["llama"], device=DEVICE)
+    assert not report.failures
