@@ -90,20 +90,32 @@ def _walked(file: Path) -> tuple[dict[Path, str], dict[Path, str], frozenset[str
 
 
 @cache
-def imports_of_own(file: Path) -> frozenset[str]:
-    """Methods of this distribution that one of its files builds on, itself included, by the names of their files."""
-    known: set[str] = set()
-    waiting = [file.stem]
+def own_files(file: Path) -> frozenset[Path]:
+    """What one of this distribution's methods runs through beside the core: its file, and the methods and helpers that
+    it imports, in folders of their own too.
+    """
+    home = file.resolve().parent
+    known: set[Path] = set()
+    waiting = [file.resolve()]
     while waiting:
-        stem = waiting.pop()
-        beside = file.with_name(f"{stem}.py")
-        if stem in known or not beside.is_file():
+        path = waiting.pop()
+        if path in known:
             continue
-        known.add(stem)
-        names, _, _ = _imported(beside.read_bytes(), beside)
-        waiting += [name.split(".")[-1] for name in names if name.startswith(".")]
-        waiting += [name.split(".")[2] for name in names if name.startswith(f"{_OWN}.methods.")]
+        known.add(path)
+        for name in _imported(path.read_bytes(), path)[0]:
+            dots = len(name) - len(name.lstrip("."))
+            absolute = name.startswith(f"{_OWN}.methods.")
+            folder = home if absolute else path.parents[dots - 1] if dots else None
+            if folder is not None and folder.is_relative_to(home):
+                parts = name.split(".")[2:] if absolute else [part for part in name[dots:].split(".") if part]
+                waiting += [found] if parts and (found := _below([folder], parts)) is not None else []
     return frozenset(known)
+
+
+def imports_of_own(file: Path) -> dict[str, Path]:
+    """`own_files` by their names: `mod`, and `parts.gates` of what is in a folder."""
+    home = file.resolve().parent
+    return {".".join(path.relative_to(home).with_suffix("").parts): path for path in own_files(file)}
 
 
 def class_digest(found: type) -> str:

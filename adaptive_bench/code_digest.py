@@ -9,52 +9,62 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-from adaptive_bench import registry
-from adaptive_bench.closure import imports_of_own
+import yaml
+
+from adaptive_bench import own_code
 from adaptive_bench.store import atomic
 
 FILE = "code.json"
-# What they hold moves no record; of methods each has a digest of its own.
-_NO_RESULT = {"cli", "configs", "docs.py", "leaderboard", "methods", "store/results.py", "tables", "testing", "tuning"}
+PARTS = ("core", "method", "tasks")  # in the order of the digest
 
 
 @cache  # what is loaded does not change under a process
 def code_digest(method: str, out: Path) -> str:
-    """Digests of the code of this distribution that a result of a method runs through: of what all methods share, and
-    after a dot of the method's own.
+    """Digests of the code of this distribution that a result of a method runs through, by `PARTS` with dots between
+    them: of what all methods share, of the method's own and of the tasks'.
 
     Args:
         method: The name that it is registered under.
-        out: Output folder, where the digest of code that was read before is kept under that of its bytes: reading takes
-            seconds.
+        out: Output folder, where the digests of code that was read before are kept under that of its bytes: reading
+            takes seconds.
     """
-    file = registry.file_of("methods", method)
-    own = imports_of_own(file) if file is not None and not registry.is_foreign("methods", method) else ()
-    methods = _home("adaptive_bench.methods")
-    text = "\n".join(_meaning((methods / f"{stem}.py").read_bytes()) for stem in sorted(own))
-    return f"{_core(out)}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    core, tasks = _shared(out)
+    return f"{core}.{_digest(_read(own_code.of_method(method)))}.{tasks}"
 
 
 @cache
-def _core(out: Path) -> str:
-    home, tasks = _home("adaptive_bench"), _home("adaptive_bench.tasks")
-    places = (path.relative_to(home) for path in home.rglob("*.py"))
-    files = [home / file for file in places if _NO_RESULT.isdisjoint((file.parts[0], file.as_posix()))]
-    contents = [file.read_bytes() for file in sorted({*files, *tasks.rglob("*.py")})]
-    read = hashlib.sha256(b"\0".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()
+def _shared(out: Path) -> tuple[str, str]:
+    """Of the core and of all tasks."""
+    parts = [_read(files) for files in (own_code.core(), own_code.of_tasks())]
+    bytes_now = [
+        hashlib.sha256(b"\0".join(hashlib.sha256(content).digest() for content, _ in part)).hexdigest()
+        for part in parts
+    ]
     try:
         known = json.loads((out / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = None
-    if isinstance(known, dict) and known.get("bytes") == read and isinstance(known.get("code"), str):
-        return str(known["code"])
-    code = hashlib.sha256("\n".join(sorted(map(_meaning, contents))).encode()).hexdigest()[:16]
-    atomic.update_text(out / FILE, json.dumps({"bytes": read, "code": code}) + "\n")
-    return code
+    match known:
+        case {"bytes": read, "core": str(core), "tasks": str(tasks)} if read == bytes_now:
+            return core, tasks
+    core, tasks = map(_digest, parts)
+    atomic.update_text(out / FILE, json.dumps({"bytes": bytes_now, "core": core, "tasks": tasks}) + "\n")
+    return core, tasks
+
+
+def _read(files: Sequence[Path]) -> list[tuple[bytes, str]]:
+    """Content and kind of each."""
+    return [(path.read_bytes(), path.suffix) for path in files]
+
+
+def _digest(contents: Sequence[tuple[bytes, str]]) -> str:
+    """Of files in any order, so that one may get another name."""
+    meanings = sorted(_meaning(content) if kind == ".py" else _meaning_of_yaml(content) for content, kind in contents)
+    return hashlib.sha256("\n".join(meanings).encode()).hexdigest()[:16]
 
 
 @cache
@@ -69,7 +79,9 @@ def _meaning(source: bytes) -> str:
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
-def _home(package: str) -> Path:
-    found = find_spec(package)
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent
+@cache
+def _meaning_of_yaml(source: bytes) -> str:
+    """Digest of what a parser reads, without comments and layout. Nothing that a tag names is looked up."""
+    told = ("anchor", "tag", "implicit", "value")
+    events = [(type(event).__name__, *(getattr(event, name, None) for name in told)) for event in yaml.parse(source)]
+    return hashlib.sha256(repr(events).encode()).hexdigest()

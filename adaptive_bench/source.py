@@ -32,6 +32,9 @@ FLOORS = {
     "timing": 1,
     "tasks": 1,
 }
+# Of what is made of records: matching, intervals, tests. Raise it when the same records give other tables; no record
+# depends on it, and a table of another version is made again.
+TABLES = 1
 _UNDER = ("backbone", "method", "engine", "model")
 _VERSION = "VERSION"  # of a method, at the top of its file; 1 where there is none
 Work = Literal["training", "evaluation", "timing"]
@@ -53,7 +56,7 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
     if file is None:  # defined in a notebook, say
         return versions | {"source": class_digest(registry.get("methods", method))}
     if not registry.is_foreign("methods", method):
-        return versions | {"methods": {stem: _version(file.with_name(f"{stem}.py")) for stem in imports_of_own(file)}}
+        return versions | {"methods": {name: _version(path) for name, path in imports_of_own(file).items()}}
     source, files, own = closure(file)
     home = _home_of_own()
     return versions | {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.tables.comparable import conditions_of
-from adaptive_bench.tables.finished import joined, short_names
+from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
 from .answers import Answers, read_answers
 from .curves import add_curves
@@ -77,6 +77,7 @@ def read_board(tables: Iterable[Path]) -> Board:
         problems += why
         if rows:
             by_folder[path.parent] = rows
+    problems += map(plain, made_by_other_rules(by_folder))
     # The name of a run's folder becomes part of a name where runs disagree.
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)

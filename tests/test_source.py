@@ -27,7 +27,7 @@ def _nothing_is_known(monkeypatch):
 
 
 def forget():
-    for cached in (closure._walked, closure.imports_of_own, source._version):
+    for cached in (closure._walked, closure.own_files, source._version):
         cached.cache_clear()
 
 

@@ -13,7 +13,7 @@ from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.results import read_json, read_table
 from adaptive_bench.store.runs import newest, tables
-from adaptive_bench.tables.finished import Row, joined, phase_of
+from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
 AXES = (*_COUNTED, "claimed", "projected", "time")
@@ -52,6 +52,8 @@ def leaderboard(
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
     rows = joined({path.parent: read_table(path) for path in chosen})
+    for note in made_by_other_rules(path.parent for path in chosen):
+        typer.echo(f"Note: {note}", err=True)
     axis_then, phase_then = _matched([path.parent for path in chosen], rows)
     one_axis = axis or axis_then
     one_phase = phase or (phase_then if one_axis in _COUNTED else "all")

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.source import TABLES
+from adaptive_bench.store.results import RUN, read_json
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.made_with import both
 
@@ -45,6 +47,24 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
             made = both(one.get("made_with") for one in by_folder.values())
             result.append(row if made == row.get("made_with") else row | {"made_with": made})
     return result
+
+
+def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
+    """What a reader should know of tables that were matched and tested by other rules than those that are here
+    (`source.TABLES`), one sentence each.
+    """
+    found = []
+    for folder in folders:
+        about = read_json(folder / RUN) if (folder / RUN).is_file() else {}
+        version = about.get("tables", 1) if isinstance(about, dict) else 1  # tables before the first version have none
+        if version != TABLES:
+            version = version if isinstance(version, int) else "unknown"
+            found.append(
+                f"The table of {folder.name} was made by version {version} of the rules for matching, intervals and "
+                f"tests, and this is version {TABLES}: `adaptive-bench run --config {folder / 'config.yaml'} "
+                f"--table-only` makes it again from its records."
+            )
+    return found
 
 
 def short_names(folders: Iterable[Path]) -> dict[Path, str]:

@@ -121,13 +121,13 @@ def test_comments_and_docstrings_mean_nothing(one, other, same):
 def test_the_digest_of_code_read_before_is_found_again(tmp_path, monkeypatch):
     digest = code_digest.code_digest.__wrapped__
     first = digest("gateskip", tmp_path)
-    code_digest._core.cache_clear()
+    code_digest._shared.cache_clear()
     monkeypatch.setattr(code_digest, "_meaning", lambda source: "never asked for what all methods share")
     assert digest("gateskip", tmp_path).partition(".")[0] == first.partition(".")[0]
     (tmp_path / code_digest.FILE).write_text("{}")
-    code_digest._core.cache_clear()
+    code_digest._shared.cache_clear()
     assert digest("gateskip", tmp_path).partition(".")[0] != first.partition(".")[0]
-    code_digest._core.cache_clear()
+    code_digest._shared.cache_clear()
 
 
 def test_a_model_that_cannot_be_loaded_leaves_its_records_in_use(done, other_code):

@@ -1,11 +1,13 @@
 """Tables of several runs in one: what is not comparable stays apart, what was made elsewhere is said."""
 
+import json
 from pathlib import Path
 
 from adaptive_bench.leaderboard.grid import grids
 from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.leaderboard.rows import checked
-from adaptive_bench.tables.finished import joined
+from adaptive_bench.tables import finished
+from adaptive_bench.tables.finished import joined, made_by_other_rules
 from adaptive_bench.tables.made_with import environments, made_with
 
 HERE, THERE = Path("runs/here-seed1-aa"), Path("runs/there-seed1-bb")
@@ -46,3 +48,15 @@ def test_a_joined_table_says_that_it_was_made_with_different_versions():
 def test_one_score_of_two_machines_is_one_row_that_names_both():
     (row,) = joined({HERE: [ROW | {"made_with": made("1.0")}], THERE: [ROW | {"made_with": made("2.0")}]})
     assert len(environments([row["made_with"]])) == 2
+
+
+def test_a_table_of_other_rules_is_said_to_be_one(tmp_path, monkeypatch):
+    for name, about in (("old", {}), ("new", {"tables": 2}), ("odd", {"tables": "\x1b[2J"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(about))
+    folders = [tmp_path / name for name in ("old", "new", "odd")]
+    monkeypatch.setattr(finished, "TABLES", 1)
+    new, odd = made_by_other_rules(folders)
+    assert "new was made by version 2" in new and "--table-only" in new and "version unknown" in odd
+    monkeypatch.setattr(finished, "TABLES", 2)
+    assert [text.split()[3] for text in made_by_other_rules(folders)] == ["old", "odd"]

@@ -18,6 +18,7 @@ from adaptive_bench.runs.outcome.run_outcome import outputs_of
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.store.results import write_run
@@ -41,6 +42,7 @@ def write_table(
     warnings = [*notes, *notes_on(plain, config), *found.warnings]
     about: dict[str, Any] = {
         "schema": SCHEMA,
+        "tables": TABLES,
         "state": "partial" if failures else "done",
         "methods": config.methods,
         "tasks": config.tasks,

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import adaptive_bench
-from adaptive_bench import registry
+from adaptive_bench import own_code, registry
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
-from adaptive_bench.source import code_of
+from adaptive_bench.source import TABLES, code_of
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, file_digest, unsealed
 from adaptive_bench.store.files import files_of
@@ -44,7 +43,7 @@ class Memory:
         self._finished = set(self._before.get("finished", ()))
         self._digests = {work.folder: files_of(work.folder).digest() for work in works}
         about = whole.config.model_dump(mode="json", exclude={"methods", "tasks", "seeds", "out"})
-        self._shared = _hashed([_source(), {name: version(name) for name in _LIBRARIES}, about])
+        self._shared = _hashed([_source(), TABLES, {name: version(name) for name in _LIBRARIES}, about])
         self._keys = {work.folder: _hashed([self._shared, self._about(work)]) for work in works}
         self._groups: dict[str, Any] = {}
         self._lines: dict[str, str] | None = None
@@ -144,6 +143,4 @@ def _code(method: str) -> str:
 @cache
 def _source() -> str:
     """Of the bytes of this distribution's code, whatever they mean."""
-    home = Path(adaptive_bench.__file__).parent
-    found: Mapping[str, str] = digests(home, home.rglob("*.py"))
-    return _hashed(found)
+    return _hashed([file_digest(path) for path in own_code.everything()])
