@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import golden_models
+import golden_tables
+import golden_tasks
+import golden_training
 import torch
+from golden_models import SHUFFLED, families
 
 from adaptive_bench import registry
 from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.source import FLOORS, code_behind
+from adaptive_bench.source import FLOORS, TABLES, code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import random_text
 from adaptive_bench.testing.subject import SHARES, Subject, calibrate, spread
@@ -25,7 +32,7 @@ from adaptive_bench.testing.variants import method_specs
 FILE = Path(__file__).with_name("golden.json")
 LENGTHS = (20, 13, 17)
 STEPS = 3
-TASKS = ("nano_math", "nano_qa", "nano_qa_ll", "nano_text")
+TASKS = golden_tasks.NANO
 DOCUMENTS = 4
 
 
@@ -61,12 +68,15 @@ def of_method(spec: MethodSpec, folder: Path) -> dict[str, Any]:
             kept[name] = kept.get(name, 0) + (-1 if decision.keep is None else int(decision.keep.sum()))
         prompt = text.prefix(8)
         written = model.generate(prompt.input_ids[:1], attention_mask=prompt.attention_mask[:1], max_new_tokens=6)
+    report = model.compute_report()
     return {
         "losses": losses,
         "logits": logits[torch.arange(len(LENGTHS)), -1, :3].flatten().tolist(),
         "kept": kept,
         "written": written[0, 8:].tolist(),
-        "macs": model.compute_report()["macs"],
+        "macs": report["macs"],
+        "saved": {part: report[part] for part in ("saved", "prefill", "decode")},
+        "decoded": golden_models.decoded(model, text),
     }
 
 
@@ -112,18 +122,46 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
+def groups() -> dict[str, Callable[[Path], Any]]:
+    """By name of a group what gives its values, from an empty folder; those of methods apart (`of_method`)."""
+    found: dict[str, Callable[[Path], Any]] = {
+        "training": golden_training.of_training,
+        "encoding": golden_training.of_encoding,
+        "pricing": lambda _: golden_training.of_pricing(),
+        "definitions of tasks": lambda _: golden_tasks.definitions(),
+        "tables": lambda _: golden_tables.finite(golden_tables.of_tables()),
+    }
+    found |= {f"family {name}": partial(_in_no_folder, golden_models.of_family, name) for name in families()}
+    found |= {f"shuffled {name}": partial(_in_no_folder, golden_models.of_shuffled, name) for name in SHUFFLED}
+    return found | {f"task {name}": partial(_of_task, name) for name in (*golden_tasks.NANO, *golden_tasks.WITH_DATA)}
+
+
+def _in_no_folder(values: Callable[[str], Any], name: str, _: Path) -> Any:
+    return values(name)
+
+
+def _of_task(name: str, folder: Path) -> Any:
+    if name in golden_tasks.NANO:
+        return golden_tasks.of_task(name, None)
+    golden_tasks.write_data(folder)
+    return golden_tasks.of_task(name, folder)
+
+
 def main() -> None:
     """Write everything down."""
     import tempfile
 
     torch.set_num_threads(1)
-    values: dict[str, Any] = {"floors": FLOORS, "methods": {}}
+    values: dict[str, Any] = {"floors": FLOORS, "rules of tables": TABLES, "methods": {}}
     for number, spec in enumerate(specs()):
         with tempfile.TemporaryDirectory() as folder:
             values["methods"][str(spec)] = {"versions": versions(spec), **of_method(spec, Path(folder) / str(number))}
     values["tasks"] = of_tasks()
     with tempfile.TemporaryDirectory() as folder:
         values["evaluation"] = of_evaluation(Path(folder))
+    for name, values_of in groups().items():
+        with tempfile.TemporaryDirectory() as folder:
+            values[name] = values_of(Path(folder))
     FILE.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -2,17 +2,30 @@
 
 import json
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adaptive_bench.source import FLOORS
+from adaptive_bench.source import FLOORS, TABLES
 
+sys.path.insert(0, str(Path(__file__).parent))  # the parts of `outputs`, which is a script of its own
 outputs = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("outputs.py"))))
 GOLDEN = json.loads(outputs.FILE.read_text(encoding="utf-8"))
 TOLERANCE = {"rel": 1e-4, "abs": 1e-5}  # what processors differ by
+# By what the name of a group begins with the version that its outputs have.
+VERSIONS = {
+    "training": "FLOORS['training'], or that of the floor it is from,",
+    "encoding": "FLOORS['training']",
+    "pricing": "FLOORS['training'], or that of the floor or VERSION of the method it is from,",
+    "definitions of tasks": "FLOORS['tasks']",
+    "tables": "TABLES",
+    "family": "FLOORS['backbone'], or that of the floor above it it is from,",
+    "shuffled": "FLOORS['engine'] or FLOORS['model']",
+    "task": "FLOORS['tasks'], or FLOORS['evaluation'] where only its answers moved,",
+}
 AGAIN = "then give `python tests/golden/outputs.py`"
 
 
@@ -45,6 +58,15 @@ def test_outputs_of_methods(spec, tmp_path):
 def test_every_spec_is_still_there():
     assert set(GOLDEN["methods"]) == {str(spec) for spec in outputs.specs()}
     assert GOLDEN["floors"] == FLOORS, f"A floor's version was raised: {AGAIN}."
+    assert GOLDEN["rules of tables"] == TABLES, f"The version of tables was raised: {AGAIN}."
+
+
+@pytest.mark.parametrize("group", outputs.groups())
+def test_outputs_of_groups(group, tmp_path):
+    (raised,) = (version for name, version in VERSIONS.items() if group == name or group.startswith(f"{name} "))
+    values = outputs.groups()[group](tmp_path)
+    places = moved(GOLDEN.get(group), json.loads(json.dumps(values)))
+    assert not places, f"{group} moved in {places}: raise {raised} in adaptive_bench/source.py, {AGAIN}."
 
 
 def test_outputs_of_tasks():

@@ -1,0 +1,142 @@
+"""What the tables make of measured points: matching, intervals, tests, ranks. The points are made up."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.savings import Point
+from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.document_values import document_values, pooled_value
+from adaptive_bench.tables.intervals import UNBOUNDED, interval
+from adaptive_bench.tables.matching import flaws, largest_saving, match
+from adaptive_bench.tables.rows import About, dial_warnings, table_rows
+from adaptive_bench.tables.shuffled import SeedPoints, with_control
+
+METRIC, RATIO = "exact_match,strict-match", "bits_per_byte,none"
+_ASKED = (0.0, 0.1, 0.2, 0.3)
+_LEVELS = (0.0, 0.05, 0.1, 0.25, 0.45)
+_DOCUMENTS, _SEEDS = 30, (1, 2, 3)
+_SHOWN = (("tokens", "all"), ("net", "all"), ("core", "decode"))
+_SKILL = {"gateskip": 0.8, "mod": 0.7, "calm": 0.45}  # share of right answers where nothing is saved
+
+
+def chance(*about: object) -> float:
+    """A number in [0, 1) that looks drawn, the same everywhere."""
+    return int(hashlib.sha256(repr(about).encode()).hexdigest()[:12], 16) / 16**12
+
+
+def of_tables() -> dict[str, Any]:
+    """Rows, intervals and tests of three methods, of which one has a control."""
+    found: dict[str, Any] = {}
+    made = {name: {seed: _seed_points(name, seed) for seed in _SEEDS} for name in (*_SKILL, "control")}
+    for name in _SKILL:
+        points = made[name]
+        evaluations = {seed: one.evaluations for seed, one in points.items()}
+        samples = {seed: one.samples for seed, one in points.items()}
+        about = About(parameters_added=5, trained_for={"net": 0.2, "tokens": 0.3}, target_axis="net")
+        rows = table_rows(MethodSpec.parse(name), "made_up", [METRIC, RATIO], evaluations, _LEVELS, {}, about, samples)
+        if name == "gateskip":
+            rows = with_control(rows, points, made["control"])
+        shown = [
+            row for row in rows if (row.axis, row.phase) in (("tokens", "all"), ("net", "all"), ("core", "decode"))
+        ]
+        found[name] = [_told(row.to_json()) for row in shown]
+        found[f"{name}, warnings"] = dial_warnings(MethodSpec.parse(name), "made_up", METRIC, evaluations, "net")
+    return found | {"tests": _tests(made), "intervals": _intervals(), "matching": _matching()}
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a row all that is reckoned; `None` where something is not known."""
+    left_out = ("method", "semantics", "task", "made_with", "model", "recipe", "backbone")
+    return {name: value for name, value in row.items() if name not in left_out and value is not None}
+
+
+def _seed_points(name: str, seed: int) -> SeedPoints:
+    done, said = [], []
+    for asked in _ASKED:
+        skill = _SKILL.get(name, 0.6) - asked * (1.5 if name != "calm" else 0.1) + 0.05 * chance(name, seed)
+        right = [float(chance(doc) * 0.7 + chance(name, seed, asked, doc) * 0.3 < skill) for doc in range(_DOCUMENTS)]
+        texts = ["word " * (1 + doc % 4) for doc in range(_DOCUMENTS)]
+        lost = [
+            -5.0 * len(text) * (1 + asked) * (0.8 + 0.4 * chance(name, seed, doc)) for doc, text in enumerate(texts)
+        ]
+        samples = [
+            Sample(doc, texts[doc], lost[doc], {}, {METRIC: right[doc], RATIO: 0.0}, right[doc])
+            for doc in range(_DOCUMENTS)
+        ]
+        scores = {METRIC: sum(right) / _DOCUMENTS, RATIO: pooled_value(RATIO, samples)}
+        saved = asked + 0.02 * chance(name, seed, asked)
+        savings = {"tokens": saved, "core": 0.9 * saved, "net": 0.9 * saved - 0.02, "executed": 0.9 * saved}
+        report = {"saved": savings, "prefill": savings, "decode": {key: 1.1 * one for key, one in savings.items()}}
+        known = {"claimed": asked}
+        done.append(Evaluation("made_up", asked, scores, _DOCUMENTS, savings, report, 1.5, 30, 10, 8, 0, 1234, **known))
+        said.append(samples)
+    return SeedPoints(_ASKED, done, said)
+
+
+def _tests(made: Mapping[str, Mapping[int, SeedPoints]]) -> dict[str, Any]:
+    scores = {
+        name: DocumentScores.of({seed: document_values(METRIC, one.samples[1]) for seed, one in points.items()})
+        for name, points in made.items()
+    }
+    names = list(scores)
+    pairs = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+    family = Column(scores).family(pairs)
+    unbounded = Column(scores, UNBOUNDED).family(pairs)
+    alone = Column({name: _first_seed(scores[name]) for name in ("mod", "calm")}).family([("mod", "calm")])
+    ranks = rank_intervals(names, lambda one, other: family[one, other].apart)
+    one, other = (scores[name].values for name in ("gateskip", "mod"))
+    return {
+        "family": {" ".join(pair): asdict(found) for pair, found in family.items()},
+        "unbounded": {" ".join(pair): asdict(found) for pair, found in unbounded.items()},
+        "one seed": asdict(alone["mod", "calm"]),
+        "paired": asdict(paired_difference(one, other)),
+        "ranks": {name: list(found) for name, found in ranks.items()},
+        "holm": holm([0.01, 0.04, 0.03, 0.5]),
+    }
+
+
+def _first_seed(scores: DocumentScores) -> DocumentScores:
+    return DocumentScores(scores.seeds[:1], scores.documents, scores.values[:1])
+
+
+def _intervals() -> dict[str, Any]:
+    drawn = np.array([[chance("interval", seed, doc) for doc in range(12)] for seed in range(3)])
+    tables = {"shares": drawn, "right": (drawn > 0.4) * 1.0, "all right": drawn * 0 + 1, "one seed": drawn[:1] > 0.5}
+    found = {name: asdict(interval(table * 1.0)) for name, table in tables.items()}
+    return found | {"unbounded": asdict(interval(100 * drawn, UNBOUNDED)), "seeds": asdict(interval(drawn[:, :1]))}
+
+
+def _matching() -> dict[str, Any]:
+    dials: dict[str, Sequence[tuple[float, float, float]]] = {  # dial, saving, score
+        "rising": [(0, 0.004, 0.9), (1, 0.1, 0.8), (2, 0.104, 0.7), (3, 0.104, 0.6), (4, 0.3, 0.2)],
+        "there and back": [(0, 0.0, 0.9), (1, 0.3, 0.7), (2, 0.1, 0.8)],
+        "nothing moves": [(0, 0.0, 0.9), (1, 0.0005, 0.8)],
+        "loses time": [(0, -0.015, 0.9)],
+    }
+    found = {}
+    for name, measured in dials.items():
+        axis = "time" if "time" in name else "net"
+        points = [Point(dial=dial, score=score, saved={axis: saving}) for dial, saving, score in measured]
+        matched = [asdict(one) for one in match(points, (0.0, 0.1, 0.102, 0.2, 0.35), axis)]
+        plain = [{key: None if value != value else value for key, value in one.items()} for one in matched]
+        found[name] = {"matched": plain, "flaws": list(flaws(points, axis)), "end": largest_saving(points, axis)}
+    return found
+
+
+def finite(value: Any) -> Any:
+    """Plain values with text for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
