@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # What `lm_eval.simple_evaluate` seeds NumPy, torch and the draw of worked examples with unless told otherwise, and
 # Python. They are no seeds of a training: every training is asked the same questions.
 FEWSHOT_SEED = 1234
-_PYTHON_SEED = 0
+PYTHON_SEED = 0
 
 
 def evaluate(
@@ -125,7 +125,7 @@ def _evaluate_once(
 ) -> tuple[Evaluation, list[Sample]]:
     model.reset_ledger()
     set_seed(seed)  # some tasks shuffle with a global generator, when they are loaded or asked
-    random.seed(_PYTHON_SEED)
+    random.seed(PYTHON_SEED)
     harness_task = load()
     harness_task.set_fewshot_seed(seed)
     dial = model.method.dial
@@ -152,7 +152,7 @@ def _evaluate_once(
             f"The headline metric of the task {task.name!r} is {task.metrics[0]!r}, but lm-eval gave {sorted(scores)}. "
             f"Correct the task's metrics."
         )
-    samples = _samples(results["samples"][task.name], task)
+    samples = samples_of(results["samples"][task.name], task)
     report = model.compute_report()
     evaluation = Evaluation(
         task=task.name,
@@ -167,7 +167,7 @@ def _evaluate_once(
         batch_size=batch_size,
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
-        data=_data(task, harness_task, results["samples"][task.name])
+        data=asked_of(task, harness_task, results["samples"][task.name])
         | ({"chat_template_sha256": template_digest(tokenizer)} if chat_template else {}),
         claimed=model.method.claimed_saving,
     )
@@ -186,7 +186,7 @@ def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
     lm.time_s, lm.prompt_tokens, lm.generated_tokens = (sum(column) for column in list(zip(*parts, strict=True))[1:])
 
 
-def _data(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:
+def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:
     """What was asked, so that two records can be told apart or proved alike."""
     by_doc = {entry["doc_id"]: entry for entry in logged}
     ordered = [by_doc[doc] for doc in sorted(by_doc)]
@@ -207,7 +207,7 @@ def _digest(hashes: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
-def _samples(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
+def samples_of(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
     """One sample per document; lm-eval logs one per document and filter."""
     by_doc: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for entry in logged:

@@ -1,48 +1,39 @@
 """May records of other code be used? Their keys say so, as far as somebody raised a version where a number moved. So
-part of one training and of one measured point is repeated with the code that is here now, and compared.
+part of them is repeated with the code that is here now, and compared (`runs.repeated`).
 
-That takes seconds, and is done once for each change of the code. Nothing is done where the code is the same, comments,
-docstrings and names of files aside (`code_digest`).
+Of every method whose code is other one training and one evaluation are looked at, and of every task one evaluation; a
+few at each start of a run until all were. That takes seconds, and is done once for each change of the code. Nothing is
+done where the code is the same, comments, docstrings and names of files aside (`code_digest`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
-from adaptive_bench.code_digest import code_digest
-from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.code_digest import PARTS, code_digest
+from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged, message_of
 from adaptive_bench.jobs.plugins import needs_own_process
-from adaptive_bench.model.shuffled import standing_between
-from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.probed import stored_matrix
-from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.outcome.run_outcome import outputs_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
-from adaptive_bench.runs.work.calibrated import Calibrated
-from adaptive_bench.runs.work.training import repeat_first_steps
+from adaptive_bench.runs.repeated import moved_in_point, moved_in_training
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.digest import unsealed
-from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.store.files import forget
+from adaptive_bench.store.manifest import FILE as MANIFEST
 
 FILE, ASIDE = "spot_checks.json", "records_of_other_code"
-STEPS, DOCUMENTS = 2, 8
+MOST = 6  # trainings, and as many evaluations, at one start
 _UNKNOWN = "unknown"  # of records whose version did not say
-# Of the first loss, as a share of it; processors and versions differ by more than the order of sums on one of them.
-_ROUNDING, _ROUNDING_ELSEWHERE = {"fp32": 1e-5, "bf16": 1e-2}, {"fp32": 1e-4, "bf16": 1e-2}
-_GRADIENT, _MORE = "gradient norm", 10  # which rounds so many times as much, and so do all values after a step
-_SAME_SCORE = 1e-3  # of a document, as a share of it
-_SAME_SHARE = 5e-3  # of the tokens of the calibration text that are skipped
-_MADE_ON = ("torch", "transformers", "lm-eval", "device", "device_name")  # others round otherwise
+_CORE, _METHOD, _TASKS = PARTS
+_MOST_TOLD = 4  # differences
 _FLOORS = {
     (True, False): "training",
     (False, True): "evaluation or model",
@@ -50,14 +41,15 @@ _FLOORS = {
 }
 
 _Work = TrainingRun | DialEvaluation
+_Change = tuple[str, str]  # part of the code, and its digests then and now
 
 
 def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) -> bool:
     """Check the finished records of a plan that other code made, unless that was done before. Where they are not alike
-    they are put aside, so that they are made anew.
+    they are put aside, so that they are made anew, and with them the table that the run made of them.
 
     Args:
-        folder: Of the run; it remembers which changes of the code were checked.
+        folder: Of the run; it remembers what was checked.
         memory: Of the run: what it knows was finished with the code that is here now.
 
     Returns:
@@ -66,49 +58,105 @@ def spot_check(whole: Plan, folder: Path, memory: Memory, reporter: Reporter) ->
     Raises:
         EnvironmentProblem: A process is at work in a record that was to be put aside.
     """
-    known = _known(folder)
-    changed: dict[str, list[_Work]] = {}
     works: list[_Work] = [*whole.trainings, *whole.sweeps]
-    for work in works:
-        if not memory.knows(work):
-            for change in _changes(work):
-                changed.setdefault(change, []).append(work)
-    pending = sorted(changed.keys() - known, key=lambda change: len(changed[change]))
-    covered: set[str] = set()
-    unchecked: set[str] = set()
-    for change in pending:  # a method's own first: its records may be of other code below it, too
-        if change in covered:
-            continue
-        training, sweep = _pick(changed[change], whole)
-        here = {change}.union(*(_changes(work) for work in (training, sweep) if work is not None))
-        covered |= here
-        try:
-            in_training = [] if training is None else list(_moved_in_training(training, whole))
-            in_point = [] if sweep is None else list(_moved_in_point(sweep))
-        except EnvironmentProblem as error:  # a damaged model, say: no reason to refuse what was measured with it
-            reporter.line(
-                f"{len(changed[change])} record(s) are of other code and are used unchecked: {message_of(error)}"
-            )
-            unchecked |= here
-            continue
-        looked_at = [f"`{work}`" for work in (training, sweep) if work is not None]
-        if moved := [*in_training, *in_point]:
-            aside = whole.config.out / ASIDE / hashlib.sha256(change.encode()).hexdigest()[:8]
-            count = _put_aside(whole, changed[change], aside)
-            reporter.line(
-                f"Records of other code are used where they are alike up to rounding, but repeating part of "
-                f"{' and '.join(looked_at)} gave {'; '.join(moved)}. {count} record(s) of that code were moved to "
-                f"{str(aside)!r} and are made anew. Whoever changed the code raises the version of "
-                f"{_FLOORS[bool(in_training), bool(in_point)]} in adaptive_bench/source.py, or mends it."
-            )
-            return True
+    changed = {work.folder: (work, changes) for work in works if not memory.knows(work) and (changes := _changes(work))}
+    known = _known(folder)
+    pending = [one for one in changed.values() if _subjects(*one) - known]
+    if not pending:
+        return False
+    found = _look(_chosen(pending, known, whole), whole, reporter)
+    if found.moved:
+        _redo(found, list(changed.values()), whole, folder, reporter)
+        return True
+    left = {subject for one in _repeatable(pending, whole) for subject in _subjects(*one)} - known - found.alike
+    done = {subject for one in pending for subject in _subjects(*one)} - left
+    if done or found.alike:
+        atomic.write_sealed(folder / FILE, {"alike": sorted(known | done | found.alike)})
+    for work, why in found.unchecked:
+        reporter.line(f"Records of other code, {work} among them, are used unchecked: {why}")
+    if found.looked_at or not found.unchecked:
+        what = ", ".join(f"`{work}`" for work in found.looked_at)
+        rest = " The next start looks at more of them." if left and not found.unchecked else ""
         reporter.line(
-            f"{len(changed[change])} record(s) are of other code and are used: "
-            + (f"part of {' and '.join(looked_at)} was repeated and is alike." if looked_at else "none can be checked.")
+            f"{len(pending)} record(s) are of other code and are used: "
+            + (f"part of {what} was repeated and is alike.{rest}" if what else "none can be checked.")
         )
-    if pending:
-        atomic.write_sealed(folder / FILE, {"alike": sorted((known | set(pending)) - unchecked)})
     return False
+
+
+@dataclass
+class _Found:
+    """What a look at some works came to.
+
+    Attributes:
+        alike: Subjects that need no further look.
+        moved: What is otherwise now, by work.
+    """
+
+    looked_at: list[_Work] = field(default_factory=list)
+    alike: set[str] = field(default_factory=set)
+    moved: list[tuple[_Work, Sequence[_Change], list[str]]] = field(default_factory=list)
+    unchecked: list[tuple[_Work, str]] = field(default_factory=list)
+    cleared: set[tuple[type, _Change]] = field(default_factory=set)
+
+    def blamed(self) -> set[_Change]:
+        """Changes of the code that moved something: those that no work shares that is alike, if there is such a one."""
+        blamed: set[_Change] = set()
+        for work, changes, _ in self.moved:
+            suspects = {change for change in changes if (type(work), change) not in self.cleared}
+            blamed |= suspects or set(changes)
+        return blamed
+
+
+def _look(chosen: Iterable[tuple[_Work, Sequence[_Change]]], whole: Plan, reporter: Reporter) -> _Found:
+    found = _Found()
+    for work, changes in chosen:
+        try:
+            if isinstance(work, TrainingRun):
+                moved = list(moved_in_training(work, whole.config))
+            else:
+                moved = list(moved_in_point(work))
+        except TrainingDiverged as error:  # it did not when it was recorded
+            moved = [message_of(error)]
+        except EnvironmentProblem as error:  # a damaged model, say: no reason to refuse what was measured with it
+            found.unchecked.append((work, message_of(error)))
+            continue
+        found.looked_at.append(work)
+        if moved:
+            found.moved.append((work, changes, moved))
+        else:
+            found.alike |= _subjects(work, changes)
+            found.cleared |= {(type(work), change) for change in changes}
+    return found
+
+
+def _redo(
+    found: _Found, changed: Sequence[tuple[_Work, Sequence[_Change]]], whole: Plan, folder: Path, reporter: Reporter
+) -> None:
+    """Put aside what rests on code that is not alike, and say so."""
+    blamed = found.blamed()
+    works = [work for work, changes in changed if blamed & set(changes)]
+    aside = whole.config.out / ASIDE / hashlib.sha256(repr(sorted(blamed)).encode()).hexdigest()[:8]
+    count = _put_aside(whole, works, aside)
+    _put_table_aside(folder, aside)
+    looked_at = " and ".join(f"`{work}`" for work, _, _ in found.moved)
+    told = [text for _, _, moved in found.moved for text in moved]
+    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    reporter.line(
+        f"Records of other code are used where they are alike up to rounding, but repeating part of {looked_at} gave "
+        f"{'; '.join(told[:_MOST_TOLD])}{more}. {count} record(s) of that code were moved to {str(aside)!r} and are "
+        f"made anew. Whoever changed the code raises the version of {_versions(found, blamed)}, or mends it."
+    )
+
+
+def _versions(found: _Found, blamed: set[_Change]) -> str:
+    parts = {part for part, _ in blamed}
+    if parts == {_METHOD}:
+        return "the method (VERSION in its file)"
+    if parts == {_TASKS}:
+        return "tasks in adaptive_bench/source.py"
+    kinds = {type(work) for work, _, _ in found.moved}
+    return f"{_FLOORS[TrainingRun in kinds, DialEvaluation in kinds]} in adaptive_bench/source.py"
 
 
 def _known(folder: Path) -> set[str]:
@@ -118,30 +166,73 @@ def _known(folder: Path) -> set[str]:
         return set()
 
 
-def _changes(work: _Work) -> list[str]:
-    """In what the code that was at some work differs from that which is here now: in what all methods share, or in
-    what is the method's own.
+def _changes(work: _Work) -> tuple[_Change, ...]:
+    """In what the code that was at some work differs from that which is here now, of the parts that concern it. The
+    training text is part of a key, so that of the tasks an evaluation alone depends on more than that.
     """
     environment = work.record.read("env.json")
     if environment is None:
-        return []
+        return ()
     made, now = environment.get("code", _UNKNOWN), code_digest(work.spec.name, _out(work))
-    before, after = made.partition("."), now.partition(".")
-    return [f"{before[part]}>{after[part]}" for part in (0, 2) if before[part] and before[part] != after[part]]
+    pairs = zip_longest(PARTS, made.split("."), now.split("."), fillvalue="")
+    return tuple(
+        (part, f"{before}>{after}")
+        for part, before, after in pairs
+        if before and after and before != after and not (part == _TASKS and isinstance(work, TrainingRun))
+    )
+
+
+def _subjects(work: _Work, changes: Iterable[_Change]) -> set[str]:
+    """What a look at some work would settle, for each change of the code: its method, its task, its control."""
+    found: set[str] = set()
+    for part, digests in changes:
+        if isinstance(work, TrainingRun):
+            names = [f"train {work.spec.name}"]
+        elif part == _TASKS:
+            names = [f"ask {work.task}"]
+        else:
+            names = [f"evaluate {work.spec.name}"]
+            names += [f"ask {work.task}"] if part == _CORE else []
+            names += [f"evaluate {work.variant}"] if work.variant else []
+        found |= {f"{part} {digests} {name}" for name in names}
+    return found
+
+
+def _chosen(
+    pending: Sequence[tuple[_Work, Sequence[_Change]]], known: set[str], whole: Plan
+) -> list[tuple[_Work, Sequence[_Change]]]:
+    """A few trainings and evaluations that settle as much as possible."""
+    ours = _repeatable(pending, whole)
+    chosen: list[tuple[_Work, Sequence[_Change]]] = []
+    for kind in (TrainingRun, DialEvaluation):
+        some, settled = [one for one in ours if isinstance(one[0], kind)], set(known)
+        for _ in range(MOST):
+            best = max(some, key=lambda one: len(_subjects(*one) - settled), default=None)
+            if best is None or not (new := _subjects(*best) - settled):
+                break
+            settled |= new
+            chosen.append(best)
+    return chosen
+
+
+def _repeatable(
+    pending: Sequence[tuple[_Work, Sequence[_Change]]], whole: Plan
+) -> list[tuple[_Work, Sequence[_Change]]]:
+    """Of works that would settle the same one that can be repeated here, always the same one of the same works."""
+    by_name = sorted(pending, key=lambda one: hashlib.sha256(one[0].folder.name.encode()).hexdigest())
+    found: dict[frozenset[str], tuple[_Work, Sequence[_Change]]] = {}
+    for work, changes in by_name:
+        subjects = frozenset(_subjects(work, changes))
+        if subjects in found or _is_of_plugin(work, whole.config.tasks):
+            continue
+        if _can_be_repeated(work) if isinstance(work, TrainingRun) else _can_be_asked(work):
+            found[subjects] = work, changes
+    return list(found.values())
 
 
 def _out(work: _Work) -> Path:
     training = work if isinstance(work, TrainingRun) else work.training
     return training.folder.parent.parent
-
-
-def _pick(works: Iterable[_Work], whole: Plan) -> tuple[TrainingRun | None, DialEvaluation | None]:
-    """A training and a sweep that can be repeated here, always the same ones of the same works."""
-    ordered = sorted(works, key=lambda work: hashlib.sha256(work.folder.name.encode()).hexdigest())
-    ours = [work for work in ordered if not _is_of_plugin(work, whole.config.tasks)]
-    trainings = (work for work in ours if isinstance(work, TrainingRun) and _can_be_repeated(work))
-    sweeps = (work for work in ours if isinstance(work, DialEvaluation) and _can_be_asked(work))
-    return next(trainings, None), next(sweeps, None)
 
 
 def _is_of_plugin(work: _Work, tasks: Sequence[str]) -> bool:
@@ -159,82 +250,9 @@ def _can_be_repeated(training: TrainingRun) -> bool:
 
 def _can_be_asked(sweep: DialEvaluation) -> bool:
     """Whether its model is here, and answers a document alike whatever else is asked."""
-    causality = stored_matrix(sweep.spec.name).get(str(sweep.spec), {}).get("causality")
-    alone = causality != "C2" if causality is not None else sweep.spec.semantics == "bench"
+    causality: Mapping[str, str] = stored_matrix(sweep.spec.name).get(str(sweep.spec), {})
+    alone = causality["causality"] != "C2" if "causality" in causality else sweep.spec.semantics == "bench"
     return alone and sweep.training.checkpoint.is_dir() and bool(sweep.record.savings())
-
-
-def _moved_in_training(training: TrainingRun, whole: Plan) -> Iterator[str]:
-    """Losses of the first steps that are others now."""
-    with (training.folder / "train.jsonl").open(encoding="utf-8") as stream:
-        said = [json.loads(line) for line, _ in zip(stream, range(STEPS), strict=False)]
-    rounding = (_ROUNDING if _is_made_here(training, whole.config) else _ROUNDING_ELSEWHERE)[
-        whole.config.train.precision
-    ]
-    for before, now in zip(said, repeat_first_steps(training, whole.config, STEPS), strict=False):
-        values = {"tokens": (before["tokens"], now["tokens"]), "loss": (before["loss"], now["loss"])}
-        values |= {_GRADIENT: (before["gradient_norm"], now["gradient_norm"])}
-        values |= {f"loss term {name}": (value, now["terms"].get(name)) for name, value in before["terms"].items()}
-        for name, (old, new) in values.items():
-            share = rounding * (_MORE if name == _GRADIENT else 1) * (_MORE if before["step"] > 1 else 1)
-            if new is None or not math.isclose(old, new, rel_tol=share, abs_tol=share * abs(before["loss"])):
-                yield f"{name} {new} at step {before['step']} where the record has {old}"
-
-
-def _moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
-    """What the first documents of a measured point, and its calibration, are otherwise now."""
-    savings, recipe = sweep.record.savings(), sweep.config.evaluation
-    asked = savings[len(savings) // 2]
-    calibrated = Calibrated(sweep)
-    calibrated.calibrate([asked], SilentReporter())
-    skipped = _skipped(sweep.record.read("calibration.json"), asked)
-    for old, new in zip(skipped, _skipped(calibrated.calibration([asked], None), asked), strict=False):
-        if abs(old - new) > _SAME_SHARE:
-            yield f"{new:.2%} of the calibration text skipped at {asked:.0%} where the record has {old:.2%}"
-    calibrated.model.dial = calibrated.model.method.dial_for(asked)
-    bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None
-    with standing_between(calibrated.model, bank):
-        _, now = evaluate(
-            calibrated.model,
-            calibrated.tokenizer,
-            sweep.task,
-            data_dir=sweep.config.data_dir,
-            split=sweep.split,
-            limit=min(DOCUMENTS, recipe.limit or DOCUMENTS),
-            num_fewshot=recipe.num_fewshot,
-            batch_size=recipe.batch_size,
-            chat_template=sweep.config.chat_template,
-        )
-    said = {sample.doc: sample for sample in sweep.record.samples(asked)}
-    others = [sample.doc for sample in now if sample.doc in said and not _alike(said[sample.doc], sample)]
-    if len(others) > (0 if _is_made_here(sweep, sweep.config) else 1):  # nearly as likely answers change places
-        first = next(sample for sample in now if sample.doc == others[0])
-        yield (
-            f"other answers to {len(others)} of {len(now)} documents at {asked:.0%}, the first {first.output!r:.60} "
-            f"where the record has {said[first.doc].output!r:.60}"
-        )
-
-
-def _skipped(calibration: Mapping[str, Any] | None, asked: float) -> list[float]:
-    dials: Sequence[Mapping[str, Any]] = [] if calibration is None else calibration["dials"]
-    return [dial["realised"] for dial in dials if dial.get("saving") == asked and "realised" in dial]
-
-
-def _alike(before: Sample, now: Sample) -> bool:
-    if isinstance(before.output, float) and isinstance(now.output, float):
-        same = math.isclose(before.output, now.output, rel_tol=_SAME_SCORE, abs_tol=_SAME_SCORE)
-    else:
-        same = before.output == now.output
-    scores = before.scores.items()
-    return same and all(
-        abs(score - now.scores.get(name, math.inf)) <= _SAME_SCORE * max(1, abs(score)) for name, score in scores
-    )
-
-
-def _is_made_here(work: _Work, config: RunConfig) -> bool:
-    """Whether with the versions and on a device as they are here."""
-    made, now = work.record.read("env.json") or {}, environment(find_device(config.device))
-    return all(one.get(name) == now[name] for one in (made, *made.get("before", ())) for name in _MADE_ON)
 
 
 def _put_aside(whole: Plan, works: Sequence[_Work], aside: Path) -> int:
@@ -252,10 +270,21 @@ def _put_aside(whole: Plan, works: Sequence[_Work], aside: Path) -> int:
         )
     with atomic.writable(aside):
         for folder in folders:
-            target = aside / folder.relative_to(whole.config.out / "records")
-            while target.exists():
-                target = target.with_name(f"{target.name}.before")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folder.rename(target)
+            _move(folder, aside / folder.relative_to(whole.config.out / "records"))
             forget(folder)
     return len(moved)
+
+
+def _put_table_aside(folder: Path, aside: Path) -> None:
+    """What a run made of records that are gone is no finished table to be kept: new ones may have other points."""
+    with atomic.writable(aside):
+        for name in (*outputs_of(folder), MANIFEST):
+            if (folder / name).is_file():
+                _move(folder / name, aside / "runs" / folder.name / name)
+
+
+def _move(path: Path, target: Path) -> None:
+    while target.exists():
+        target = target.with_name(f"{target.name}.before")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(target)

@@ -67,13 +67,13 @@ def write_run(folder: Path, about: Mapping[str, Any]) -> None:
     times, the run finished when it did, and nothing is written.
     """
     files = digests(folder, (file for name in TABLES if (file := folder / name).is_file()))
-    told = {**about, "files": files}
+    told = {"tables": 1, **about, "files": files}  # older runs do not name the version of the rules of tables
     times = {"finished": "", "took_s": 0.0}
     try:
         before = unsealed((folder / RUN).read_bytes())
     except (OSError, ValueError, RecursionError):
         before = {}
-    if {**before, **times} != json.loads(atomic.json_text({**told, **times})):
+    if {"tables": 1, **before, **times} != json.loads(atomic.json_text({**told, **times})):
         atomic.write_sealed(folder / RUN, told)
 
 

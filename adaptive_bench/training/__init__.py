@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adaptive_bench.training.encoding import calibration_batches, encode_examples
-    from adaptive_bench.training.loop import first_steps, train
+    from adaptive_bench.training.loop import FirstSteps, first_steps, train
     from adaptive_bench.training.order import DataOrder, data_order
     from adaptive_bench.training.target import Target, price
 
 __all__ = [
     "DataOrder",
+    "FirstSteps",
     "Target",
     "calibration_batches",
     "data_order",
@@ -22,6 +23,7 @@ __all__ = [
 # Loaded when first asked for: the costs of a step are counted without what the loop needs.
 _HOMES = {
     "DataOrder": "order",
+    "FirstSteps": "loop",
     "Target": "target",
     "calibration_batches": "encoding",
     "data_order": "order",

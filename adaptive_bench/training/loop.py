@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -97,6 +97,21 @@ def train(
         training.count.close()
 
 
+@dataclass(frozen=True)
+class FirstSteps:
+    """A training that was begun again and left.
+
+    Attributes:
+        data: What `train` writes into `data.json`.
+        planned: Of every step of the training its rate (`lr`) and its predicted tokens, worked out without training.
+        lines: The first lines that `train` would write into `train.jsonl`.
+    """
+
+    data: dict[str, Any]
+    planned: list[dict[str, Any]]
+    lines: list[dict[str, Any]]
+
+
 def first_steps(
     model: AdaptiveModel,
     examples: Sequence[Example],
@@ -104,22 +119,38 @@ def first_steps(
     recipe: TrainRecipe,
     method_learning_rate: float | None = None,
     *,
-    steps: int,
+    steps: range,
+    within_s: float,
     seed: int,
     chat_template: bool = False,
-) -> list[dict[str, Any]]:
-    """The first lines that `train` would write into `train.jsonl`; nothing is written. The model is changed by it."""
+) -> FirstSteps:
+    """Begin a training as `train` does; nothing is written. The model is changed by it.
+
+    Args:
+        steps: From the fewest steps that are done to the most; more than the fewest as long as there is time.
+        within_s: Seconds after which no further step begins.
+    """
     max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=chat_template)
     order = data_order(len(encoded), recipe, seed)
     set_seed(seed)
     nowhere, reporter = Path(os.devnull), SilentReporter()
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, nowhere, reporter)
+    lines: list[dict[str, Any]] = []
+    start_s = time.perf_counter()
     try:
         model.train()
-        return [training._step(step) for step in range(min(steps, len(order)))]
+        while len(lines) < min(steps[-1], len(order)):
+            if len(lines) >= steps[0] and time.perf_counter() - start_s > within_s:
+                break
+            lines.append(training._step(len(lines)))
     finally:
         training.count.close()
+    planned = [
+        {"lr": training.rate(step), "tokens": sum(encoded[index].loss_tokens for index in order[step])}
+        for step in range(len(order))
+    ]
+    return FirstSteps(_describe(encoded, order), planned, lines)
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
@@ -212,12 +243,18 @@ class _Training:
         """Whether to keep where this stands; what the leader was asked counts for all."""
         return bool(self.processes.gather(stopping.requested())[0])
 
+    def rate(self, step: int) -> float:
+        """Learning rate of the backbone at a step."""
+        return self.recipe.learning_rate * self._factor(step)
+
+    def _factor(self, step: int) -> float:
+        return learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
+
     def _step(self, step: int) -> dict[str, Any]:
         """One optimizer step and its line of the log."""
-        factor = learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
+        factor, rate = self._factor(step), self.rate(step)
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
-        rate = self.recipe.learning_rate * factor
         self.model.begin_step(step + 1, len(self.order))
         self.optimizer.zero_grad()
         loss = self._loss([self.encoded[index] for index in self.order[step]], step)

@@ -99,6 +99,19 @@ class Calibrated:
         savings = self._sweep.first_savings(self.model.method)
         return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
 
+    def held_out_savings(self, savings: Sequence[float]) -> dict[str, dict[str, float | None]]:
+        """What some calibrated savings save of the same held-out text, on each axis, by the saving asked for."""
+        batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
+        found: dict[str, dict[str, float | None]] = {}
+        for saving in savings:
+            self.model.dial = self.model.method.dial_for(saving)
+            self.model.reset_ledger()
+            with torch.no_grad():
+                self.model(**batch, logits_to_keep=1, phase="decode")
+            found[f"{saving:g}"] = self.model.compute_report()["saved"]
+        self.model.reset_ledger()
+        return found
+
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
         """Make the dial values of some savings ready for the sweep's task, each once."""
         if not self.model.needs_calibration:

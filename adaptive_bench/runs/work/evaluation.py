@@ -53,7 +53,8 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)
     if trained.has_text and not sweep.variant:
-        record.write("behaviour.json", {"sha256": trained.behaviour})
+        saved = trained.held_out_savings(asked)
+        record.write("behaviour.json", {"sha256": trained.behaviour, "saved": saved})
 
     def measure(saving: float) -> Evaluation:
         if (known := record.point(saving)) is not None:
