@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from adaptive_bench import faults
@@ -169,8 +169,8 @@ def _is_wrapped_by_torch(value: Any) -> bool:
     """Whether torch itself put this in place of what it wraps: the `step` of an optimizer's class when the first one is
     made, and a few functions when its compiler is loaded.
     """
-    file = getattr(getattr(value, "__code__", None), "co_filename", "")
-    return hasattr(value, "__wrapped__") and file.replace(os.sep, "/").endswith(_WRAPPERS)
+    file = _code_file(value)
+    return bool(file) and hasattr(value, "__wrapped__") and file.replace(os.sep, "/").endswith(_WRAPPERS)
 
 
 def _hidden_names(owner: Any) -> set[str]:
@@ -203,9 +203,12 @@ def _classes(module: ModuleType) -> Iterator[tuple[str, type]]:
 
 
 def _code_file(value: Any) -> str:
+    """Where a function was written; an empty text for everything else. Objects of libraries may run code of their own,
+    or fail, when they are asked for an attribute: those of `torch.cuda` do on a machine without one.
+    """
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
-    return getattr(getattr(value, "__code__", None), "co_filename", "")
+    return value.__code__.co_filename if isinstance(value, FunctionType | MethodType) else ""
 
 
 def _forget(name: str) -> None:

@@ -4,6 +4,7 @@ import re
 import statistics
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -237,3 +238,14 @@ def test_a_library_that_executes_itself_once_more_is_what_it_was(tmp_path, monke
     assert sys.modules["statistics"] is not statistics
     with pytest.raises(PluginFault, match=re.escape("statistics.mode")):
         registry.load_plugin(write(tmp_path, "more", f"{again}; new.mode = lambda a: 0.0", tmp_path, "act()"))
+
+
+def test_objects_of_libraries_are_asked_for_nothing(monkeypatch):
+    class Lazy:
+        def __getattr__(self, name):
+            raise AssertionError("Torch not compiled with CUDA enabled")
+
+    loaded = ModuleType("torch.nn.loaded_by_a_test")
+    loaded.lazy = Lazy()
+    with guard.watching("a plugin"):  # of a library that is loaded in the block, whose objects load what they stand for
+        monkeypatch.setitem(sys.modules, loaded.__name__, loaded)
