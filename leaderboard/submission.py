@@ -75,7 +75,7 @@ def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
 
 
 def _records(run: Path) -> dict[str, bytes]:
-    from adaptive_bench.runs.outcome.packing import pack
+    from adaptive_bench.store.packing import pack
 
     return {PACKED_RECORDS: pack(records_of(run))}
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import typer
 
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.store.manifest import target_text
+from adaptive_bench.store.runs import run_name
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning"}
-_IGNORED |= {"state", "began", "directory", "command"}
+_IGNORED |= {"state", "began", "directory", "command", "run_key", "files", "schema", "content_sha256"}
 _SHOWN = 8  # documents of one row
 
 
@@ -31,12 +33,23 @@ def diff(
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
     changed = list(_changes(*abouts))
     typer.echo(fitting(changed) if changed else "The configurations are equal.")
-    rows = list(compared(first, second))
+    tables = _scores(first), _scores(second)
+    rows = list(_rows(*tables))
     typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
+    for text in _alone(*tables):
+        typer.echo("\n" + paragraph(text))
+    for folder in dict.fromkeys((first, second)):
+        known = manifest_of(folder)
+        for text in known.unfinished([one for one in known.evaluations if one.split == "test"]):
+            typer.echo("\n" + paragraph(f"Not finished in {run_name(folder)}: {text}"))
 
 
 def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
     """One row for each method, task and asked saving that both runs have measured."""
+    return _rows(_scores(first), _scores(second))
+
+
+def _rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
     from adaptive_bench.errors import UsageError
     from adaptive_bench.metric import metric_of
     from adaptive_bench.tables.comparison import paired_difference
@@ -44,13 +57,12 @@ def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
     from adaptive_bench.tables.document_values import is_pooled
     from adaptive_bench.tables.intervals import UNBOUNDED
 
-    tables = [_scores(folder) for folder in (first, second)]
-    for key in tables[0]:
-        if key not in tables[1]:
+    for key in first:
+        if key not in second:
             continue
         method, task, metric, saving = key
         try:
-            one, other = DocumentScores.of(tables[0][key]).shared(DocumentScores.of(tables[1][key]))
+            one, other = DocumentScores.of(first[key]).shared(DocumentScores.of(second[key]))
         except UsageError:  # they have no seed or no document in common
             continue
         pooled = is_pooled(metric)
@@ -80,19 +92,34 @@ def _listed(documents: Sequence[str], pooled: bool) -> str:
 
 
 _Key = tuple[str, str, str, float]
+_Scores = dict[_Key, dict[int, dict[int, float]]]
 
 
-def _scores(folder: Path) -> dict[_Key, dict[int, dict[int, float]]]:
+def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
+    """What the table leaves out: what one of two runs alone has measured, sentences."""
+    for which, own, other in (("first", first, second), ("second", second, first)):
+        if alone := [key for key in own if key not in other]:
+            method, task, _, saving = alone[0]
+            yield f"Only the {which} measured {len(alone)} point(s): {method} on {task} at {saving:.1%}, ..."
+    for key in first:
+        if key in second and (seeds := first[key].keys() ^ second[key].keys()):
+            which = ", ".join(map(str, sorted(seeds)))
+            yield f"Only seeds that both have are compared; one of the two alone has measured {key[0]} with {which}."
+            return
+
+
+def _scores(folder: Path) -> _Scores:
     """By method, task, metric and asked saving, the score of each document of each seed."""
     from adaptive_bench.tables.document_values import document_values
 
-    found: dict[_Key, dict[int, dict[int, float]]] = {}
+    found: _Scores = {}
     known = manifest_of(folder)
     for one in known.evaluations:
         if one.split != "test":
             continue
         record, training = known.record_of(one), known.training_of(one)
         for saving in record.savings():
+            record.measured(saving)  # it is of this saving, and what it says of its documents holds
             scores = document_values(one.metric, record.samples(saving))
             variant = f", {one.variant}" if one.variant else ""
             method = f"{one.method}{target_text(training.target, training.only_target)}{variant}"

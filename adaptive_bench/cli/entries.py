@@ -45,12 +45,18 @@ def unpack(
 
     Weights do not come along; what needs them is trained anew.
     """
-    from adaptive_bench.runs.outcome.packing import unpack as put
-    from adaptive_bench.store.results import PACKED_RECORDS, read_run
+    from adaptive_bench.store.packing import unpack as put
+    from adaptive_bench.store.results import PACKED_RECORDS, digest_in_entry, read_run
 
     folder = entry if entry.is_dir() else entry.parent
-    found = put(entry / PACKED_RECORDS if entry.is_dir() else entry, out)
+    file = entry / PACKED_RECORDS if entry.is_dir() else entry
+    found = put(file, out, digest_in_entry(file))
     typer.echo(f"Unpacked into {out / 'records'}: {found.written} records, {found.known} were there.")
+    if found.different:
+        typer.echo(
+            f"Of those that were there {len(found.different)} file(s) are not the entry's, and stay: "
+            f"{found.different[0]}. A table of the entry alone is made in another folder: give --out."
+        )
     if (folder / "config.yaml").is_file():
         again = shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), "--out", str(out)])
         typer.echo(f"\nTheir table, made again:\n  {again} --table-only")

@@ -10,8 +10,9 @@ from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, wrapped
-from adaptive_bench.errors import UsageError
-from adaptive_bench.store.results import read_run
+from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
+from adaptive_bench.store import manifest
+from adaptive_bench.store.results import problem_of, read_run
 from adaptive_bench.store.runs import run_folders, run_name
 
 STATES = ("done", "partial", "unfinished", "damaged")
@@ -70,6 +71,8 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
 
 def _run(folder: Path) -> dict[str, Any]:
     about = read_run(folder / "config.yaml")
+    if "problem" not in about and (problem := problem_of(folder) or _of_its_list(folder)):
+        about |= {"state": "damaged", "problem": problem}
     measuring, training = about.get("evaluation", {}), about.get("train", {})
     return {
         "run": run_name(folder),
@@ -85,6 +88,15 @@ def _run(folder: Path) -> dict[str, Any]:
         "problem": about.get("problem", ""),
         "folder": str(folder),
     }
+
+
+def _of_its_list(folder: Path) -> str:
+    """What is wrong with the run's list of its records; an empty text where nothing is."""
+    try:
+        manifest.read(folder)
+    except AdaptiveBenchError as error:
+        return message_of(error)
+    return ""
 
 
 def _columns(run: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -71,10 +72,15 @@ def samples(
     registry.load_plugins(plugin)
     known = manifest_of(run)
     tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
+    if not tests:
+        raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
     chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
     seed = known.training_of(tests[0]).seed
     tests = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
-    found = documents(known, _wanted(tests, methods), saving)
+    wanted = _wanted(tests, methods)
+    for text in known.unfinished(wanted):
+        typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
+    found = documents(known, wanted, saving)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
     found = [each for each in found if each.doc >= first][:docs]
@@ -104,8 +110,7 @@ def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: f
         if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
         asked = min(savings, key=lambda point: abs(point - saving))
-        point = record.point(asked)
-        assert point is not None, "savings() lists complete points"
+        point = record.measured(asked)
         for sample in record.samples(asked):
             targets.setdefault(sample.doc, sample.target)
             answers.setdefault(sample.doc, []).append(

@@ -16,11 +16,12 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import run_names
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.files import Files
+from adaptive_bench.store.files import Files, missing_halves
 from adaptive_bench.store.runs import find_run, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
+_SHOWN = 3  # files that are not as they were
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
@@ -80,9 +81,32 @@ def _run(folder: Path) -> str:
         environments = {", ".join(f"{key} {value}" for key, value in _environment(one).items()) for one in records}
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         parts.append(fitting([_row(record) for record in records]))
+    parts += [paragraph(f"Not as the run left it: {text}") for text in _not_as_left(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
     return "\n\n".join(parts)
+
+
+def _not_as_left(folder: Path) -> list[str]:
+    """What of a run is not what it was when the run ended."""
+    from adaptive_bench.errors import AdaptiveBenchError, message_of
+    from adaptive_bench.store import manifest
+    from adaptive_bench.store.results import RUN, problem_of
+
+    found = [problem] if (problem := problem_of(folder)) else []
+    try:
+        listed = manifest.read(folder)
+        broken = [] if listed is None else list(listed.broken(with_log=True))
+    except AdaptiveBenchError as error:
+        return [*found, message_of(error)]
+    if broken:
+        more = f", and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+        found.append(f"{'; '.join(broken[:_SHOWN])}{more}. The run's command makes its table of what is there.")
+    if (folder / RUN).is_file() and (listed is None or not listed.seals):
+        found.append(
+            "nobody can tell. It has no seals of its records: an earlier version made it, or it is not finished."
+        )
+    return found
 
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
@@ -92,7 +116,8 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     if began_in.resolve() == here:
         said = [f"repeat it with: {run_command(folder, plugins)}"]
     else:  # paths in its config may be relative
-        said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {run_command(folder.resolve(), plugins)}"]
+        command = run_command(folder.resolve(), plugins, began_in)
+        said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {command}"]
     return [*said, *(f"The plugin {path} is not there any more." for path in plugins if not path.is_file())]
 
 
@@ -104,6 +129,12 @@ def _cell(folder: Path) -> str:
         f"record {folder}: {record.state}" + (f", {record.reason}" if record.reason else ""),
         _yaml(record.read("config.json") or {}),
     ]
+    for place in (folder, *sorted((folder / "eval").glob("*"))):
+        files = Files(place)
+        if files.damaged():
+            parts.append(paragraph(f"Changed since it was written: {', '.join(files.damaged())} in {place}."))
+        if halves := missing_halves(files.names()):
+            parts.append(paragraph(f"Missing in {place}: {', '.join(halves)}."))
     for name in ("target.json", "cost.json", "env.json", "dial.json"):
         if (values := record.read(name)) is not None:
             parts.append(f"{name.removesuffix('.json')}:\n{_yaml(values)}")

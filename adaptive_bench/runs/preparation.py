@@ -6,11 +6,13 @@ from pathlib import Path
 
 from adaptive_bench import fork_server, guard
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.outcome.run_json import holds_finished_table
+from adaptive_bench.runs.outcome.run_outcome import outputs_of
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan
@@ -19,8 +21,8 @@ from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.files import read_file, read_once
-from adaptive_bench.store.manifest import FILE as MANIFEST
+from adaptive_bench.store.files import read_once
+from adaptive_bench.store.manifest import Manifest, read
 
 
 def prepare(
@@ -53,7 +55,7 @@ def prepare(
         memory = known.memory if may_redo and recheck and shard.is_whole else None
         if memory is not None and spot_check(known.plan, folder, memory, reporter):
             known = preflight(config, reporter, jobs, folder=folder)
-    return _begun(folder, config, reporter, known)
+    return _begun(folder, config, reporter, known, overwrite)
 
 
 def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_manifest: bool) -> Preflight:
@@ -68,7 +70,7 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
         memory = Memory(folder, whole) if from_manifest else None  # while it waits, others change what is there
         if memory is not None:
             memory.recall_finished()
-    return _begun(folder, config, reporter, Preflight(whole, memory=memory))
+    return _begun(folder, config, reporter, Preflight(whole, memory=memory), Overwrite.only_cache)
 
 
 def plugins_of(config: RunConfig) -> str | None:
@@ -76,13 +78,37 @@ def plugins_of(config: RunConfig) -> str | None:
     return named_plugins([MethodSpec.parse(text).name for text in config.methods], config.tasks)
 
 
-def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight) -> Preflight:
+def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:
     """Write down what the run is."""
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config)
-    listed = manifest_of(known.plan)
-    # The list of a finished run stays until there is another whole table, unless it is damaged.
-    if not listed.stands_in(folder) and not (holds_finished_table(folder) and read_file(folder / MANIFEST)):
+    if known.memory is not None and known.memory.is_same(outputs_of(folder)):
+        return known  # its list of records is one of these outputs
+    before = _listed(folder, reporter)
+    if before is None or not holds_finished_table(folder):
+        listed = manifest_of(known.plan)
+    elif overwrite is Overwrite.only_cache or not before.seals:
+        return known  # the list of a finished run stays until there is another whole table
+    else:  # and so does this one, but what is about to change is not held to what it was
+        if overwrite is not Overwrite.always and (found := list(before.broken())):
+            reporter.line(
+                f"{len(found)} file(s) of the records are not what they were when the run ended: {found[0]}. The table "
+                f"is made of what is there, and of what is made anew."
+            )
+        left = [work.folder for work in known.plan.untrained]
+        left += [sweep.folder for sweep in known.plan.sweeps if not sweep.is_complete]
+        named = {folder.relative_to(config.out / "records").as_posix() for folder in left}
+        listed = before.still_sealed(lambda record: overwrite is not Overwrite.always and record not in named)
+    if not listed.stands_in(folder):
         listed.write(folder)
     return known
+
+
+def _listed(folder: Path, reporter: Reporter) -> Manifest | None:
+    """The run's list on disk; `None` where there is none, or none that is its own."""
+    try:
+        return read(folder)
+    except EnvironmentProblem as problem:
+        reporter.line(f"{message_of(problem)} That is done now.")
+        return None

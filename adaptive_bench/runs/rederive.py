@@ -13,13 +13,13 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.outcome.packing import unpack
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.packing import unpack
 
 _ROUNDING = 1e-9  # another machine sums in another order
 _PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")

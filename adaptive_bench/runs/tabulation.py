@@ -15,11 +15,13 @@ from adaptive_bench.runs.launching import wait
 from adaptive_bench.runs.outcome.run_json import kept_table, notes_before
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
 from adaptive_bench.runs.outcome.table_files import write_table
-from adaptive_bench.runs.planning.manifest import manifest_of
+from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import plugins_of, prepare_table
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.store import atomic
+from adaptive_bench.store.files import read_once
+from adaptive_bench.store.manifest import read as read_manifest
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
@@ -41,6 +43,8 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
         )
+    if (listed := read_manifest(folder)) is not None:
+        listed.check()
     return write_outcome(known, folder, failures, start_s)
 
 
@@ -49,8 +53,10 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     notes = known.notes if known.facts is not None else notes_before(folder)
     if (kept := kept_table(folder, failures)) is not None:
         return RunOutcome([], folder, [*notes, kept], failures)
-    manifest_of(known.plan).write(folder)
-    with guard.watching(plugins_of(known.plan.config)):
+    # Seals and table are of the same bytes: they are read once.
+    with read_once(), guard.watching(plugins_of(known.plan.config)):
+        listed = manifest_of(known.plan) if failures else sealed_manifest_of(known.plan)
+        listed.write(folder)
         memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
         memory = memory or Memory(folder, known.plan)
         rows, warnings = write_table(known.plan, folder, failures, notes, start_s, memory)

@@ -72,6 +72,11 @@ def is_intact(content: bytes) -> bool:
     return bool(seal) and rest == f'{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
 
 
+def digest_in(content: bytes) -> str:
+    """The digest that an intact file ends with."""
+    return content[-len('"\n}\n') - 64 : -len('"\n}\n')].decode("ascii")
+
+
 def unsealed(content: bytes) -> dict[str, Any]:
     """What a sealed file says, without its seal.
 

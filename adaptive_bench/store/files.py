@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,12 +23,19 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import is_intact, parsed, sealed
+from adaptive_bench.store.digest import digest_in, is_intact, parsed, sealed
 from adaptive_bench.store.schema import SCHEMA, check_schema
 
 FOLDED = "result.json"
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 _RESULTS = (".json", DOCUMENTS)
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:e-[0-9]{2})?"  # of a measured point: `f"{saving:g}"`
+POINT = re.compile(rf"({_NUMBER})\.json", re.ASCII)
+# Every file of a record that others may rely on. What else lies there, such as a copy, belongs to nobody.
+OURS = (
+    r"(?:(?:config|env|status|data|cost|target|timing|dial|calibration|behaviour|files_read)\.json|train\.jsonl"
+    rf"|{_NUMBER}(?:\.json|\.samples\.jsonl))"
+)
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")
 _MOST_KEPT_BYTES = 50_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
@@ -77,6 +85,11 @@ class Files:
         """Names of the JSON files that cannot be read, or say something else than was written."""
         sealed_ones = (name for name in self._listed() if name.endswith(".json") and name not in NOT_SEALED)
         return [name for name in sealed_ones if not self._is_intact(name)]
+
+    def seal(self, name: str) -> str | None:
+        """The digest that a JSON file ends with; `None` where there is no such file, or not as it was written."""
+        content = self.content(name)  # a folded one was intact, see `read`
+        return None if content is None or not self._is_intact(name) else digest_in(content)
 
     def digest(self) -> str:
         """Of the names and the bytes of all results."""
@@ -185,6 +198,17 @@ def fold(folder: Path) -> None:
 def folded_text(texts: Mapping[str, str]) -> str:
     """The text of a `result.json`, from those of the files by name."""
     return sealed(json.dumps({"schema": SCHEMA, "files": texts}, ensure_ascii=False, indent=2))
+
+
+def missing_halves(names: Iterable[str]) -> list[str]:
+    """Names of files that lack beside others: of a measured point its documents, or of documents their point."""
+    known = set(names)
+    points = {name.removesuffix(".json") for name in known if POINT.fullmatch(name)}
+    documents = {name.removesuffix(DOCUMENTS) for name in known if name.endswith(DOCUMENTS)}
+    return [
+        *(f"{text}{DOCUMENTS}" for text in sorted(points - documents)),
+        *(f"{text}.json" for text in sorted(documents - points)),
+    ]
 
 
 def read_file(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A run's list of its own records, written when the run begins.
+"""A run's list of its own records, written when the run begins, and with seals of what they hold when it has ended.
 
 Whoever looks for a result asks this list and no key: where a result is does not depend on the code, the model and the
 data that are here now. Whether it may be used again does, and that only a run that computes asks
@@ -7,18 +7,18 @@ data that are here now. Whether it may be used again does, and that only a run t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store import atomic
+from adaptive_bench.store import atomic, seals, timings
 from adaptive_bench.store.digest import sealed
-from adaptive_bench.store.files import read_file
+from adaptive_bench.store.files import files_of, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
-from adaptive_bench.store.runs import output_of
+from adaptive_bench.store.runs import key_in, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.task import DocumentSplit
 
@@ -85,11 +85,23 @@ class Manifest:
 
     Attributes:
         out: The output folder; records lie in its `records`.
+        run_key: Of the run (`store.runs.run_key`); `None` in lists of earlier versions.
+        seals: By record, below the folder of records, what its files were when the run ended (see `store.seals`); empty
+            before that, and in lists of earlier versions.
+        timings: By name of a timing that the table was made with, the digest it ended with.
     """
 
     out: Path
     trainings: tuple[TrainingEntry, ...]
     evaluations: tuple[EvaluationEntry, ...]
+    run_key: str | None = None
+    seals: Mapping[str, str] = field(default_factory=dict)
+    timings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def records(self) -> list[str]:
+        """Every record, below the folder of records: each training before what evaluates it."""
+        return [one.record for one in (*self.trainings, *self.evaluations)]
 
     def training_of(self, evaluation: EvaluationEntry) -> TrainingEntry:
         """The training an evaluation hangs on."""
@@ -99,13 +111,81 @@ class Manifest:
         """State, log and measured points of an evaluation.
 
         Raises:
-            EnvironmentProblem: It, or its training, is not what this list says of it.
+            EnvironmentProblem: It, or its training, is not what this list says of it, or is not what it was when the
+                run ended.
         """
         training = self.training_of(evaluation)
         record = DialEvaluationRecord(self.out / "records" / evaluation.record)
+        self.check(training.record, evaluation.record)
         check_training(training, Record(self.out / "records" / training.record))
         check_evaluation(evaluation, record)
         return record
+
+    def broken(self, *records: str, with_log: bool = False) -> Iterator[str]:
+        """Files of some records, of all without any, that are not what they were when the run ended: each with what is
+        wrong. Without seals there is nothing to hold them to.
+        """
+        for record in records or self.seals:
+            folder = self.out / "records" / record
+            for found in seals.broken(files_of(folder), self._seals_of(record), with_log=with_log):
+                yield f"{folder / found.name} {found.how}"
+        if not records:
+            known = timings.seals_in(self.out)
+            for name, seal in self.timings.items():
+                if known.get(name) != seal:
+                    how = "changed" if name in known else "is missing"
+                    yield f"{self.out / timings.FOLDER / name} {how}"
+
+    def check(self, *records: str) -> None:
+        """Refuse records, all of them without any, that are not what they were when the run ended.
+
+        Raises:
+            EnvironmentProblem: A file of theirs is missing or is another one; all are counted, the first is named.
+        """
+        if found := list(self.broken(*records)):
+            more = f", and {len(found) - 1} more file(s) are not what they were" if found[1:] else ""
+            raise EnvironmentProblem(
+                f"The results of a finished run stay as they were when it ended, but {found[0]} since then{more}. "
+                f"Another run may have made them anew, or somebody changed them. Put them back; or give the run's "
+                f"command again, which makes what is missing and its table of what is there."
+            )
+
+    def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:
+        """Which of some evaluations are not done, or lack half of a measured point: sentences. What was sealed is
+        `check`ed instead.
+        """
+        for one in evaluations:
+            record = Record(self.out / "records" / one.record)
+            what = f"`evaluate {one.method} on {one.task}`"
+            if halves := missing_halves(record.files.names()):
+                yield f"{what} lacks {record.folder / halves[0]}: give the run's command again."
+            elif record.state != "done":
+                yield f"{what} is {record.state}: give the run's command again."
+
+    def sealed(self, used: Iterable[Path] = ()) -> Manifest:
+        """The same list with the seals of what its records hold now.
+
+        Args:
+            used: The timings that the table is made with.
+        """
+        home = self.out / "records"
+        found = {record: seals.as_text(seals.seals_of(files_of(home / record))) for record in self.records}
+        known = timings.seals_in(self.out)
+        return replace(self, seals=found, timings={path.name: known[path.name] for path in sorted(used)})
+
+    def still_sealed(self, still: Callable[[str], bool]) -> Manifest:
+        """The same list with those seals alone that hold.
+
+        Args:
+            still: Asked of each record whether it stays as it is.
+        """
+        kept = {record: text for record, text in self.seals.items() if still(record) and not any(self.broken(record))}
+        known = timings.seals_in(self.out)
+        timed = {name: seal for name, seal in self.timings.items() if known.get(name) == seal}
+        return replace(self, seals=kept, timings=timed)
+
+    def _seals_of(self, record: str) -> seals.Seals:
+        return seals.from_text(self.seals.get(record, ""))
 
     def stands_in(self, folder: Path) -> bool:
         """Whether the folder of its run has this list."""
@@ -120,8 +200,11 @@ class Manifest:
     def _text(self) -> str:
         about = {
             "schema": SCHEMA,
+            "run_key": self.run_key,
             "trainings": [asdict(one) for one in self.trainings],
             "evaluations": [one.to_json() for one in self.evaluations],
+            "seals": dict(self.seals),
+            "timings": dict(self.timings),
         }
         return sealed(atomic.json_text(about))
 
@@ -130,18 +213,34 @@ def read(folder: Path) -> Manifest | None:
     """The manifest of a run, wherever its folder lies by now; `None` where there is none.
 
     Raises:
-        EnvironmentProblem: It is damaged.
+        EnvironmentProblem: It is damaged, or another run's.
     """
     if not (folder / FILE).is_file():
         return None
     about = read_file(folder / FILE)
     if about is None:
         raise EnvironmentProblem(
-            f"A run's {FILE} stays as the run wrote it, but that in {str(folder)!r} changed since. Give the run's "
-            f"command again: it writes a new one and computes nothing twice."
+            f"A run's {FILE} stays as the run wrote it, but that in {str(folder)!r} changed since. {_anew(folder)}"
         )
+    if (key := about.get("run_key")) is not None and key != key_in(folder):
+        raise EnvironmentProblem(
+            f"A run's {FILE} belongs to the config.yaml beside it, but that in {str(folder)!r} is of the run {key!r} "
+            f"and the config.yaml of {key_in(folder)!r}: one of them is another run's, or was changed. Put the run's "
+            f"own back. {_anew(folder)}"
+        )
+    return from_json(about, output_of(folder))
+
+
+def from_json(about: Mapping[str, Any], out: Path) -> Manifest:
+    """The manifest that a file says, of records in an output folder."""
     evaluations = tuple(_evaluation(values) for values in about["evaluations"])
-    return Manifest(output_of(folder), tuple(TrainingEntry(**values) for values in about["trainings"]), evaluations)
+    trainings = tuple(TrainingEntry(**values) for values in about["trainings"])
+    known: tuple[Mapping[str, str], ...] = about.get("seals", {}), about.get("timings", {})
+    return Manifest(out, trainings, evaluations, about.get("run_key"), *known)
+
+
+def _anew(folder: Path) -> str:
+    return f"To write a new one, which computes nothing twice: `{run_command(folder, ())}`."
 
 
 def _evaluation(values: Mapping[str, Any]) -> EvaluationEntry:

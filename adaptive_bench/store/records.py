@@ -25,7 +25,7 @@ from typing import Any, Literal
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.files import DOCUMENTS, Files, files_of, fold, forget
+from adaptive_bench.store.files import DOCUMENTS, POINT, Files, files_of, fold, forget
 from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
@@ -167,7 +167,7 @@ class Record:
 
     def point_files(self) -> list[str]:
         """Names of the files of measured points."""
-        return [name for name in self.files.names() if name[0].isdigit() and name.endswith(".json")]
+        return [name for name in self.files.names() if POINT.fullmatch(name)]
 
     def check_key(self) -> None:
         """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
@@ -213,16 +213,42 @@ class DialEvaluationRecord(Record):
         return None if dial is None else dial["max_saved_tokens"]
 
     def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`; see `read`."""
+        """A measured point, or `None`; see `read`.
+
+        Raises:
+            EnvironmentProblem: As `read`, or the point was asked for another saving.
+        """
         name = f"{saving:g}.json"
         values = self.read(name)
-        return None if values is None else Evaluation.from_json(values, str(self.folder / name))
+        if values is None:
+            return None
+        if (asked := values.get("asked", saving)) != saving:  # of earlier versions it is not known
+            raise EnvironmentProblem(
+                f"A measured point is named after the share of saved tokens it was asked for, but "
+                f"{str(self.folder / name)!r} was asked for {asked:g}. Remove it with its documents and give the run's "
+                f"command again: it measures this point anew."
+            )
+        return Evaluation.from_json(values, str(self.folder / name))
+
+    def measured(self, saving: float) -> Evaluation:
+        """A point of `savings`.
+
+        Raises:
+            EnvironmentProblem: As `point`, or it is damaged.
+        """
+        found = self.point(saving)
+        if found is None:
+            raise EnvironmentProblem(
+                f"A measured point stays as it was written, but {str(self.folder / f'{saving:g}.json')!r} changed "
+                f"since. Give the run's command again: it measures this point anew."
+            )
+        return found
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
-        names = self.files.names()
-        asked = {name.removesuffix(DOCUMENTS) for name in names if name[0].isdigit() and name.endswith(DOCUMENTS)}
-        return sorted(float(text) for text in asked if f"{text}.json" in names)
+        names = set(self.files.names())
+        asked = (found[1] for name in names if (found := POINT.fullmatch(name)) is not None)
+        return sorted(float(text) for text in asked if f"{text}{DOCUMENTS}" in names)
 
     def samples(self, saving: float) -> list[Sample]:
         """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
@@ -266,6 +292,6 @@ class DialEvaluationRecord(Record):
         forget(self.folder)
         atomic.write_text(self.folder / f"{saving:g}{DOCUMENTS}", lines)
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
-        about = {"samples_sha256": digest, "wall_s": wall_s}
+        about: dict[str, Any] = {"asked": saving, "samples_sha256": digest, "wall_s": wall_s}
         about |= {"files_read": files_read} if files_read else {}
         self.write(f"{saving:g}.json", about | evaluation.to_json())

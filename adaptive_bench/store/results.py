@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
-from adaptive_bench.store.runs import files_of_runs, find_run, run_name
+from adaptive_bench.store.runs import files_of_runs, find_run, key_in, run_command, run_name
 from adaptive_bench.strict_yaml import read_mapping
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low"
 _KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
 TABLES = ("table.json", "answers.json", "methods.json")
 RUN, ENTRY = "run.json", "entry.json"  # with digests of the tables: of a run, of a run that is passed on
-PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`runs.packing`)
+PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`store.packing`)
 
 
 def read_json(path: Path) -> Any:
@@ -95,16 +95,60 @@ def check_unchanged(file: Path) -> None:
         said = unsealed(about.read_bytes()) if about.name == RUN else read_json(about)
         different = changed(folder, {file.name: said["files"][file.name]})
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        different = [about.name]
+        said, different = {}, [about.name]
     if different:
         raise EnvironmentProblem(
             f"A run's table stays as the run wrote it, but {different[0]} in {str(folder)!r} changed since. "
             f"Write it again from the records: `{_again(folder)}`."
         )
+    key = said.get("run_key") if about.name == RUN else None
+    if key is not None and key != key_in(folder):
+        raise EnvironmentProblem(
+            f"A run's table is read beside the run's own config.yaml, but {RUN} in {str(folder)!r} is of the run "
+            f"{key!r} and the config.yaml there of {key_in(folder)!r}: one of them is another run's, or was changed. "
+            f"Put the run's own back."
+        )
+
+
+def problem_of(folder: Path) -> str:
+    """What of the outputs of a run that has ended is not what the run wrote, as an error says it; else an empty text.
+    Records are not looked at (see `store.manifest`), and entries are checked as such.
+    """
+    try:
+        if (folder / ENTRY).is_file():
+            return ""
+        if not (folder / RUN).is_file():
+            if (folder / TABLES[0]).is_file():
+                check_unchanged(folder / TABLES[0])
+            return ""
+        files = unsealed((folder / RUN).read_bytes()).get("files", {})
+        for name in files:
+            check_unchanged(folder / name)
+    except AdaptiveBenchError as error:
+        return message_of(error)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return f"{RUN} cannot be used: {message_of(error)}. Write it again: `{_again(folder)}`."
+    return ""
+
+
+def digest_in_entry(file: Path) -> str | None:
+    """What the `entry.json` beside a file says its sha256 is; `None` where there is none.
+
+    Raises:
+        EnvironmentProblem: The `entry.json` is damaged, or has no digest of that file.
+    """
+    about = file.with_name(ENTRY)
+    if not about.is_file():
+        return None
+    said = read_json(about)
+    known = said.get("files", {}).get(file.name) if isinstance(said, dict) else None
+    if not isinstance(known, str):
+        raise _foreign(about, f"the digest of {file.name}")
+    return known
 
 
 def _again(folder: Path) -> str:
-    return f"adaptive-bench run --config {folder / 'config.yaml'} --table-only"
+    return f"{run_command(folder, ())} --table-only"
 
 
 def read_run(config: Path) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.store.keys import key_of
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
@@ -137,10 +139,52 @@ def output_of(run: Path) -> Path:
     return home if (home / "records").is_dir() else Path(read_mapping(run / "config.yaml").get("out", DEFAULT_OUT))
 
 
-def run_command(folder: Path, plugins: Iterable[Path]) -> str:
-    """The command that repeats a run, or goes on with it."""
+def run_command(folder: Path, plugins: Iterable[Path], directory: Path | None = None) -> str:
+    """The command that repeats a run, or goes on with it, where it lies now: a moved one is told so by `--out`.
+
+    Args:
+        directory: Where the command is to be given; by default the working directory.
+    """
     options = [part for path in plugins for part in ("--plugin", str(path))]
+    home = folder.absolute().parent.parent
+    if folder.parent.name == "runs" and _written_out(folder, directory or Path.cwd()) not in (None, home.resolve()):
+        options += ["--out", str(home)]
     return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
+
+
+def _written_out(folder: Path, directory: Path) -> Path | None:
+    """The output folder that a run's `config.yaml` names; `None` where it cannot be read."""
+    try:
+        return (directory / str(read_mapping(folder / "config.yaml").get("out", DEFAULT_OUT))).resolve()
+    except (AdaptiveBenchError, OSError):
+        return None
+
+
+# Where a run is written, on what it is computed and how it is watched: the same run in any of them.
+_NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
+
+
+def run_key(config: Mapping[str, Any]) -> str:
+    """What tells a run from others, whose beginning its name ends with.
+
+    Args:
+        config: Its configuration in plain values.
+    """
+    values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
+    if not values.get("shuffled"):  # runs of versions without that control keep their names
+        values.pop("shuffled", None)
+    if isinstance(values.get("train"), dict):
+        values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
+    return key_of(values)
+
+
+def key_in(folder: Path) -> str:
+    """The key of the configuration in a run's folder.
+
+    Raises:
+        UsageError: Its `config.yaml` is damaged.
+    """
+    return run_key(read_mapping(folder / "config.yaml"))
 
 
 def files_of_runs(folder: Path, name: str) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import unsealed
+from adaptive_bench.store.digest import digest_in, is_intact, unsealed
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import check_schema
 from adaptive_bench.store.time_curves import TimeCurve, TimeCurves
@@ -60,6 +60,28 @@ def read(path: Path) -> dict[str, Any] | None:
         ) from error
     check_schema(record, path)
     return record
+
+
+def seals_in(out: Path) -> dict[str, str]:
+    """By name of every timing's file the digest it ends with; empty for one that is not as it was written."""
+    contents = {path.name: path.read_bytes() for path in sorted((out / FOLDER).glob("*.json"))}
+    return {name: digest_in(content) if is_intact(content) else "" for name, content in contents.items()}
+
+
+def find_used(out: Path, fingerprint: str, curves: Mapping[str, Mapping[str, TimeCurve]]) -> list[Path]:
+    """The files of the timings that some curves by setting and method may come from.
+
+    Args:
+        fingerprint: Of the model.
+    """
+    found = []
+    for path in sorted((out / FOLDER).glob("*.json")):
+        record = read(path)
+        if record is not None and record["model_fingerprint"] == fingerprint:
+            known = curves.get(label(record["setting"]), {}).get(record["method"])
+            if known == _curve(record):
+                found.append(path)
+    return found
 
 
 def find_curves(

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# The last two are digests of files with such times in them.
+# The last three are digests of files with such times in them.
 TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
-TIMES |= {"content_sha256", "files"}
+TIMES |= {"content_sha256", "files", "seals"}
 # What a run remembers stands under digests of records, with their times; tests of it hold it to them.
 _ASIDE = {"log.txt", "timing.json", "remembered.json", "remembered.jsonl"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.packing import pack
+from adaptive_bench.store.packing import pack
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.work import recording

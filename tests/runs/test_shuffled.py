@@ -14,7 +14,7 @@ from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.outcome.packing import pack
+from adaptive_bench.store.packing import pack
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.outcome.trained import manifest_of, work_of
 from adaptive_bench.runs.rederive import rederive

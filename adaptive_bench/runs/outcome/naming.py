@@ -17,8 +17,7 @@ from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.conditions import model_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.keys import key_of
-from adaptive_bench.store.runs import run_command
+from adaptive_bench.store.runs import run_command, run_key
 from adaptive_bench.store.schema import SCHEMA
 
 _METHODS = 2  # named
@@ -41,10 +40,7 @@ def run_name(config: RunConfig) -> str:
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
-    about_doing = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
-    elsewhere = dict.fromkeys(about_doing, True)
-    off = {} if config.shuffled else {"shuffled": True}  # runs of versions without that control keep their names
-    key = key_of(config.model_dump(mode="json", exclude=elsewhere | off | {"train": {"parallel"}}))
+    key = run_key(config.model_dump(mode="json"))
     return "-".join(
         [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
     )

@@ -10,9 +10,10 @@ from typing import Any
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.store.files import read_file
+from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import RUN, TABLES
 
-_OUTPUTS = (*TABLES, RUN, "data_card.md", "leaderboard.md")
+_OUTPUTS = (*TABLES, RUN, MANIFEST, "data_card.md", "leaderboard.md")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class RunOutcome:
 
 
 def outputs_of(folder: Path) -> list[str]:
-    """Names of the files that a run has written beside its list of records."""
+    """Names of the files that a run has written at its end."""
     return [name for name in _OUTPUTS if (folder / name).is_file()]
 
 

@@ -22,6 +22,7 @@ from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import run_key
 from adaptive_bench.store.schema import SCHEMA
 
 
@@ -43,6 +44,7 @@ def write_table(
     about: dict[str, Any] = {
         "schema": SCHEMA,
         "tables": TABLES,
+        "run_key": run_key(config.model_dump(mode="json")),
         "state": "partial" if failures else "done",
         "methods": config.methods,
         "tasks": config.tasks,

@@ -23,6 +23,9 @@ from adaptive_bench.store.manifest import (
     read,
 )
 from adaptive_bench.store.records import Record
+from adaptive_bench.store.runs import run_key
+from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import find_used
 
 
 def manifest_of(whole: Plan) -> Manifest:
@@ -50,7 +53,21 @@ def manifest_of(whole: Plan) -> Manifest:
         )
         for sweep in whole.sweeps
     )
-    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+    key = run_key(whole.config.model_dump(mode="json"))
+    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations), key)
+
+
+def sealed_manifest_of(whole: Plan) -> Manifest:
+    """The list of a finished plan's records, with seals of what they and the timings that it used hold now."""
+    used: set[Path] = set()
+    by_model: dict[str, dict[str, dict[str, TimeCurve]]] = {}
+    for sweep in whole.sweeps:
+        for setting, curve in sweep.curves.items():
+            of_model = by_model.setdefault(str(sweep.training.content.get("backbone")), {})
+            of_model.setdefault(setting, {})[str(sweep.spec)] = curve
+    for model, curves in by_model.items():
+        used.update(find_used(whole.config.out, model, curves))
+    return manifest_of(whole).sealed(used)
 
 
 def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:

@@ -6,6 +6,7 @@ rejects all of it, and nothing it names leads outside the folder of records.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tarfile
@@ -17,9 +18,9 @@ from lzma import LZMAError, LZMAFile
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic
+from adaptive_bench.store import atomic, seals
 from adaptive_bench.store.digest import sealed
-from adaptive_bench.store.files import Files, files_of
+from adaptive_bench.store.files import DOCUMENTS, OURS, Files, files_of
 from adaptive_bench.store.records import WITHOUT_WEIGHTS, Record
 from adaptive_bench.store.schema import SCHEMA
 
@@ -29,9 +30,7 @@ MOST_FILES = 500_000
 _OF_A_MACHINE = ("machine", "system")
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
-    r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?"
-    r"((config|env|status|data|cost|target|timing|dial|calibration|behaviour|files_read)\.json|train\.jsonl"
-    r"|[0-9]{1,12}(\.[0-9]{1,12})?(\.json|\.samples\.jsonl))",
+    r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?" + OURS,
     re.ASCII,
 )
 
@@ -43,10 +42,12 @@ class Unpacked:
     Attributes:
         written: Records that are new.
         known: Records that were there already, and stay as they are.
+        different: Files of those that are not what the archive has, each with how.
     """
 
     written: int
     known: int
+    different: tuple[str, ...] = ()
 
 
 class _Bounded(LZMAFile):
@@ -81,36 +82,78 @@ def pack(records: Iterable[Path]) -> bytes:
     return packed.getvalue()
 
 
-def unpack(file: Path, out: Path) -> Unpacked:
+def unpack(file: Path, out: Path, sha256: str | None = None) -> Unpacked:
     """Put the records of an archive into an output folder, where a run of the same configuration finds them done.
 
+    Args:
+        sha256: Of the archive, where somebody says what it is; in hexadecimal digits.
+
     Raises:
-        EnvironmentProblem: It is no such archive, or breaks a rule; no record of it was written then, but for those
-            before the one that does.
+        EnvironmentProblem: It is no such archive or another one, breaks a rule, or holds a file that is not what was
+            written; no record of it was written then, but for those before the one that does.
     """
     written = known = 0
+    different: list[str] = []
     try:
+        if sha256 is not None and _sha256(file) != sha256:
+            raise ValueError("its digest is not the one in the entry.json beside it")
         with _Bounded(file) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             for record, members in groupby(_checked(archive), key=lambda member: member.name.split("/")[0]):
                 target = out / "records" / record
-                if target.exists():
-                    known += 1
-                    continue
-                with atomic.new_folder(target) as folder:
+                is_known = target.exists()
+                with (atomic.temporary_folder if is_known else atomic.new_folder)(target) as folder:
                     for member in members:
                         path = folder.joinpath(*member.name.split("/")[1:])
                         path.parent.mkdir(parents=True, exist_ok=True)
                         content = archive.extractfile(member)
                         assert content is not None  # it is a plain file
                         path.write_bytes(content.read())
-                    atomic.write_json(folder / WITHOUT_WEIGHTS, {"schema": SCHEMA})
-                written += 1
+                    _check_digests(folder, record)
+                    if is_known:
+                        different += _different(folder, target)
+                    else:
+                        atomic.write_json(folder / WITHOUT_WEIGHTS, {"schema": SCHEMA})
+                known, written = known + is_known, written + (not is_known)
     except (OSError, EOFError, LZMAError, tarfile.TarError, ValueError) as error:
         raise EnvironmentProblem(
             f"Packed records are a .tar.xz that `leaderboard submit --records` wrote, but {str(file)!r} cannot be read "
             f"as one ({type(error).__name__}: {error}). Fetch it again."
         ) from error
-    return Unpacked(written, known)
+    return Unpacked(written, known, tuple(different))
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _folders(record: Path) -> list[Path]:
+    return [record, *sorted(record.glob("eval/*"))]
+
+
+def _check_digests(record: Path, name: str) -> None:
+    """Refuse what changed since it was written: files, and documents of points. Early versions wrote no digests, and
+    what has none is used nowhere (see `Files.read`).
+    """
+    for folder in _folders(record):
+        files = Files(folder)
+        changed = [file for file in files.damaged() if b'"content_sha256"' in (files.content(file) or b"")]
+        for file in files.names():
+            if file.endswith(DOCUMENTS):
+                point = files.read(file.removesuffix(DOCUMENTS) + ".json")
+                known = None if point is None else point.get("samples_sha256")
+                if known is not None and known != hashlib.sha256(files.content(file) or b"").hexdigest():
+                    changed.append(file)
+        if changed:
+            place = "/".join((name, *folder.relative_to(record).parts, changed[0]))
+            raise ValueError(f"{place} changed since it was written")
+
+
+def _different(unpacked: Path, there: Path) -> Iterator[str]:
+    for folder in _folders(unpacked):
+        place = there / folder.relative_to(unpacked)
+        for found in seals.broken(Files(place), seals.seals_of(Files(folder))):
+            yield f"{place / found.name} {found.how if found.how == 'is missing' else 'is another one'}"
 
 
 def _files(record: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,79 @@
+"""Seals: what the files of a record were when its run ended, so that a reader notices what came after.
+
+A file that ends with a digest of what it says tells of its own edits. It does not tell that it was made anew under the
+same name, that another one was put in its place, or that it is gone: that takes somebody who knows what was there. A
+run's manifest does, by record and by name of the file.
+
+`env.json` and a few more are added to where another run of equal keys goes on with a record (`_GROWING`): of them a
+seal says only that they are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from adaptive_bench.store.files import DOCUMENTS, NOT_SEALED, OURS, Files
+
+LOG = "train.jsonl"
+Seals = Mapping[str, str]  # name of a file -> its seal, empty where the file need only be there
+_GROWING = {"env.json", "status.json", "calibration.json", "behaviour.json", "files_read.json"}
+_DIGITS = 16  # as of a key
+_DAMAGED = "-"  # no digest: what was damaged already when the run ended is no finding later
+_FILE = re.compile(OURS, re.ASCII)
+_PART = re.compile(rf"(\S+):([0-9a-f]{{{_DIGITS}}}|-|)", re.ASCII)
+
+
+class Broken(NamedTuple):
+    """A file that is not what was sealed."""
+
+    name: str
+    how: Literal["is missing", "changed"]
+
+
+def seals_of(files: Files) -> Seals:
+    """The seals of a record's files as they are now. Documents of a point have theirs in the point."""
+    names = [name for name in files.names() if _FILE.fullmatch(name) and name not in NOT_SEALED]
+    return {name: _seal(files, name) for name in names}
+
+
+def broken(files: Files, seals: Seals, *, with_log: bool = False) -> Iterator[Broken]:
+    """Those files that are not as they were sealed.
+
+    Args:
+        with_log: Look at the log of the training's steps as well, of which no table is made.
+    """
+    names = set(files.names())
+    for name, seal in seals.items():
+        if name == LOG and not with_log:
+            continue
+        if name not in names:
+            yield Broken(name, "is missing")
+        elif seal != _seal(files, name):
+            yield Broken(name, "changed")
+
+
+def as_text(seals: Seals) -> str:
+    """One line, as a manifest holds it: a list of 10,000 records is read at once."""
+    return " ".join(f"{name}:{seal}" for name, seal in seals.items())
+
+
+def from_text(text: str) -> Seals:
+    """Read back what `as_text` gave.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    parts = [_PART.fullmatch(part) for part in text.split()]
+    if None in parts:
+        raise ValueError(f"no seals: {text[:60]!r}")
+    return {part[1]: part[2] for part in parts if part is not None}
+
+
+def _seal(files: Files, name: str) -> str:
+    if name in _GROWING or name.endswith(DOCUMENTS):
+        return ""
+    digest = hashlib.sha256(files.content(name) or b"").hexdigest() if name == LOG else files.seal(name)
+    return _DAMAGED if digest is None else digest[:_DIGITS]
