@@ -199,6 +199,7 @@ def load_config(
     overrides: Mapping[str, Any] | None = None,
     *,
     flags: Mapping[str, str] | None = None,
+    reads_data: bool = True,
 ) -> RunConfig:
     """Read a preset or a YAML file and apply overrides.
 
@@ -207,6 +208,7 @@ def load_config(
             that says `extends: nano` changes that preset.
         overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
         flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
+        reads_data: Whether the data folder must be there: who reads results needs none.
 
     Raises:
         UsageError: Unknown preset or key (with a suggestion), or a value out of range.
@@ -224,7 +226,7 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise UsageError(_Explanation(overrides or {}, flags or {}, path).of(error)) from error
-    if config.data_dir is not None and not config.data_dir.is_dir():
+    if reads_data and config.data_dir is not None and not config.data_dir.is_dir():
         raise EnvironmentProblem(
             f"The data folder must exist, got {str(config.data_dir)!r}. Set --data-dir or {DATA_VARIABLE} to a folder, "
             f"or leave both out to read from the Hugging Face hub."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
 from .headroom import FILE_NAME as HEADROOM
@@ -19,7 +20,7 @@ from .rows import Rejected, read_json
 SCHEMA = 2
 FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
-OPTIONAL_FILES = ("steps.json", HEADROOM)
+OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
 LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 

@@ -16,6 +16,7 @@ from .curves import add_curves
 from .entry import read_rows
 from .paired import Comparisons, Measured, add_tests
 from .plain import plain
+from .provenance import not_as_left
 from .row import Row
 from .rows import Rejected, checked
 from .steps import FILE_NAME as STEPS
@@ -84,6 +85,7 @@ def read_board(tables: Iterable[Path]) -> Board:
     answers: dict[str, Answers] = {}
     steps: dict[str, StepsRecord] = {}
     for folder, shown in zip(by_folder, named, strict=True):
+        problems += not_as_left(folder)
         try:
             answers[names[shown]] = read_answers(folder)
         except Rejected as why:

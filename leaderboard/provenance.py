@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
+from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
 
 from . import verified
+from .entry import check_run
 from .plain import block, plain
 from .rows import Rejected, read_json
 
@@ -91,10 +93,42 @@ def variants_of(folders: Sequence[Path]) -> dict[str, str]:
 def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each run says of its methods, by spec."""
     for folder in folders:
-        methods = _object(folder / "methods.json").get("methods")
+        methods = {} if _is_changed(folder / "methods.json") else _object(folder / "methods.json").get("methods")
         for spec, facts in methods.items() if isinstance(methods, dict) else ():
             if isinstance(facts, dict):
                 yield spec, facts
+
+
+def _is_changed(file: Path) -> bool:
+    """Whether a file of a run is there, and not what the run wrote. Those of an entry are checked with its table."""
+    if file.with_name("entry.json").is_file() or not file.is_file():
+        return False
+    try:
+        check_run(file)
+    except Rejected:
+        return True
+    return False
+
+
+def not_as_left(folder: Path) -> Iterator[str]:
+    """What beside the table of a run is not what it was when the run ended, one sentence each."""
+    name = plain(folder.name, 100)
+    if _is_changed(folder / "methods.json"):
+        yield f"What methods.json of {name} says of methods is left out: it is not what the run wrote."
+    if (folder / "entry.json").is_file() or len(records_of(folder)) > _MOST_RECORDS:  # none is shown of so many
+        return
+    try:
+        listed = manifest.read(folder)
+        found = [] if listed is None else list(listed.broken(deep=True))
+    except AdaptiveBenchError as error:
+        yield f"The list of the records of {name} cannot be used: {plain(message_of(error))}"
+        return
+    if found:
+        place = plain(found[0].removeprefix(f"{folder.resolve().parent.parent}/"), 300)
+        yield (
+            f"{len(found)} file(s) of the records of {name} are not what they were when it ended, the first: {place}. "
+            f"Answers and curves of the page are those that are there now; the rows are those of the run."
+        )
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:

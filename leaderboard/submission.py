@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic
+from adaptive_bench.store import atomic, manifest
+from adaptive_bench.store.packing import pack
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -75,8 +76,8 @@ def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
 
 
 def _records(run: Path) -> dict[str, bytes]:
-    from adaptive_bench.store.packing import pack
-
+    if (listed := manifest.read(run)) is not None:
+        listed.check()
     return {PACKED_RECORDS: pack(records_of(run))}
 
 
@@ -112,6 +113,7 @@ def _contents(run: Path) -> dict[str, bytes]:
         "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
         **({} if steps is None else {STEPS: (run / STEPS).read_bytes()}),
+        **({manifest.FILE: (run / manifest.FILE).read_bytes()} if (run / manifest.FILE).is_file() else {}),
     }
 
 

@@ -80,11 +80,11 @@ class Overrides:
         given = self.with_value(_path(key), parse(match[2], f"The value of {flag}"), flag)
         return replace(given, arguments=(*self.arguments, "--set", text))
 
-    def load(self, preset_or_path: str) -> RunConfig:
+    def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
         """The config with these values over those of a preset or a file; see `load_config`."""
         from adaptive_bench.config import load_config
 
-        return load_config(preset_or_path, self.values, flags=self.flags)
+        return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
 
 
 class ConfigCommand(Command):

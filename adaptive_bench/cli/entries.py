@@ -168,6 +168,13 @@ def _rederived(config: RunConfig, entry: Path) -> None:
     found = rederive(config, entry / PACKED_RECORDS, rows)
     for line in found.differences[:_SHOWN]:
         typer.echo(one_line(line))
+    if found.unprojected:
+        typer.echo(
+            f"Not compared is what {', '.join(found.unprojected)} would save on another shape: the plugin is not here. "
+            f"Give it with --plugin."
+        )
+    if not found.sealed:
+        typer.echo("The entry has no seals of its records, as an earlier version made it: its archive is all there is.")
     if found.differences:
         typer.echo(f"Differs: {len(found.differences)} values of {len(rows)} rows are not what the records say.")
         raise typer.Exit(1)

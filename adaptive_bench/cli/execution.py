@@ -120,7 +120,7 @@ def _unchecked(config: RunConfig) -> list[str]:
         f"The method {name!r} ({registry.origin('methods', name)}) was never checked: its scores may rest on text that "
         f"comes later. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside the plugin."
         for name in sorted(names)
-        if registry.is_foreign("methods", name) and not stored_matrix(name)
+        if name in registry.names("methods") and registry.is_foreign("methods", name) and not stored_matrix(name)
     ]
 
 

@@ -132,10 +132,11 @@ def run(
             preset = preset_by_size(str(model))
         except OutOfReach as error:  # which recipe it would get is not known, but what else is missing is
             raise_all_missing(overrides.load(DEFAULT_PRESET), error)
-    run_config = overrides.load(preset)
-    for name in (*run_config.tasks, *(run_config.train_on or ())):
+    only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
+    run_config = overrides.load(preset, reads_data=not only_reads)
+    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before seconds go by
-    for text in run_config.methods:
+    for text in () if only_reads else run_config.methods:
         registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     load_libraries()

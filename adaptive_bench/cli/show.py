@@ -96,7 +96,7 @@ def _not_as_left(folder: Path) -> list[str]:
     found = [problem] if (problem := problem_of(folder)) else []
     try:
         listed = manifest.read(folder)
-        broken = [] if listed is None else list(listed.broken(with_log=True))
+        broken = [] if listed is None else list(listed.broken(deep=True))
     except AdaptiveBenchError as error:
         return [*found, message_of(error)]
     if broken:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
@@ -19,10 +20,15 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.files import read_file
+from adaptive_bench.store.manifest import FILE as LIST
+from adaptive_bench.store.manifest import Manifest, from_json
 from adaptive_bench.store.packing import unpack
+from adaptive_bench.store.results import digest_in_entry
 
 _ROUNDING = 1e-9  # another machine sums in another order
 _PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")
+_PROJECTED = ("projected_net", "projected_shape")
 _Row = Mapping[str, Any]
 
 
@@ -33,10 +39,15 @@ class Rederived:
     Attributes:
         rows: How many rows the records give.
         differences: Rows that are not the same in both, in words.
+        unprojected: Methods whose plugin is not here: what they would save on another shape is not compared, as only
+            the method knows the sizes it has there.
+        sealed: Whether the entry has seals of its records, to which these were held; early ones have none.
     """
 
     rows: int
     differences: tuple[str, ...]
+    unprojected: tuple[str, ...] = ()
+    sealed: bool = False
 
 
 def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived:
@@ -48,11 +59,15 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
         rows: Its table, as it is in `table.json`.
 
     Raises:
-        EnvironmentProblem: The records are damaged, or measured points are missing among them.
-        UsageError: The config names something that does not exist here.
+        EnvironmentProblem: The records are damaged or are not those of the entry, or measured points are missing among
+            them.
+        UsageError: The config names a task that does not exist here.
     """
     with tempfile.TemporaryDirectory() as folder:
-        unpack(packed, Path(folder))
+        unpack(packed, Path(folder), digest_in_entry(packed))
+        listed = _list_beside(packed, Path(folder))
+        if listed is not None:
+            replace(listed, timings={}).check()  # of times an archive has none
         there = config.model_copy(update={"out": Path(folder)})
         whole = plan_of(there, of_records(there, _keys(Path(folder))))
         if missing := [*_absent(whole), *map(str, left(whole))]:
@@ -61,7 +76,30 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
                 f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
             )
         now = json.loads(atomic.json_text([row.to_json() for row in make_table(whole)[0]]))
-    return Rederived(len(now), tuple(_differences(rows, now)))
+    methods = {str(sweep.spec): sweep.spec.name for sweep in whole.sweeps}
+    away = {text for text, name in methods.items() if name not in registry.names("methods")}
+    said, found = ([_comparable(row, away) for row in table if _is_comparable(row, away)] for table in (rows, now))
+    sealed = listed is not None and bool(listed.seals)
+    return Rederived(len(found), tuple(_differences(said, found)), tuple(sorted(away)), sealed)
+
+
+def _list_beside(packed: Path, out: Path) -> Manifest | None:
+    """The list of its records that an entry has, for records that lie in an output folder."""
+    about = read_file(packed.with_name(LIST))
+    return None if about is None else from_json(about, out)
+
+
+def _is_comparable(row: _Row, away: Collection[str]) -> bool:
+    return row["axis"] != "projected" or _spec_of(row) not in away
+
+
+def _comparable(row: _Row, away: Collection[str]) -> _Row:
+    """A row without what it says of a projection, where the method is not here."""
+    return row if _spec_of(row) not in away else {key: value for key, value in row.items() if key not in _PROJECTED}
+
+
+def _spec_of(row: _Row) -> str:
+    return str(row["method"]) + ("" if row["semantics"] == "bench" else f"@{row['semantics']}")
 
 
 def _absent(whole: Plan) -> list[str]:

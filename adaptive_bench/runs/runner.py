@@ -14,7 +14,7 @@ from adaptive_bench.runs.outcome.naming import run_folder
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.planning.plan import without_groups
 from adaptive_bench.runs.planning.shard import WHOLE, Shard
-from adaptive_bench.runs.tabulation import tabulate
+from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
 
@@ -50,7 +50,11 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
-    config, overwrite, world = without_groups(config), Overwrite(overwrite), processes.world()
+    overwrite, world = Overwrite(overwrite), processes.world()
+    reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None
+    if reads and world.is_main_process and (found := finished_elsewhere(config)) is not None:
+        return found
+    config = without_groups(config)
     folder = run_folder(config)
     if not world.is_main_process:
         work_as_worker()

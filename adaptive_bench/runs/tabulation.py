@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
-from adaptive_bench import guard
+from adaptive_bench import guard, registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.failure import Failure
@@ -19,9 +20,12 @@ from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_o
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import plugins_of, prepare_table
 from adaptive_bench.runs.work.left import left
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.files import read_once
+from adaptive_bench.store.files import read_file, read_once
 from adaptive_bench.store.manifest import read as read_manifest
+from adaptive_bench.store.results import RUN, TABLES, check_unchanged
+from adaptive_bench.store.runs import KEY_DIGITS, run_key
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
@@ -46,6 +50,33 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
     if (listed := read_manifest(folder)) is not None:
         listed.check()
     return write_outcome(known, folder, failures, start_s)
+
+
+def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
+    """What a finished run ended with, where a plugin of it is not here: its table, if that and all records are what
+    they were. `None` where every plugin is here, which makes the table of the records.
+
+    Raises:
+        UsageError: The plugin is needed: there is no such finished run.
+        EnvironmentProblem: The table or a record is not what it was.
+    """
+    parsed = [MethodSpec.parse(text).name for text in config.methods]
+    missing = [name for name in parsed if name not in registry.names("methods")]
+    if not missing:
+        return None
+    key = run_key(config.model_dump(mode="json"))
+    folder = next((config.out / "runs").glob(f"*-{key[:KEY_DIGITS]}"), None)
+    listed = None if folder is None else read_manifest(folder)
+    if folder is None or listed is None or not listed.seals:
+        registry.check_name("methods", missing[0])
+    assert folder is not None and listed is not None
+    listed.check()
+    for name in TABLES:
+        check_unchanged(folder / name)
+    about = read_file(folder / RUN) or {}
+    kept = f"The plugin of {missing[0]!r} is not here: the table stays as it is, as all records are what they were."
+    rows = json.loads((folder / TABLES[0]).read_text(encoding="utf-8"))
+    return RunOutcome(rows, folder, [*about["warnings"], kept], [])
 
 
 def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:

@@ -204,7 +204,11 @@ def missing_halves(names: Iterable[str]) -> list[str]:
     """Names of files that lack beside others: of a measured point its documents, or of documents their point."""
     known = set(names)
     points = {name.removesuffix(".json") for name in known if POINT.fullmatch(name)}
-    documents = {name.removesuffix(DOCUMENTS) for name in known if name.endswith(DOCUMENTS)}
+    documents = {
+        name.removesuffix(DOCUMENTS)
+        for name in known
+        if name.endswith(DOCUMENTS) and POINT.fullmatch(f"{name.removesuffix(DOCUMENTS)}.json")
+    }
     return [
         *(f"{text}{DOCUMENTS}" for text in sorted(points - documents)),
         *(f"{text}.json" for text in sorted(documents - points)),

@@ -121,13 +121,16 @@ class Manifest:
         check_evaluation(evaluation, record)
         return record
 
-    def broken(self, *records: str, with_log: bool = False) -> Iterator[str]:
+    def broken(self, *records: str, deep: bool = False) -> Iterator[str]:
         """Files of some records, of all without any, that are not what they were when the run ended: each with what is
         wrong. Without seals there is nothing to hold them to.
+
+        Args:
+            deep: See `store.seals.broken`.
         """
         for record in records or self.seals:
             folder = self.out / "records" / record
-            for found in seals.broken(files_of(folder), self._seals_of(record), with_log=with_log):
+            for found in seals.broken(files_of(folder), self._seals_of(record), deep=deep):
                 yield f"{folder / found.name} {found.how}"
         if not records:
             known = timings.seals_in(self.out)

@@ -11,7 +11,7 @@ from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
 from adaptive_bench.store import attempts, manifest, seals
-from adaptive_bench.store.files import DOCUMENTS, Files, missing_halves
+from adaptive_bench.store.files import DOCUMENTS, POINT, Files, missing_halves
 from adaptive_bench.store.runs import run_folders
 
 
@@ -123,8 +123,7 @@ def _held_to(files: Files, sealed: Sequence[tuple[str, seals.Seals]], state: str
 
 def _points(names: list[str]) -> str:
     known = set(names)
-    asked = (name.removesuffix(DOCUMENTS) for name in names if name.endswith(DOCUMENTS))
-    measured = sum(f"{saving}.json" in known for saving in asked)
+    measured = sum(f"{name.removesuffix('.json')}{DOCUMENTS}" in known for name in known if POINT.fullmatch(name))
     return f"{measured} point{'' if measured == 1 else 's'}"
 
 

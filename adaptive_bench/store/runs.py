@@ -15,6 +15,7 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
+KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
 _MOST_NAMED = 5
 
 

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from adaptive_bench.store.files import DOCUMENTS, NOT_SEALED, OURS, Files
 
-LOG = "train.jsonl"
+_LONG = (DOCUMENTS, "train.jsonl")
 Seals = Mapping[str, str]  # name of a file -> its seal, empty where the file need only be there
 _GROWING = {"env.json", "status.json", "calibration.json", "behaviour.json", "files_read.json"}
 _DIGITS = 16  # as of a key
@@ -34,24 +34,23 @@ class Broken(NamedTuple):
 
 
 def seals_of(files: Files) -> Seals:
-    """The seals of a record's files as they are now. Documents of a point have theirs in the point."""
+    """The seals of a record's files as they are now."""
     names = [name for name in files.names() if _FILE.fullmatch(name) and name not in NOT_SEALED]
     return {name: _seal(files, name) for name in names}
 
 
-def broken(files: Files, seals: Seals, *, with_log: bool = False) -> Iterator[Broken]:
+def broken(files: Files, seals: Seals, *, deep: bool = False) -> Iterator[Broken]:
     """Those files that are not as they were sealed.
 
     Args:
-        with_log: Look at the log of the training's steps as well, of which no table is made.
+        deep: Read documents and the log of a training too. Else only whether they are there is asked: measured points
+            have a digest of their documents, which whoever reads these holds them to.
     """
     names = set(files.names())
     for name, seal in seals.items():
-        if name == LOG and not with_log:
-            continue
         if name not in names:
             yield Broken(name, "is missing")
-        elif seal != _seal(files, name):
+        elif (deep or not name.endswith(_LONG)) and seal != _seal(files, name):
             yield Broken(name, "changed")
 
 
@@ -73,7 +72,8 @@ def from_text(text: str) -> Seals:
 
 
 def _seal(files: Files, name: str) -> str:
-    if name in _GROWING or name.endswith(DOCUMENTS):
+    if name in _GROWING:
         return ""
-    digest = hashlib.sha256(files.content(name) or b"").hexdigest() if name == LOG else files.seal(name)
+    is_long = name.endswith(_LONG)
+    digest = hashlib.sha256(files.content(name) or b"").hexdigest() if is_long else files.seal(name)
     return _DAMAGED if digest is None else digest[:_DIGITS]

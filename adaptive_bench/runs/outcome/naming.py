@@ -17,12 +17,11 @@ from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.conditions import model_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.runs import run_command, run_key
+from adaptive_bench.store.runs import KEY_DIGITS, run_command, run_key
 from adaptive_bench.store.schema import SCHEMA
 
 _METHODS = 2  # named
 _LONGEST_PART = 24
-_KEY = 8  # hexadecimal digits
 
 
 def run_folder(config: RunConfig) -> Path:
@@ -42,7 +41,7 @@ def run_name(config: RunConfig) -> str:
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
     key = run_key(config.model_dump(mode="json"))
     return "-".join(
-        [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:_KEY]]
+        [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:KEY_DIGITS]]
     )
 
 

@@ -17,6 +17,7 @@ from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
 from adaptive_bench.runs.outcome.answers import as_file, entry
 from adaptive_bench.runs.outcome.projection import projected
+from adaptive_bench.runs.outcome.remembered import recalled, remember
 from adaptive_bench.runs.planning.conditions import conditions
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
@@ -130,7 +131,7 @@ class _Pass:
         )
 
     def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
-        known = None if self.memory is None else self.memory.group(sweeps)
+        known = None if self.memory is None else recalled(self.memory, sweeps)
         if known is not None:
             for split, digests in known["digests"].items():
                 first = next(sweep for sweep in sweeps if sweep.split == split)
@@ -138,7 +139,8 @@ class _Pass:
             return _Group(**known | {"rows": [Row(**row) for row in known["rows"]]})
         found = self._look(sweeps)
         if self.memory is not None:
-            self.memory.put(sweeps, vars(found) | {"rows": [row.to_json() for row in found.rows]})
+            plain = vars(found) | {"rows": [row.to_json() for row in found.rows]}
+            remember(self.memory, sweeps, plain)
         for sweep in sweeps:  # nobody asks for them again
             forget(sweep.folder)
         return found

@@ -28,7 +28,7 @@ def config_of(folder: Path) -> RunConfig:
             f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
             f"shows the folders."
         )
-    config = load_config(folder / _CONFIG)
+    config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class, why_not_shuffled
 from adaptive_bench.spec import MethodSpec
@@ -24,9 +25,10 @@ def without_control(config: RunConfig) -> list[str]:
     alike need none.
     """
     specs = map(MethodSpec.parse, config.methods if config.shuffled else ())
+    here = registry.names("methods")  # of a method that is not, nobody knows
     return [
         f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is "
         f"decided for itself, but {why}."
         for spec in specs
-        if method_class(spec).adapts and (why := why_not_shuffled(spec))
+        if spec.name in here and method_class(spec).adapts and (why := why_not_shuffled(spec))
     ]
