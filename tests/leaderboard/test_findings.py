@@ -78,6 +78,7 @@ def test_gates_claims_and_phases_have_their_sentences(board):
 def test_tuned_gates_are_compared_like_their_defaults(board, tmp_path):
     facts = {"gateskip[sparsity_weight=0.01]": {"variant": "gateskip"}}
     (tmp_path / "methods.json").write_text(json.dumps({"methods": facts}))
+    write_run(tmp_path, {})
     found = replace(board(**{"gateskip[sparsity_weight=0.01]": 30, "scalar": 80}), folders=[tmp_path])
     assert "`gateskip[shape=scalar]`⚠ is ahead of `gateskip[sparsity_weight=0.01]`" in findings(found)
 

@@ -127,6 +127,7 @@ def test_methods_measured_with_other_code_are_marked(tmp_path, make_row):
     code = {"gateskip": code_of("gateskip"), "mod": "0" * 16, "calm": None, "gone": "0" * 16}
     facts = {name: {"code": digest} for name, digest in code.items()}
     (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
+    write_run(folder, {})
     rows = [checked(make_row(method=name, axis="net")) for name in code]
     page = render(board_of(rows, [folder]), "net")
     known = {method["label"]: method for method in _data(page)["methods"]}

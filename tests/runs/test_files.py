@@ -5,12 +5,12 @@ import json
 import pytest
 
 from adaptive_bench.runs import plan, run
-from adaptive_bench.store.packing import pack
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.work import recording
 from adaptive_bench.store import files
 from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.packing import pack
 from adaptive_bench.store.records import DialEvaluationRecord
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import plan, run
-from adaptive_bench.store import packing
-from adaptive_bench.store.packing import pack, unpack
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.runs.rederive import Rederived, rederive
 from adaptive_bench.runs.work.training import carry_out_training
+from adaptive_bench.store import packing
+from adaptive_bench.store.packing import pack, unpack
 
 KEY = "0123456789abcdef"
 

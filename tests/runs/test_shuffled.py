@@ -14,7 +14,6 @@ from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.store.packing import pack
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.outcome.trained import manifest_of, work_of
 from adaptive_bench.runs.rederive import rederive
@@ -22,6 +21,7 @@ from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.packing import pack
 
 WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
 
