@@ -85,16 +85,16 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     write_beginning(folder, config)
     if known.memory is not None and known.memory.is_same(outputs_of(folder)):
         return known  # its list of records is one of these outputs
-    before = _listed(folder, reporter)
+    before, broken = _listed(folder, reporter)
     if before is None or not holds_finished_table(folder):
         listed = manifest_of(known.plan)
     elif overwrite is Overwrite.only_cache or not before.seals:
         return known  # the list of a finished run stays until there is another whole table
     else:  # and so does this one, but what is about to change is not held to what it was
-        if overwrite is not Overwrite.always and (found := list(before.broken())):
+        if overwrite is not Overwrite.always and broken:
             reporter.line(
-                f"{len(found)} file(s) of the records are not what they were when the run ended: {found[0]}. The table "
-                f"is made of what is there, and of what is made anew."
+                f"{len(broken)} file(s) of the records are not what they were when the run ended: {broken[0]}. The "
+                f"table is made of what is there, and of what is made anew."
             )
         left = [work.folder for work in known.plan.untrained]
         left += [sweep.folder for sweep in known.plan.sweeps if not sweep.is_complete]
@@ -105,10 +105,11 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     return known
 
 
-def _listed(folder: Path, reporter: Reporter) -> Manifest | None:
-    """The run's list on disk; `None` where there is none, or none that is its own."""
+def _listed(folder: Path, reporter: Reporter) -> tuple[Manifest | None, list[str]]:
+    """The run's list on disk, and what is not as it says; `None` where there is none, or none that is its own."""
     try:
-        return read(folder)
+        found = read(folder)
+        return found, [] if found is None else list(found.broken())
     except EnvironmentProblem as problem:
         reporter.line(f"{message_of(problem)} That is done now.")
-        return None
+        return None, []

@@ -188,7 +188,13 @@ class Manifest:
         return replace(self, seals=kept, timings=timed)
 
     def _seals_of(self, record: str) -> seals.Seals:
-        return seals.from_text(self.seals.get(record, ""))
+        try:
+            return seals.from_text(self.seals.get(record, ""))
+        except ValueError as error:
+            raise EnvironmentProblem(
+                f"A run's {FILE} holds seals of its records, but of {record!r} it has {error}. It was changed: give "
+                f"the run's command again, which writes a new one and computes nothing twice."
+            ) from error
 
     def stands_in(self, folder: Path) -> bool:
         """Whether the folder of its run has this list."""
