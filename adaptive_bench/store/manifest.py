@@ -20,6 +20,7 @@ from adaptive_bench.store.files import files_of, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import key_in, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.seals import Seals
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
@@ -101,7 +102,7 @@ class Manifest:
     @property
     def records(self) -> list[str]:
         """Every record, below the folder of records: each training before what evaluates it."""
-        return [one.record for one in (*self.trainings, *self.evaluations)]
+        return [*(one.record for one in self.trainings), *(one.record for one in self.evaluations)]
 
     def training_of(self, evaluation: EvaluationEntry) -> TrainingEntry:
         """The training an evaluation hangs on."""
@@ -187,7 +188,7 @@ class Manifest:
         timed = {name: seal for name, seal in self.timings.items() if known.get(name) == seal}
         return replace(self, seals=kept, timings=timed)
 
-    def _seals_of(self, record: str) -> seals.Seals:
+    def _seals_of(self, record: str) -> Seals:
         try:
             return seals.from_text(self.seals.get(record, ""))
         except ValueError as error:

@@ -57,8 +57,8 @@ def pieces(out: Path) -> Iterator[RecordStatus]:
             yield _piece(folder, training, sealed.get(f"{cell.name}/eval/{folder.name}", ()))
     gone = sealed.keys() - {cell.name for cell in cells}
     for record in sorted(gone):
-        cell, _, sweep = record.partition("/")
-        if not (home / record).is_dir() and (not sweep or cell not in gone):
+        training_of, _, sweep = record.partition("/")
+        if not (home / record).is_dir() and (not sweep or training_of not in gone):
             runs = ", ".join(name for name, _ in sealed[record])
             reason = f"The record is missing, with which {runs} ended; the command of that run makes it again."
             yield RecordStatus((sweep and "?") or "train", "?", None, "damaged", "", "", reason, home / record)
