@@ -238,7 +238,13 @@ def read(folder: Path) -> Manifest | None:
             f"and the config.yaml of {key_in(folder)!r}: one of them is another run's, or was changed. Put the run's "
             f"own back. {_anew(folder)}"
         )
-    return from_json(about, output_of(folder))
+    try:
+        return from_json(about, output_of(folder))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise EnvironmentProblem(
+            f"A run's {FILE} lists its records, but that in {str(folder)!r} does not ({type(error).__name__}: "
+            f"{error}). {_anew(folder)}"
+        ) from error
 
 
 def from_json(about: Mapping[str, Any], out: Path) -> Manifest:
