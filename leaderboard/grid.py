@@ -36,6 +36,7 @@ _MARKS = {
 _BEYOND = ("‡", "beyond the saving this method was trained for")
 _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
+_OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
 NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
 _TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
 STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
@@ -44,12 +45,14 @@ _NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
 FAR = "≈"
 _INTERPOLATED = (FAR, "read off a line: measured more than 2 points of saving away, on one side or both")
 _CLAIM_TOLERANCE = 0.05
+_SAME_LAYERS = 0.005  # of all layers: what is read off so close to a number of them is read at that number
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
 ALL_MARKS = (
     *_MARKS.values(),
     _BEYOND,
     _BELOW,
     _OTHER_AXIS,
+    _OTHER_LAYERS,
     _INTERPOLATED,
     _CLAIMED,
     ("n/a", "outside the savings that were measured"),
@@ -309,9 +312,18 @@ def target_marks(row: Row) -> list[tuple[str, str]]:
         found.append(_BELOW)
     if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
         found.append(_OTHER_AXIS)
+    if other_layers(row.trained_without, row.saved_tokens):
+        found.append(_OTHER_LAYERS)
     if row.not_converged:
         found.append(NOT_CONVERGED)
     return found
+
+
+def other_layers(trained_without: float | None, left_out: float | None) -> bool:
+    """Whether a method that leaves out whole layers was trained for another share of them than it is read at."""
+    if trained_without is None or left_out is None:
+        return False
+    return abs(trained_without - left_out) > _SAME_LAYERS
 
 
 def is_far(row: Row) -> bool:

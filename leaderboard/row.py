@@ -58,6 +58,7 @@ class Row:
     beyond_target: bool | None = None
     below_target: bool | None = None
     target_axis: str | None = None
+    trained_without: float | None = None
     eligible: str | None = None
     shuffled_score: float | None = None
     decisions_worth: float | None = None

@@ -161,6 +161,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "beyond_target": (_maybe(lambda value: isinstance(value, bool)), None),
     "below_target": (_maybe(lambda value: isinstance(value, bool)), None),
     "target_axis": (_maybe(_one_of(_AXES)), None),
+    "trained_without": (_maybe(_number(0.0, 1.0)), None),
     "eligible": (_maybe(_text(_SETTING)), None),
     **dict.fromkeys(WORTH, (_SCORE, None)),
     "shuffled_apart": (_maybe(_number(-1e6, 1e6)), None),

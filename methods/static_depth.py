@@ -5,7 +5,7 @@ Source: the static controls of methods such as Unified Layer Skipping; ShortGPT 
 influence instead. Equations: of N skipped layers number n is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the
 last and then the first layer go only when no other is left. Deviations: none; nothing is stored for a layer that
 never runs. With `trained` the layers are left out in training as well: more and more of them, up to the run's target
-saving.
+saving; a run with several targets trains it for each number of layers up to the first that saves the largest of them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class StaticDepth(Method):
 
     supports_data_parallel = True
     adapts = False
+    skips_whole_layers = True
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     unit = "layer"
     config: StaticDepthConfig

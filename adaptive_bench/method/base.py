@@ -70,6 +70,8 @@ class Method(nn.Module):
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         adapts: Which tokens skip hangs on the tokens. Not so where none, all, or tokens drawn at random do: then other
             tokens' decisions are worth the same, and there is no control of shuffled decisions.
+        skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
+            for a number of layers: where a run has several targets, it trains the method for each that they need.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
@@ -89,6 +91,7 @@ class Method(nn.Module):
     supports_data_parallel: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
+    skips_whole_layers: ClassVar[bool] = False
     trains: ClassVar[bool] = True
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -45,6 +45,7 @@ class About(TypedDict, total=False):
         train_flops: FLOPs it took.
         trained_for: By axis, the pooled saving the training aimed at.
         target_axis: The axis that it was set on.
+        trained_without: Share of the layers that it ended without, of methods that skip whole layers.
     """
 
     parameters_added: int | None
@@ -52,6 +53,7 @@ class About(TypedDict, total=False):
     train_flops: float | None
     trained_for: Mapping[str, float]
     target_axis: str
+    trained_without: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,8 @@ class Row:
         beyond_target: Whether the level lies beyond what the method was trained for; `None` where that is not known.
         below_target: Whether it is less than half of that: a method pays there for a saving that nobody asks of it.
         target_axis: The axis it was trained for a saving on; `None` where it was trained for none, or in older records.
+        trained_without: Share of the layers that no token ran at the end of training; `None` for methods that do not
+            skip whole layers, and in older records. At another `saved_tokens` the method was not trained for that.
         eligible: Where tokens may skip, as the method says: `layers 1-7`; `None` in older records.
         shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where
             that control was not measured or did not reach it.
@@ -139,6 +143,7 @@ class Row:
     beyond_target: bool | None = None
     below_target: bool | None = None
     target_axis: str | None = None
+    trained_without: float | None = None
     eligible: str | None = None
     shuffled_score: float | None = None
     decisions_worth: float | None = None
@@ -212,6 +217,7 @@ def table_rows(
         train_tokens=about.get("train_tokens"),
         train_flops=about.get("train_flops"),
         target_axis=about.get("target_axis"),
+        trained_without=about.get("trained_without"),
     )
     if conditions is not None:
         same = same.but(**asdict(conditions))

@@ -126,6 +126,10 @@ def test_a_level_that_is_less_than_measured_is_marked(make_row):
     text = render([make_row(below_target=True, target_axis="tokens")])
     assert "§ less than half of the saving" in text and "¶ trained for a saving on another axis." in text
     assert "¶" not in render([make_row(target_axis="net", axis="net")])
+    for left_out, marked in ((0.3, True), (0.0, True), (0.1666, False), (None, False)):
+        text = render([make_row(trained_without=1 / 6, saved_tokens=left_out)])
+        assert ("◊ not trained for the number of layers" in text) == ("89.8◊" in text) == marked
+    assert "◊" not in render([make_row(trained_without=None, saved_tokens=0.3)])
     assert "‡" not in render([make_row(beyond_target=False)]) + render([make_row(beyond_target=None)])
 
 

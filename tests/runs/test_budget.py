@@ -28,7 +28,7 @@ def test_a_pass_costs_what_torch_counts(family, make_backbone, random_text):
 
 @pytest.mark.parametrize("target", [None, (0.1, 0.2)])
 def test_counting_from_names_agrees_with_the_plan(config_of, target):
-    methods = "dense,base,random_skip,gateskip,gateskip@paper,router_tuned_mod,calm"
+    methods = "dense,base,random_skip,gateskip,gateskip@paper,router_tuned_mod,calm,static_depth[trained=true]"
     config = config_of(methods, seeds=(1, 2), train={"target": target})
     found = preflight(config)
     steps, values = count_work(config, model_facts(config.model).empty)

@@ -6,9 +6,10 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.planning.training_targets import default_target
+from adaptive_bench.runs.checks.model import model_facts
+from adaptive_bench.runs.planning.training_targets import default_target, layer_shares
 
-GATESKIP, MOD = "gateskip", "mod[every=1]"
+GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,68 @@ def test_of_several_targets_each_is_trained_and_asked_on_validation(config_of):
     # Whoever is trained towards none has nothing to choose.
     assert [sweep.split for sweep in whole.sweeps if str(sweep.spec) == "dense"] == ["test"]
     assert len({sweep.folder for sweep in whole.sweeps}) == len(whole.sweeps)
+
+
+@pytest.mark.parametrize(
+    ("layers", "saving", "numbers"),
+    [(4, 0.2, 1), (4, 0.25, 1), (4, 0.26, 2), (4, 0.5, 2), (4, 1.0, 4), (10, 0.2, 2), (10, 0.21, 3)],
+)
+def test_numbers_of_layers_rise_to_the_first_that_saves_enough(make_backbone, layers, saving, numbers):
+    """Of tokens a layer saves its share of the layers; of FLOPs less, because the head runs all the same."""
+    model = make_backbone("llama", num_hidden_layers=layers)
+    shares = layer_shares(model, saving, "tokens")
+    assert shares == tuple((number + 1) / layers for number in range(numbers))
+    maps = sum(part.numel() for name, part in model.named_parameters() if "_proj" in name)
+    least = maps / layers / (maps + model.lm_head.weight.numel())
+    of_net = layer_shares(model, saving, "net")
+    assert len(of_net) == layers or len(of_net) * least >= saving > (len(of_net) - 1) * least
+
+
+def test_nano_is_trained_for_two_layers_too():
+    """One of its layers saves 11 to 15 % of net FLOPs, so that targets of 10 and 20 % are both next to one layer."""
+    assert layer_shares(model_facts("nano").empty, 0.2, "net") == (1 / 6, 2 / 6)
+
+
+def test_of_several_targets_whole_layers_are_trained_number_by_number(config_of):
+    """Targets of 10 and 20 % both come to one layer of two: the second one is never skipped in training. A target for
+    which both are needed adds that number, and a single target stays what it is for everybody.
+    """
+    for target, trained in (((0.1, 0.2), [0.5]), ((0.2, 0.6), [0.5, 1.0]), ((0.2,), [0.2])):
+        whole = plan(config_of(("dense", STATIC, GATESKIP), tasks=("nano_math",), train={"target": target}))
+        assert [one.target for one in whole.trainings if str(one.spec) == STATIC] == trained
+        assert [one.target for one in whole.trainings if str(one.spec) == GATESKIP] == list(target)
+        asked = [sweep.split for sweep in whole.sweeps if str(sweep.spec) == STATIC]
+        assert asked == ["test", "validation"] * len(trained) if len(trained) > 1 else asked == ["test"]
+        assert len({training.folder for training in whole.trainings}) == len(whole.trainings)
+
+
+def test_rows_say_which_number_of_layers_their_model_was_trained_without(config_of):
+    config = config_of(
+        STATIC,
+        tasks=("nano_math",),
+        levels=(0.0, 0.25, 0.5),
+        match_on="net",
+        train={"target": (0.2, 0.6)},
+        evaluation={"grid": (0.0, 0.5)},
+    )
+    outcome = run(config, jobs=1)
+    assert outcome.exit_code == 0
+    for training in plan(config).trainings:
+        found = json.loads((training.folder / "target.json").read_text())
+        assert found["tokens"] == found["saving"] == training.target and found["whole_layers"]
+        assert found["priced"]["tokens"] == pytest.approx(training.target)
+    rows = [row for row in outcome.rows if row["axis"] == "tokens" and row["phase"] == "all"]
+    assert {row["level"] for row in rows} == {0.0, 0.25, 0.5}
+    for row in rows:
+        assert row["trained_without"] == row["target"] in (0.5, 1.0)
+        assert row["saved_tokens"] == pytest.approx(row["level"])
+        assert row["target_axis"] is None  # a number of layers is the same on every axis
+
+
+def test_methods_that_skip_token_by_token_are_not_said_to_be_trained_without_layers(config_of):
+    outcome = run(config_of(GATESKIP), jobs=1)
+    assert {row["trained_without"] for row in outcome.rows} == {None}
+    assert {row["target_axis"] for row in outcome.rows} == {"tokens"}
 
 
 def test_a_rate_of_a_spec_wins_over_its_methods(config_of):

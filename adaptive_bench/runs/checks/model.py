@@ -20,7 +20,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.cost.estimate import Trait
-from adaptive_bench.runs.planning.backbones import BackboneSource, find_backbone
+from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -79,17 +79,7 @@ def model_facts(name: str) -> ModelFacts:
 
 @lru_cache(maxsize=4)
 def _facts(source: BackboneSource) -> ModelFacts:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    config = source.load(AutoConfig, "description (config.json)")
-    try:
-        with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    except Exception as error:
-        raise EnvironmentProblem(
-            f"The config.json of the model {source.name!r} describes no model that can be built: {explained(error)} "
-            "Set --model to another one."
-        ) from error
+    empty = empty_model(source)
     Backbone(empty)
     facts = ModelFacts(source, empty)
     if source.weight_bytes is not None and facts.parameters > source.weight_bytes:  # before anybody makes room for them

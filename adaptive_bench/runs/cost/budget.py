@@ -28,6 +28,7 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.shapes import shape_of_model
 from adaptive_bench.runs.planning.shuffled import has_control
+from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import ExampleRequest, Task
@@ -102,27 +103,29 @@ def empty_model(name: str) -> PreTrainedModel | None:
 def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], dict[str, int]]:
     """Steps of each training, and dial values by task, of a whole run of which nothing is on disk."""
     specs = [MethodSpec.parse(text) for text in config.methods]
+    tasks = {name: find_task(name) for name in expand_tasks(config.tasks)}
+    targets = TrainingTargets.of(config, tasks.values(), {}, lambda: empty)
     trained: dict[MethodSpec, int] = {}
     for spec in map(training_spec, specs):
         chain: MethodSpec | None = spec
         while chain is not None:
             found = method_class(chain)
             several = found.trains and found.takes_target(found.parse_config(chain))
-            trained[chain] = len(config.train.target or (0.0,)) if several else 1
+            trained[chain] = len(targets.goals(found)) if several else 1
             chain = starting_spec(chain)
     steps = [
         config.train.steps if method_class(spec).trains else 0
-        for spec, targets in trained.items()
-        for _ in range(targets * len(config.seeds))
+        for spec, times in trained.items()
+        for _ in range(times * len(config.seeds))
     ]
     values = {}
-    for name in expand_tasks(config.tasks):
-        levels = config.levels or find_task(name).levels
+    for name, task in tasks.items():
+        levels = config.levels or task.levels
         reach = [first_savings(_end(empty, spec), levels, config.evaluation) for spec in specs]
-        targets = [trained[training_spec(spec)] for spec in specs]
+        trainings = [trained[training_spec(spec)] for spec in specs]
         # Of several targets, validation documents choose the one that serves a level.
-        asked = [1 + has_control(spec, config) + (count > 1) for spec, count in zip(specs, targets, strict=True)]
-        counts = [len(savings) * count * times for savings, count, times in zip(reach, targets, asked, strict=True)]
+        asked = [1 + has_control(spec, config) + (count > 1) for spec, count in zip(specs, trainings, strict=True)]
+        counts = [len(savings) * count * times for savings, count, times in zip(reach, trainings, asked, strict=True)]
         values[name] = sum(counts) * len(config.seeds)
     return steps, values
 

@@ -229,7 +229,10 @@ def about_training(trainings: Sequence[TrainingRun]) -> About:
     if targets:
         reached = {axis: fmean(target["priced"][axis] for target in targets) for axis in targets[0]["priced"]}
         axis, saving = targets[0]["axis"], targets[0]["saving"]
-        about["target_axis"] = axis
+        if targets[0].get("whole_layers"):  # a number of layers is the same on every axis
+            about["trained_without"] = fmean(target["tokens"] for target in targets)
+        else:
+            about["target_axis"] = axis
         near = abs(reached[axis] - saving) <= _NEAR  # pricing stops close to the target; else the dial ended before it
         about["trained_for"] = (
             reached | {"claimed": fmean(target["tokens"] for target in targets)} | ({axis: saving} if near else {})

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
+from adaptive_bench.faults import explained
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.store.keys import files_fingerprint
@@ -123,6 +124,27 @@ def find_backbone(name: str) -> BackboneSource:
             f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
         )
     return _from_hub(name)
+
+
+@lru_cache(maxsize=4)
+def empty_model(source: BackboneSource) -> PreTrainedModel:
+    """The model with tensors that have shapes but no values.
+
+    Raises:
+        EnvironmentProblem: Its config.json cannot be read, or describes no model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = source.load(AutoConfig, "description (config.json)")
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"The config.json of the model {source.name!r} describes no model that can be built: {explained(error)} "
+            "Set --model to another one."
+        ) from error
+    return model
 
 
 def planned_backbone(name: str, fingerprint: str) -> BackboneSource:

@@ -11,12 +11,12 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.timed import timed
-from adaptive_bench.runs.planning.training_targets import TrainingTargets
+from adaptive_bench.runs.planning.training_targets import Goal, TrainingTargets
 from adaptive_bench.runs.planning.training_text import (
     draw_calibration,
     draw_flop_calibration_text,
@@ -75,7 +75,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in config.seeds}
-    targets = TrainingTargets.of(config, tasks, pricing)
+    targets = TrainingTargets.of(config, tasks, pricing, lambda: empty_model(backbone))
     questions = _Questions(config, tasks)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
@@ -166,11 +166,12 @@ def _trainings(
         (base,) = _trainings(start, shared, targets, records, known)
         content["base"] = base.folder.name
     takes_target = bool(recipe["steps"]) and method_type.takes_target(method_type.parse_config(spec))
-    savings: Sequence[float | None] = targets.savings if takes_target else (None,)
+    goals: Sequence[Goal | None] = targets.goals(method_type) if takes_target else (None,)
     trainings = []
-    for saving in savings:
-        about = content if saving is None else content | {"target": targets.describe(saving, shared["seed"])}
+    for goal in goals:
+        about = content if goal is None else content | {"target": targets.describe(goal, shared["seed"])}
         folder = records / key_of(about)
-        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(savings) == 1)
+        saving = None if goal is None else goal.saving
+        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(goals) == 1)
         trainings.append(known.setdefault(folder, training))
     return trainings

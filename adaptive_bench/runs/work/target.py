@@ -22,7 +22,9 @@ def set_target(
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
     target = find_target(model, training, config, tokenizer, reporter)
     model.method.target = target.tokens
-    training.record.write("target.json", target.to_json())
+    # What a table needs to say of a control whether it was trained for what it is read at.
+    about = {"whole_layers": True} if model.method.skips_whole_layers else {}
+    training.record.write("target.json", target.to_json() | about)
 
 
 def find_target(
