@@ -6,7 +6,7 @@ axis the saving differs: a gate of overhead `o` saves about `0.9 * tokens - o` n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adaptive_bench.store.savings import Point
@@ -85,18 +85,25 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
 
 
 def sweep(
-    measure: Callable[[float], Point], method: HasMaximum, levels: Sequence[float], axis: str, recipe: HasGrid
+    measure: Callable[[float], Point],
+    method: HasMaximum,
+    levels: Sequence[float],
+    axis: str,
+    recipe: HasGrid,
+    also: Iterable[float] = (),
 ) -> dict[float, Point]:
     """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached, then for each level
     at most twice `CLOSER_POINTS` until it has a point close by on either side, if the recipe asks for that.
 
     Args:
         measure: Evaluates the method at a share of saved tokens.
+        also: Shares that are measured beside the first grid.
 
     Returns:
         The measured points by the share of saved tokens that was asked for.
     """
-    measured = {saving: measure(saving) for saving in first_savings(method, levels, recipe)}
+    first = {*first_savings(method, levels, recipe), *also}
+    measured = {saving: measure(saving) for saving in sorted(first)}
     for _ in range(EXTRA_POINTS):
         saving = next_saving(measured, levels, axis, method.max_saved_tokens)
         if saving is None:

@@ -126,6 +126,15 @@ def test_levels_are_measured_where_they_are_judged_if_that_is_asked() -> None:
         assert any(level - 1e-6 <= saving <= level + 0.02 + 1e-6 for saving in savings), level
 
 
+def test_what_another_sweep_was_asked_for_is_measured_too() -> None:
+    asked: list[float] = []
+    measured = sweep(
+        lambda saving: asked.append(saving) or _point(saving), _Method(1.0), LEVELS, "tokens", _Recipe(), (0.07, 0.12)
+    )
+    plain = sweep(_point, _Method(1.0), LEVELS, "tokens", _Recipe())
+    assert measured.keys() == plain.keys() | {0.07, 0.12} and len(asked) == len(measured)
+
+
 def test_a_dial_with_few_positions_is_asked_once_in_between() -> None:
     asked = list(
         sweep(lambda saving: _point(round(saving * 8) / 8), _Method(1.0), (0.15,), "tokens", _Recipe((0.0, 0.3), 0.02))

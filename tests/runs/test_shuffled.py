@@ -16,12 +16,20 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.rederive import rederive
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.packing import pack
+
+
+class Reach:
+    """The end of a dial."""
+
+    max_saved_tokens = 1.0
+
 
 WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
 
@@ -102,6 +110,38 @@ def test_rows_say_what_decisions_are_worth_wherever_they_are_made_from(config_of
     file = tmp_path / "records.tar.xz"
     file.write_bytes(pack((config.out / "records").iterdir()))
     assert not rederive(config, file, again.rows).differences
+
+
+CLOSE = {"evaluation": {"closeness": 0.02}, "levels": (0.0, 0.12)}
+
+
+def test_the_control_is_measured_wherever_its_method_is(config_of, counted):
+    """At one dial value both save the same, so that nothing but the choice of tokens is between them."""
+    config = config_of("gateskip", shuffled=True, **CLOSE)
+    outcome = run(config, jobs=1)
+    own, control = plan(config).sweeps
+    added = set(own.record.savings()) - set(own.first_savings(Reach()))
+    assert added and set(own.record.savings()) <= set(control.record.savings())
+    rows = [row for row in outcome.rows if row["level"] == 0.12 and (row["axis"], row["phase"]) == ("tokens", "all")]
+    assert rows and all(row["shuffled_apart"] is not None for row in rows)
+
+    counted.clear()
+    extra = max(added)
+    (own.folder / f"{extra:g}.json").unlink()
+    assert [sweep.is_complete for sweep in plan(config).sweeps] == [False, False]  # a control follows its method
+    assert run(config, jobs=1).exit_code == 0 and counted == [str(own)]
+    (control.folder / f"{extra:g}.json").unlink()
+    assert [sweep.is_complete for sweep in plan(config).sweeps] == [True, False]
+
+
+def test_a_manifest_knows_which_method_a_control_follows_and_older_controls_follow_none(config_of):
+    outcome = run(config_of(("gateskip", "calm"), shuffled=True), jobs=1)
+    found = work_of(outcome.folder).sweeps
+    assert [str(sweep.own.spec) for sweep in found if sweep.variant] == ["gateskip", "calm"]
+    assert all(sweep.own.task == sweep.task and not sweep.own.variant for sweep in found if sweep.variant)
+    assert all(sweep.own is None for sweep in found if not sweep.variant)
+    content = next(sweep.content for sweep in found if sweep.variant)
+    assert follows_method(content) and not follows_method(content | {"shuffled": 1}) and not follows_method({})
 
 
 def test_answers_of_the_control_can_be_read_and_compared(config_of):

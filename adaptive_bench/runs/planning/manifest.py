@@ -11,6 +11,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import Plan, without_groups
+from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
@@ -139,6 +140,15 @@ def _bases_first(known: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapp
     return list(ordered.items())
 
 
+def _own(control: DialEvaluation, sweeps: Iterable[DialEvaluation]) -> DialEvaluation | None:
+    """The evaluation of the method itself, on the same training, task and documents."""
+    place = (control.spec, control.task, control.training.folder, control.split)
+    return next(
+        (one for one in sweeps if not one.variant and (one.spec, one.task, one.training.folder, one.split) == place),
+        None,
+    )
+
+
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
     """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again.
 
@@ -160,4 +170,5 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
         spec = MethodSpec.parse(each.method)
         found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
         sweeps.append(replace(found, split=each.split, variant=each.variant))
+    sweeps = [replace(one, own=_own(one, sweeps)) if follows_method(one.content) else one for one in sweeps]
     return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))

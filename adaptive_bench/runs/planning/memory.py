@@ -114,7 +114,8 @@ class Memory:
         if isinstance(work, TrainingRun):
             return [*about, work.target, work.has_single_target]
         curves = {name: curve.points for name, curve in work.curves.items()}
-        return [*about, work.levels, work.split, curves, self._digests[work.training.folder]]
+        own = None if work.own is None else self._digests[work.own.folder]
+        return [*about, work.levels, work.split, curves, self._digests[work.training.folder], own]
 
     def _key_of(self, sweeps: Sequence[DialEvaluation]) -> str:
         metrics = find_task(sweeps[0].task).metrics

@@ -132,11 +132,12 @@ class _Questions:
                 content |= {} if split == "test" else {"split": split}
                 folder = training.folder / "eval" / f"{name}-{key_of(content)}"
                 found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
-                sweeps.append(replace(found, split=split))
+                own = replace(found, split=split)
+                sweeps.append(own)
                 if split == "test" and has_control(spec, self.config):
                     content = {**content, **SHUFFLED}
                     folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
-                    sweeps.append(replace(found, content=content, folder=folder, variant="shuffled"))
+                    sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
         return sweeps
 
 

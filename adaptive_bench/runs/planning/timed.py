@@ -33,7 +33,9 @@ def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporte
     for sweep in sweeps:
         of_model = curves[str(sweep.training.content.get("backbone"))]
         spec = str(sweep.spec)
-        found.append(replace(sweep, curves={name: known[spec] for name, known in of_model.items() if spec in known}))
+        known_curves = {name: known[spec] for name, known in of_model.items() if spec in known}
+        own = None if sweep.own is None else replace(sweep.own, curves=known_curves)
+        found.append(replace(sweep, curves=known_curves, own=own))
     return found
 
 

@@ -114,6 +114,8 @@ class DialEvaluation:
         curves: Saved time of the spec by setting, where it was timed.
         split: Documents it asks: those of the test, or validation documents that choices are made on.
         variant: `shuffled` where tokens get the decisions of others (`model.shuffled`), else empty.
+        own: Of a control the evaluation of the method itself, at whose dial values it is measured as well; `None` for
+            records of earlier versions, whose controls went their own way.
     """
 
     spec: MethodSpec
@@ -127,6 +129,7 @@ class DialEvaluation:
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
     split: DocumentSplit = "test"
     variant: Variant = ""
+    own: DialEvaluation | None = None
 
     def __str__(self) -> str:
         where = self.task if self.split == "test" else f"{self.task} ({self.split})"
@@ -145,7 +148,12 @@ class DialEvaluation:
 
     def first_savings(self, method: HasMaximum) -> list[float]:
         """Shares of saved tokens that are measured in any case."""
-        return first_savings(method, self.levels, self.config.evaluation)
+        first = first_savings(method, self.levels, self.config.evaluation)
+        return sorted({*first, *self._of_own()})
+
+    def _of_own(self) -> list[float]:
+        """What the method itself was asked for, once all of it is measured."""
+        return [] if self.own is None else list(self.own.finished() or ())
 
     def walk(self, measure: Callable[[float], Evaluation], method: HasMaximum) -> dict[float, Evaluation]:
         """Measure the first savings, then further ones until every level is reached or the dial ends."""
@@ -156,16 +164,19 @@ class DialEvaluation:
             return point_of(measured[saving], self.metric, self.matched_curve)
 
         matched = saving_name(self.config.match_on, self.config.match_phase)
-        sweep(point, method, self.levels, matched, self.config.evaluation)
+        sweep(point, method, self.levels, matched, self.config.evaluation, self._of_own())
         return measured
 
     def finished(self) -> dict[float, Evaluation] | None:
-        """Every point the walk asks for, if all of them are on disk; else `None`.
+        """Every point the walk asks for, if all of them are on disk; else `None`. A control follows its method: it has
+        none before the method has all.
 
         Raises:
             EnvironmentProblem: Its folder holds another sweep, or points beyond the end of its dial.
         """
         self.record.check_key()
+        if self.own is not None and self.own.finished() is None:
+            return None
         end = self.record.max_saved_tokens
 
         def read(saving: float) -> Evaluation:
