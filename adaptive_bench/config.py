@@ -71,8 +71,8 @@ class RunConfig(Strict):
         False,
     )
     shuffled: bool = _how(
-        "Also measure each method with the decisions of other tokens.\nThe control that tells what choosing the tokens "
-        "is worth (docs/protocol.md). It trains nothing and doubles the evaluations.",
+        "Also measure each method with the decisions of other tokens.\nThe control that tells what is lost with them "
+        "(docs/protocol.md). It trains nothing and doubles the evaluations.",
         False,
     )
     train: TrainRecipe = TrainRecipe()

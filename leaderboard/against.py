@@ -13,7 +13,7 @@ from adaptive_bench.tables.document_scores import DocumentScores
 
 from .answers import Answers
 from .frame import Board
-from .grid import FAR, PARTIAL, Grid, is_far_off, target_marks
+from .grid import FAR, PARTIAL, Grid, is_far_off, marks_at_point, target_marks
 from .paired import gives, over
 from .row import Row
 
@@ -28,7 +28,8 @@ class AtOwnSaving:
         saving: Of the control, mean over its seeds.
         score: Its mean score there.
         over: By label the difference in the method's favour, corrected for the comparisons at this saving.
-        marks: By label the marks of its score there; of its training, those of the nearest level.
+        marks: By label, the control's among them, the marks of its score there; of its training, those of the nearest
+            level, but for the number of layers that the control itself leaves out there.
     """
 
     saving: float
@@ -75,17 +76,20 @@ def at_own_savings(board: Board, grid: Grid, control: str) -> list[AtOwnSaving]:
         source = _source(board, row)
         if source is None:
             continue
-        for by_seed in source.points_of(row).values():
+        for dial, by_seed in source.points_of(row).items():
             saving = fmean(saved for saved, _ in by_seed.values())
             near = _near(grid, control, saving)
             if OWN_SAVINGS[0] <= saving <= OWN_SAVINGS[1] and near is not None and near.target == row.target:
                 own = DocumentScores.of({seed: scores for seed, (_, scores) in by_seed.items()})
-                found.append(_at(board, grid, control, saving, own, source))
+                at_point = "".join(mark for mark, _ in marks_at_point(near, source.skipped_at(row, dial)))
+                found.append(_at(board, grid, control, saving, own, at_point, source))
     return sorted({one.saving: one for one in found}.values(), key=lambda one: one.saving)
 
 
-def _at(board: Board, grid: Grid, control: str, saving: float, own: DocumentScores, source: Answers) -> AtOwnSaving:
-    scores, marked = {control: own}, {}
+def _at(
+    board: Board, grid: Grid, control: str, saving: float, own: DocumentScores, at_point: str, source: Answers
+) -> AtOwnSaving:
+    scores, marked = {control: own}, {control: at_point}
     for label in grid.methods:
         near = _near(grid, label, saving)
         answers = None if near is None or label == control else _source(board, near, source)

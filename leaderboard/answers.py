@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,16 @@ class Answers:
                     by_document = dict(zip(sweep.documents, scores[row.metric].tolist(), strict=True))
                     found.setdefault(dial, {}).setdefault(sweep.seed, (saved[name], by_document))
         return {dial: by_seed for dial, by_seed in sorted(found.items()) if len(by_seed) == len(sweeps)}
+
+    def skipped_at(self, row: Row, dial: float) -> float | None:
+        """Share of the token-branches that a row's method skips at a dial value, mean over the seeds measured there."""
+        found = [
+            saved[saving_name("tokens", "all")]
+            for sweep in self._sweeps(row)
+            for at, (saved, _, _) in zip(sweep.dials, sweep.points, strict=False)
+            if at == dial and saving_name("tokens", "all") in saved
+        ]
+        return fmean(found) if found else None
 
     def seeds(self, row: Row) -> list[int]:
         """The seeds of a row's method, whether they reached its level or not."""

@@ -1,4 +1,4 @@
-"""What the decisions of each method are worth: its score beside that with the decisions of other tokens."""
+"""What each method loses with the decisions of other tokens: its score beside that with them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WIDTH = 80  # of a terminal
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
 PREFERRED = 0.15  # the level that is shown where there is room for one: the saving of the paper's second table
-_TITLE = "what choosing the tokens is worth: score less that of the same model with the decisions of other tokens"
-_APART = "≠ at one dial value the two save net FLOPs that are more than {:.0f} points apart."
+_TITLE = "loses with other tokens' decisions: score less that of the same model with the decisions of other tokens"
+_APART = "≠ saves net FLOPs more than {:.0f} points apart, or not measured at one dial value."
 
 
 def decisions(
@@ -46,7 +46,7 @@ def decisions(
         ]
         for row in chosen
     ]
-    header = ["method", "level", "score", "shuffled", "decisions worth"]
+    header = ["method", "level", "score", "shuffled", "loses"]
     widths = [
         max(len(name) + _HEADER, *map(len, column))
         for name, column in zip(header, zip(*body, strict=True), strict=True)
@@ -58,8 +58,10 @@ def decisions(
 
 
 def is_apart(row: Row) -> bool:
-    """Whether method and control save too different amounts at one dial value to be called the same."""
-    return abs(row.shuffled_apart or 0.0) > TOLERANCE
+    """Whether method and control save too different amounts at one dial value to be called the same, or were not
+    measured at one.
+    """
+    return row.shuffled_apart is None or abs(row.shuffled_apart) > TOLERANCE
 
 
 def _worth(grid: Grid, row: Row) -> str:

@@ -45,7 +45,7 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
         *_section("Which methods are ahead", sentences.order(columns)),
         *_section("Where tokens may skip", sentences.sites(columns)),
         *_section("Who is better than static depth", sentences.static(board, columns)),
-        *_section("What choosing the tokens was worth", sentences.choice(columns)),
+        *_section("What is lost with other tokens' decisions", sentences.choice(columns)),
         *_section("The order beside the paper's Table 1", sentences.paper(tokens)),
         *_section("What counting tokens leaves out", sentences.tokens(board, tokens)),
         *_section("What random controls show", sentences.random_controls(columns)),

@@ -319,6 +319,19 @@ def target_marks(row: Row) -> list[tuple[str, str]]:
     return found
 
 
+def marks_at_point(row: Row, left_out: float | None) -> list[tuple[str, str]]:
+    """As `target_marks`, where a method was measured instead of at a level.
+
+    Args:
+        row: Of the nearest level.
+        left_out: Share of the token-branches that are skipped there, known of the point itself.
+    """
+    if row.trained_without is None:
+        return target_marks(row)
+    found = [_OTHER_LAYERS] if other_layers(row.trained_without, left_out) else []
+    return [*found, NOT_CONVERGED] if row.not_converged else found
+
+
 def other_layers(trained_without: float | None, left_out: float | None) -> bool:
     """Whether a method that leaves out whole layers was trained for another share of them than it is read at."""
     if trained_without is None or left_out is None:

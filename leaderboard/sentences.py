@@ -142,20 +142,21 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
                 f"{_against(grid, over, column.marks)}.{column.other_sites(over, control)}"
             )
             continue
-        told = f"{column.task}: `{control}`, not measured within 2 points of {100 * column.level:.4g} %"
+        missing = f"without a measured point within 2 points of {100 * column.level:.4g} % on one side or both"
         own = [one for one in at_own_savings(board, grid, control) if one.over]
         if not own:
-            yield f"{told}: nothing is said against it."
+            yield f"{column.task}: {_named(control, column.marks)}, {missing}: nothing is said against it."
         for one in own:
+            score = _in_unit(grid, number(grid.metric, one.score))
             yield (
-                f"{told} but at {percent(one.saving)} %, has {_in_unit(grid, number(grid.metric, one.score))} there; p "
-                f"corrected for {len(one.over)} comparisons with it: {_against(grid, one.over, one.marks)}."
-                f"{column.other_sites(one.over, control)}"
+                f"{column.task}: {_named(control, one.marks)}, {missing}, has {score} at "
+                f"{percent(one.saving)} %; p corrected for {len(one.over)} comparisons with it: "
+                f"{_against(grid, one.over, one.marks)}.{column.other_sites(one.over, control)}"
             )
 
 
 def choice(columns: Iterable[Column]) -> Iterator[str]:
-    """What the decisions are worth, where the control of shuffled decisions says it."""
+    """Who loses how much with other tokens' decisions, most first, where the control of shuffled decisions says it."""
     unknown = []
     for column in columns:
         adaptive = [column.row(name) for name in column.found.order if not _is_static(name)]
@@ -163,24 +164,32 @@ def choice(columns: Iterable[Column]) -> Iterator[str]:
         if not known:
             unknown.append(column.task)
             continue
-        by_saying: dict[str, list[str]] = {}
-        for row in known:
-            by_saying.setdefault(_said_of_choice(row), []).append(_worth(row))
-        if missing := [f"`{row.label}`" for row in adaptive if row not in known]:
-            by_saying["not measured"] = missing
-        told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items())
+        by_saying: dict[str, list[str]] = {saying: [] for saying in _SAYINGS}
+        for row in sorted(known, key=lambda row: -(row.decisions_worth or 0.0)):
+            by_saying[_said_of_choice(row)].append(_worth(row))
+        by_saying["not measured"] = [f"`{row.label}`" for row in adaptive if row not in known]
+        told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items() if some)
         yield f"{column.task}, score less that with the decisions of other tokens. {told[0].upper()}{told[1:]}."
     if unknown:
         yield f"{', '.join(unknown)}: not measured for any method (`run --shuffled`)."
 
 
+_SAYINGS = (
+    "loses with other tokens' decisions",
+    "no loss shown",
+    "better with other tokens' decisions",
+    "nothing can be said, the two save net FLOPs that are more than 2 points apart",
+    "nothing can be said, the control was not measured at the method's dial values",
+)
+
+
 def _said_of_choice(row: Row) -> str:
+    """One of `_SAYINGS`."""
     assert row.decisions_low is not None and row.decisions_high is not None
+    lost, unclear, better, apart, unshared = _SAYINGS
     if is_apart(row):
-        return "nothing can be said, since the two save net FLOPs that are more than 2 points apart"
-    if row.decisions_low > 0:
-        return "choosing the tokens was worth something"
-    return "other tokens' decisions did better" if row.decisions_high < 0 else "not shown to be worth anything"
+        return unshared if row.shuffled_apart is None else apart
+    return lost if row.decisions_low > 0 else better if row.decisions_high < 0 else unclear
 
 
 def _worth(row: Row) -> str:
@@ -274,17 +283,19 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
 
 
 def idle_gates(rows: Iterable[Row]) -> Iterator[str]:
-    """What gates save where they skip nothing: one example."""
-    for row in rows:
-        if (method_name(row.method), row.axis, row.level) == ("gated", "tokens", 0.0) and row.saved_net is not None:
-            told = f"`{row.label}`, {markdown(row.task)}"
-            yield f"Gates that skip nothing ({told}) save {percent(row.saved_net)} % net."
-            break
+    """What gates save where they skip nothing, least first."""
+    found = [
+        (row.saved_net, f"`{row.label}` on {markdown(row.task)} {percent(row.saved_net)} %")
+        for row in rows
+        if (method_name(row.method), row.axis, row.level) == ("gated", "tokens", 0.0) and row.saved_net is not None
+    ]
+    if found:
+        yield f"Gates that skip nothing save, net: {', '.join(text for _, text in sorted(found))}."
 
 
 def claims(rows: Iterable[Row]) -> Iterator[str]:
-    """Dials that claim what was not skipped."""
-    for row in rows:
+    """Dials that claim what was not skipped, the widest gap first."""
+    for row in sorted(rows, key=lambda row: -abs(row.claimed_minus_executed or 0.0)):
         gap = row.claimed_minus_executed
         if row.claimed is not None and gap is not None and abs(gap) > _CLAIM_GAP:
             yield (
@@ -294,8 +305,8 @@ def claims(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def phases(rows: Iterable[Row]) -> Iterator[str]:
-    """Savings that differ between prompts and what is written."""
-    for row in rows:
+    """Savings that differ between prompts and what is written, the widest difference first."""
+    for row in sorted(rows, key=lambda row: -abs((row.saved_prefill_net or 0.0) - (row.saved_decode_net or 0.0))):
         prefill, decode = row.saved_prefill_net, row.saved_decode_net
         if prefill is not None and decode is not None and abs(prefill - decode) > _PHASE_GAP:
             yield (

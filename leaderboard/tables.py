@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, FAR, Grid, grids, is_far, marks, number, percent, rank
-from .paired import is_trained_static
+from .grid import AXES, Grid, grids, marks, number, percent, rank
+from .paired import RANDOM, is_trained_static
 from .provenance import METHOD_FACTS, OTHER_CODE
 from .row import Row
 from .rows import first_metrics
@@ -58,8 +58,7 @@ def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
     levels = grid.levels
-    # Those of which the trained static control was measured elsewhere: what is said against it gets the mark.
-    far = {level for (name, level), row in grid.cells.items() if is_trained_static(name) and is_far(row)}
+    against = _marks_of_controls(grid)
     return {
         "task": grid.name,
         "metric": grid.metric,
@@ -74,7 +73,9 @@ def _table(grid: Grid, *, headline: bool) -> dict[str, Any]:
         "notes": grid.notes,
         "levels": [f"{100 * level:.4g}" for level in levels],
         "best": [_best(grid, level) for level in levels],
-        "rows": [_line([grid.cells.get((method, level)) for level in levels], method, far) for method in grid.methods],
+        "rows": [
+            _line([grid.cells.get((method, level)) for level in levels], method, against) for method in grid.methods
+        ],
     }
 
 
@@ -82,19 +83,34 @@ def _best(grid: Grid, level: float) -> str | None:
     return next((row.compared_to for (_, at), row in grid.cells.items() if at == level and row.rank_low), None)
 
 
-def _line(rows: Sequence[Row | None], method: str, far: Container[float]) -> dict[str, Any]:
+def _marks_of_controls(grid: Grid) -> dict[tuple[str, float], str]:
+    """By what is said against a control (of `CELL`), and level, the marks of the control: they hold for it too."""
+    found: dict[tuple[str, float], str] = {}
+    for (name, level), row in grid.cells.items():
+        of = "over_random" if name == RANDOM else "over_static" if is_trained_static(name) else None
+        if of is not None and row.score is not None:
+            known = found.get((of, level), "")  # of several variants of the static control
+            found[of, level] = known + "".join(mark for mark, _ in marks(row) if mark not in known)
+    return found
+
+
+def _line(rows: Sequence[Row | None], method: str, against: Mapping[tuple[str, float], str]) -> dict[str, Any]:
     some = next(row for row in rows if row is not None)
     return {
         "method": method,
-        "cells": [None if row is None else _marked(cell(row), row.level in far) for row in rows],
+        "cells": [None if row is None else _marked(cell(row), row.level, against) for row in rows],
         "reach": _maybe(some.keeps_90, percent),
         "to_end": bool(some.keeps_90_to_end),
     }
 
 
-def _marked(texts: Cell, is_control_far: bool) -> Cell:
-    known = texts.get("over_static", NONE) != NONE
-    return {**texts, "over_static": f"{texts['over_static']} {FAR}"} if known and is_control_far else texts
+def _marked(texts: Cell, level: float, against: Mapping[tuple[str, float], str]) -> Cell:
+    found = {
+        name: f"{texts[name]} {known}"
+        for name in ("over_random", "over_static")
+        if texts.get(name, NONE) != NONE and (known := against.get((name, level)))
+    }
+    return {**texts, **found}
 
 
 def cell(row: Row) -> Cell:

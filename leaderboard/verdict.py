@@ -82,21 +82,25 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     leader, others = ranked[0], ranked[1:]
     keeps = f"{leader.label} {_keeps(leader, grid)}"
     chance = [row for row in reached if method_name(row.method) == "random_skip"]
+    reserved = [_marked(row) for row in chance if marks(row)]
+    by_chance = "random skipping" + (f" ({', '.join(reserved)})" if reserved else "")
     if not chance:
         return f"{where} {keeps}, with no random skipping to compare with"
     ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
     if not ahead:
-        return f"{where} no method is separated from random skipping (the highest score: {keeps})"
+        return f"{where} no method is separated from {by_chance} (the highest score: {keeps})"
     if ahead[0] is not leader:
         best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
-        return f"{where} {keeps}, but is not separated from random skipping; first of those that are, {best}"
-    told = f"{where} {keeps}, ahead of random skipping"
+        return f"{where} {keeps}, but is not separated from {by_chance}; first of those that are, {best}"
+    told = f"{where} {keeps}, ahead of {by_chance}"
     static = [row for row in reached if method_name(row.method) in STATIC]
-    fixed = [row.label for row in static if not is_far(row) and not apart(leader, row)]
-    if fixed:
+    near = [row for row in static if not is_far(row)]
+    if beaten := [_marked(row) for row in near if marks(row) and apart(leader, row)]:
+        told += f" and of {' and '.join(beaten)}"
+    if fixed := [_marked(row) for row in near if not apart(leader, row)]:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
     if far := [row.label for row in static if is_far(row)]:
-        told += f" ({', '.join(far)}: not measured near this saving)"
+        told += f" ({', '.join(far)}: no measured point within 2 points of this saving on one side or both)"
     if tests is not None:
         return f"{told}; {_rank(leader, len(tests.order))}"
     if not others:
@@ -129,6 +133,10 @@ def _separate(better: Row, worse: Row, sign: int) -> bool:
         return False
     near, far = (0, 1) if sign > 0 else (1, 0)
     return sign * (better.interval[near] - worse.interval[far]) > 0
+
+
+def _marked(row: Row) -> str:
+    return row.label + "".join(mark for mark, _ in marks(row))
 
 
 def _keeps(row: Row, grid: Grid) -> str:

@@ -95,7 +95,8 @@ class Row:
             that control was not measured or did not reach it.
         decisions_worth: How much better the method is than that, positive whichever way the metric is better.
         decisions_low, decisions_high: Its 95 % interval, `None` where there is a single pair of scores.
-        shuffled_apart: Net saving of the control less the method's at one dial value, where they are furthest apart.
+        shuffled_apart: Net saving of the control less the method's at one dial value, where they are furthest apart;
+            `None` where the control was not measured at every dial value that the score was read off.
         dial: Dial value at the level, read off like the score.
         gap: How far the measured savings are apart between which the score was read off, of several seeds the widest.
         distance: How far the level is from the further one of the two, 0 where one is within half a point; of several

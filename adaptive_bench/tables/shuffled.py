@@ -108,15 +108,15 @@ class _Pair:
         }
 
     def _furthest(self, used: Iterable[tuple[int, Interpolation]]) -> float | None:
-        """How far savings of both are apart at the dial values that the method's own score was read off."""
+        """How far savings of both are apart at the dial values that the method's own score was read off; `None` where
+        the control was not measured at one of them.
+        """
         own = list(self.sides[0].values())
         found = [
-            self.apart[seed][asked]
-            for seed, mix in used
-            for point in (*mix.below, *mix.above)
-            if (asked := own[seed].asked[point]) in self.apart[seed]
+            self.apart[seed].get(own[seed].asked[point]) for seed, mix in used for point in (*mix.below, *mix.above)
         ]
-        return max(found, key=abs, default=None)
+        known = [apart for apart in found if apart is not None]
+        return max(known, key=abs) if len(known) == len(found) else None
 
     def _mixes(self, axis: Axis, phase: MatchPhase, timing: str | None) -> list[list[list[Interpolation]]]:
         """Of either side and each seed, where each level is read off."""

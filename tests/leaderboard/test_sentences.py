@@ -127,9 +127,10 @@ def test_an_interpolated_control_is_marked_and_asked_where_it_was_measured(board
     (grid,) = grids(found.rows)
     assert grid.score(TRAINED, 0.15).startswith(f"{100 * row.score:.1f}≈")
     first, second = section(findings(found), "Who is better than static depth").split("\n")
-    assert "not measured within 2 points of 15 % but at 11.0 %, has 20.0 % there" in first
+    where = "without a measured point within 2 points of 15 % on one side or both"
+    assert f"`{TRAINED}`, {where}, has 20.0 % at 11.0 %; p" in first
     assert "ahead `mod` +75.0 [" in first and "`calm`≈ +75.0 [" in first  # calm was measured at 0 and 30 % alone
-    assert "at 22.0 %, has 98.0 % there" in second and "ahead none" in second
+    assert "has 98.0 % at 22.0 %" in second and "ahead none" in second
     assert "not separated `mod` -3.0 [" in second
 
 
@@ -144,12 +145,12 @@ def test_what_the_page_says_against_a_control_has_its_mark(board):
 
 def test_a_control_that_was_measured_nearby_is_asked_at_the_level(board):
     said = section(findings(board({TRAINED: 40, "mod": 95})), "Who is better than static depth")
-    assert said.startswith(f"- **nano\\_math**, `{TRAINED}` 40.0 [") and "not measured" not in said
+    assert said.startswith(f"- **nano\\_math**, `{TRAINED}` 40.0 [") and "measured point" not in said
 
 
 def test_a_control_without_points_between_5_and_30_percent_says_nothing(board):
     said = section(findings(board({TRAINED: {0.0: 99, 0.4: 10}, "mod": 95})), "Who is better than static depth")
-    assert said.endswith("not measured within 2 points of 15 %: nothing is said against it.")
+    assert said.endswith("within 2 points of 15 % on one side or both: nothing is said against it.")
 
 
 def test_only_what_every_seed_was_measured_at_is_a_point_of_the_control(board):
@@ -170,9 +171,10 @@ def test_a_method_whose_seeds_do_not_all_reach_the_control_s_saving_is_marked_th
 
 def test_the_verdict_is_not_held_against_a_control_that_was_measured_elsewhere(board):
     told = verdict(board({"random_skip": 20, TRAINED: FEW, "mod": 95}), "net")
-    assert f"ahead of random skipping ({TRAINED}: not measured near this saving)" in told
+    assert f"({TRAINED}≈" not in told and "(random_skip" not in told
+    assert f"ahead of random skipping ({TRAINED}: no measured point within 2 points of this saving on one" in told
     told = verdict(board({"random_skip": 20, TRAINED: 95, "mod": 95}), "net")
-    assert f"but not of the control {TRAINED}" in told and "near this saving" not in told
+    assert f"but not of the control {TRAINED}" in told and "measured point" not in told
 
 
 def test_who_decides_nothing_per_token_belongs_to_the_static_family(board):
@@ -198,37 +200,56 @@ def test_the_static_family_is_that_of_the_methods_themselves():
     assert found - skipping_nothing == set(STATIC)
 
 
+LOST = "What is lost with other tokens' decisions"
 WORTH = {"decisions_worth": 0.1, "decisions_low": 0.02, "decisions_high": 0.18, "shuffled_score": 0.8}
+WORTH |= {"shuffled_apart": 0.0}
 
 
 @pytest.mark.parametrize(
     ("changes", "saying"),
     [
-        ({}, "Choosing the tokens was worth something: `mod` +10.0 [+2.0, +18.0]."),
-        ({"decisions_low": -0.02}, "Not shown to be worth anything: `mod` +10.0 [-2.0, +18.0]."),
-        ({"decisions_low": 0.0}, "Not shown to be worth anything: `mod` +10.0 [+0.0, +18.0]."),
+        ({}, "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]."),
+        ({"decisions_low": -0.02}, "No loss shown: `mod` +10.0 [-2.0, +18.0]."),
+        ({"decisions_low": 0.0}, "No loss shown: `mod` +10.0 [+0.0, +18.0]."),
         (
             {"decisions_worth": -0.1, "decisions_low": -0.2, "decisions_high": -0.01},
-            "Other tokens' decisions did better: `mod` -10.0 [-20.0, -1.0].",
+            "Better with other tokens' decisions: `mod` -10.0 [-20.0, -1.0].",
         ),
         (
             {"shuffled_apart": 0.03},
-            "Nothing can be said, since the two save net FLOPs that are more than 2 points apart",
+            "Nothing can be said, the two save net FLOPs that are more than 2 points apart: `mod` +10.0",
+        ),
+        (
+            {"shuffled_apart": None},
+            "Nothing can be said, the control was not measured at the method's dial values: `mod` +10.0",
         ),
         ({"decisions_low": None, "decisions_high": None}, "not measured for any method"),
     ],
 )
-def test_what_choosing_the_tokens_was_worth(board, changes, saying):
+def test_who_loses_with_other_tokens_decisions(board, changes, saying):
     text = findings(board({"mod": 90, "layerskip": 90}, rows={"mod": WORTH | changes}))
-    said = section(text, "What choosing the tokens was worth")
-    assert saying in said
-    sayings = ("worth something", "worth anything", "did better", "can be said", "not measured for any")
+    said = section(text, LOST)
+    assert saying in said and "worth" not in said and "choosing" not in text
+    sayings = (
+        "oses with other tokens' decisions:",
+        "o loss shown",
+        "etter with other",
+        "points apart",
+        "method's dial values",
+        "not measured for any",
+    )
     assert sum(one in said for one in sayings) == 1 and "layerskip" not in said
 
 
+def test_who_loses_most_comes_first(board):
+    rows = {"mod": WORTH, "calm": WORTH | {"decisions_worth": 0.3}, "free": WORTH | {"decisions_worth": 0.2}}
+    said = section(findings(board({"mod": 90, "free": 85, "calm": 80}, rows=rows)), LOST)
+    assert [name for name in said.split("`") if name in rows] == ["calm", "free", "mod"]
+
+
 def test_methods_whose_control_was_not_measured_are_named(board):
-    said = section(findings(board({"mod": 90, "calm": 80}, rows={"mod": WORTH})), "What choosing the tokens was worth")
-    assert "worth something: `mod` +10.0 [+2.0, +18.0]; not measured: `calm`." in said
+    said = section(findings(board({"mod": 90, "calm": 80}, rows={"mod": WORTH})), LOST)
+    assert "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]; not measured: `calm`." in said
 
 
 def test_who_is_behind_dense_with_nothing_skipped_is_named_without_a_cause(board):
@@ -260,7 +281,7 @@ def test_what_idle_gates_save_is_said_where_it_was_measured(board):
         curves = {"gated": {0.0: 0}, "mod": 50, "calm": 50}
         return findings(board(curves, axis="tokens", rows={"gated": {"saved_net": saved_net}}))
 
-    assert "- Gates that skip nothing (`gated`, nano\\_math) save -16.0 % net." in said(-0.16)
+    assert "- Gates that skip nothing save, net: `gated` on nano\\_math -16.0 %." in said(-0.16)
     assert "Gates that" not in said(None)
 
 
@@ -297,6 +318,63 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     assert "`mod`# +50.0 [" in section(text, "Who is better than static depth") and "# not converged" in text
     below = findings(board({TRAINED: FEW, "mod": 90, "calm": 90}, rows={"mod": {"below_target": True}}))
     assert "`mod`§ +70.0 [" in section(below, "Who is better than static depth")
+
+
+def test_the_control_carries_its_own_marks_where_its_number_is_used(board):
+    """At its own savings the number of layers is that of the point, not of the level next to it."""
+
+    def said(trained_without, not_converged=False):
+        curves = {TRAINED: FEW, "mod": 90, "calm": 90}
+        found = board(curves, rows={TRAINED: {"trained_without": trained_without}})
+        for row in found.rows:
+            row.not_converged = not_converged and row.method == TRAINED
+        layers = {0.0: 0.0, 0.11: 1 / 6, 0.22: 2 / 6}
+        sweeps = found.answers["run"].sweeps[TRAINED, "bench", "nano_math", None]
+        sweeps[:] = [
+            replace(one, points=tuple(({**at, "tokens": layers[at["net"]]}, *rest) for at, *rest in one.points))
+            for one in sweeps
+        ]
+        text = findings(found)
+        return text, section(text, "Who is better than static depth").split("\n")
+
+    text, (first, second) = said(1 / 6)
+    assert f"`{TRAINED}`, without" in first and f"`{TRAINED}`◊, without" in second
+    assert "◊ not trained for the number of layers" in section(text, "Marks")
+    _, (first, second) = said(2 / 6)
+    assert f"`{TRAINED}`◊, without" in first and f"`{TRAINED}`, without" in second
+    _, (first, second) = said(1 / 6, not_converged=True)
+    assert f"`{TRAINED}`#, without" in first and f"`{TRAINED}`◊#, without" in second
+    text, (first, second) = said(None)
+    assert "◊" not in text and f"`{TRAINED}`, without" in first
+
+
+def test_marks_of_a_control_stand_behind_what_is_said_against_it(board):
+    """Beyond what it was trained for, or trained for another number of layers."""
+
+    def said(**changes):
+        rows = {TRAINED: changes, "random_skip": {"status": "partial"} if changes else {}}
+        found = board({"random_skip": 20, TRAINED: 40, "mod": 95}, rows=rows)
+        (table,) = tables_of(found.rows)
+        (row,) = [row for row in table["rows"] if row["method"] == "mod"]
+        return row["cells"][-1]["over_static"], row["cells"][-1]["over_random"], verdict(found, "net")
+
+    static, chance, told = said(beyond_target=True, trained_without=0.5)
+    assert static.endswith("] ‡◊") and chance.endswith("] *")
+    assert f"ahead of random skipping (random_skip*) and of {TRAINED}‡◊; rank" in told
+    static, chance, told = said()
+    assert static.endswith("]") and chance.endswith("]") and "ahead of random skipping; rank" in told
+
+
+def test_examples_are_sorted_by_what_they_show(board):
+    curves = {"mod": 90, "calm": 80, "free": 70}
+    gaps = {"mod": 0.03, "calm": -0.2, "free": 0.1}
+    rows = {name: {"claimed": 0.4, "claimed_minus_executed": gap} for name, gap in gaps.items()}
+    told = section(findings(board(curves, rows=rows)), "Claimed and executed").split("\n")
+    assert [line.split("`")[1] for line in told] == ["calm", "free", "mod"]
+    decode = {"mod": 0.26, "calm": -0.1, "free": 0.1}
+    rows = {name: {"saved_prefill_net": 0.2, "saved_decode_net": saved} for name, saved in decode.items()}
+    told = section(findings(board(curves, rows=rows)), "Prefill and decode").split("\n")
+    assert [line.split("`")[1] for line in told] == ["calm", "free", "mod"]
 
 
 def test_no_words_of_cause_stand_in_any_findings(board):

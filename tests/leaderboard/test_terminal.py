@@ -87,6 +87,7 @@ def test_wide_shows_everything(make_row):
 
 
 WORTH = {"shuffled_score": 0.41, "decisions_worth": 0.4884, "decisions_low": 0.401, "decisions_high": 0.573}
+WORTH |= {"shuffled_apart": 0.0}
 
 
 def test_decisions_stand_beside_the_scores_at_the_level_next_to_15_percent(make_row):
@@ -94,15 +95,17 @@ def test_decisions_stand_beside_the_scores_at_the_level_next_to_15_percent(make_
     text = render(rows)
     (line,) = (line for line in text.splitlines() if "48.8" in line)
     assert line.split() == ["gateskip", "15", "%", "89.8", "41.0", "+48.8", "[+40.1,", "+57.3]"]
-    assert "decisions worth" in text and "≠" not in text
-    assert "decisions worth" not in render(rows_of(make_row))
+    assert "loses with other tokens' decisions" in text and "≠" not in text and "worth" not in text
+    assert "loses with" not in render(rows_of(make_row))
     wide = render(rows, wide=True)
     assert sum("+48.8" in line for line in wide.splitlines()) == len(LEVELS)
 
 
 def test_a_control_that_saves_another_amount_is_marked(make_row):
-    rows = rows_of(make_row, ("gateskip",), **WORTH, shuffled_apart=-0.021)
-    assert "+48.8≠ [" in render(rows) and "more than 2 points apart" in render(rows)
+    """So is one that was not measured at the method's dial values: that it saves the same is not known."""
+    for apart in (-0.021, None):
+        rows = rows_of(make_row, ("gateskip",), **WORTH | {"shuffled_apart": apart})
+        assert "+48.8≠ [" in render(rows) and "not measured at one dial value" in render(rows)
 
 
 def test_decisions_fit_80_columns_and_lower_scores_have_their_own_unit(make_row):

@@ -73,6 +73,16 @@ def test_the_control_is_read_off_at_its_own_saving():
     assert savings_apart(own[1], control[1]) == pytest.approx({0.0: 0.0, 0.1: -0.05})
 
 
+def test_a_control_that_lacks_a_dial_value_of_the_method_is_not_taken_for_equal():
+    """Of the two points a score is read off, the control has one: how far they are apart at the other is not known."""
+    own = side({1: [(0.0, [1, 1], 0.0), (0.1, [1, 1], 0.08), (0.2, [1, 0], 0.16)]})
+    some = [(0.0, [1, 1], 0.0), (0.1, [1, 0], 0.08), (0.3, [0, 0], 0.2)]
+    rows = with_control(rows_of(own, (0.0, 0.05, 0.1)), own, side({1: some}))
+    found = {level: at(rows, level) for level in (0.0, 0.05, 0.1)}
+    assert all(row.decisions_worth is not None for row in found.values())
+    assert found[0.0].shuffled_apart == found[0.05].shuffled_apart == 0 and found[0.1].shuffled_apart is None
+
+
 def test_every_seed_behind_a_score_needs_its_control_at_the_level():
     """A difference over other seeds than the score's would not be the score's less the control's."""
     own, short = side(OWN), [(0.0, [1, 1, 1, 1], 0.0), (0.2, [0, 0, 0, 0], 0.05)]
