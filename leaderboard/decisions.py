@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 from adaptive_bench.tables.shuffled import TOLERANCE
 
 from .grid import Grid, number
@@ -18,6 +19,17 @@ _HEADER = 2  # tabulate makes a column so much wider than its header at least
 PREFERRED = 0.15  # the level that is shown where there is room for one: the saving of the paper's second table
 _TITLE = "loses with other tokens' decisions: score less that of the same model with the decisions of other tokens"
 _APART = "≠ saves net FLOPs more than {:.0f} points apart, or not measured at one dial value."
+
+
+_FLOOR = "position_skip"  # looks at no content: what it loses with other tokens' decisions is no choice of tokens
+FLOOR = f"{_FLOOR}[trained=true]"
+_NO_FLOOR = f"no floor: {FLOOR} (by position alone) was not measured."
+
+
+def is_floor(row: Row) -> bool:
+    """Whether a row says what a model that was trained to skip by position alone loses with other tokens' decisions."""
+    known = row.decisions_low is not None and row.decisions_high is not None and not is_apart(row)
+    return known and method_name(row.method) == _FLOOR and "trained=true" in row.method
 
 
 def decisions(
@@ -54,7 +66,8 @@ def decisions(
     room = max(1, WIDTH - sum(_GAP + width for width in widths[1:]))
     body = [[broken(label, room), *others] for label, *others in body]
     table = tabulate(body, header, tablefmt="simple", colalign=("left", *["right"] * 4), disable_numparse=True)
-    return [_TITLE, table, *([_APART.format(100 * TOLERANCE)] if any(map(is_apart, chosen)) else [])]
+    notes = [_APART.format(100 * TOLERANCE)] if any(map(is_apart, chosen)) else []
+    return [_TITLE, table, *notes, *([] if any(map(is_floor, chosen)) else [_NO_FLOOR])]
 
 
 def is_apart(row: Row) -> bool:

@@ -12,7 +12,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparison import Difference
 
 from .against import at_own_savings, base_of, over_base
-from .decisions import is_apart
+from .decisions import FLOOR, is_apart, is_floor
 from .frame import Board
 from .grid import AXES, STATIC, Grid, is_far, marks, number, percent
 from .headroom import headroom as about_headroom
@@ -166,10 +166,13 @@ def choice(columns: Iterable[Column]) -> Iterator[str]:
             continue
         by_saying: dict[str, list[str]] = {saying: [] for saying in _SAYINGS}
         for row in sorted(known, key=lambda row: -(row.decisions_worth or 0.0)):
-            by_saying[_said_of_choice(row)].append(_worth(row))
+            by_saying[_said_of_choice(row)].append(_worth(row, column.marks))
         by_saying["not measured"] = [f"`{row.label}`" for row in adaptive if row not in known]
         told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items() if some)
-        yield f"{column.task}, score less that with the decisions of other tokens. {told[0].upper()}{told[1:]}."
+        yield (
+            f"{column.task}, score less that with the decisions of other tokens. {told[0].upper()}{told[1:]}. "
+            f"{_floor(column)}"
+        )
     if unknown:
         yield f"{', '.join(unknown)}: not measured for any method (`run --shuffled`)."
 
@@ -192,9 +195,18 @@ def _said_of_choice(row: Row) -> str:
     return lost if row.decisions_low > 0 else better if row.decisions_high < 0 else unclear
 
 
-def _worth(row: Row) -> str:
+def _floor(column: Column) -> str:
+    """What skipping by position alone loses, where that was measured."""
+    floors = [row for row in map(column.row, column.found.order) if is_floor(row)]
+    if not floors:
+        return f"No floor: `{FLOOR}`, which skips by position alone, was not measured."
+    told = ", ".join(_worth(row, column.marks) for row in floors)
+    return f"The floor, skipping by position alone and whatever the text says: {told}."
+
+
+def _worth(row: Row, marked: Marks) -> str:
     low, high = (difference(row.metric, end) for end in (row.decisions_low, row.decisions_high))
-    return f"`{row.label}` {difference(row.metric, row.decisions_worth)} [{low}, {high}]"
+    return f"{_named(row.label, marked)} {difference(row.metric, row.decisions_worth)} [{low}, {high}]"
 
 
 def paper(columns: Sequence[Column]) -> Iterator[str]:

@@ -42,7 +42,7 @@ VALUES = {
     "reach": "largest saving that keeps 90 % of dense",
 }
 FACTS = ("semantics", *METHOD_FACTS.values(), "parameters added", "training tokens", "training FLOPs")
-FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "gated", "static_depth")
+FAMILY_OF_CONTROLS = ("dense", "base", "random_skip", "position_skip", "gated", "static_depth")
 
 
 def tables_of(rows: Sequence[Row]) -> list[dict[str, Any]]:

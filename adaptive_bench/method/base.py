@@ -68,8 +68,8 @@ class Method(nn.Module):
             and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
         draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
-        adapts: Which tokens skip hangs on the tokens. Not so where none, all, or tokens drawn at random do: then other
-            tokens' decisions are worth the same, and there is no control of shuffled decisions.
+        adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
+            at random do: then other tokens' decisions are worth the same, and have no control (shuffled decisions).
         skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
             for a number of layers: where a run has several targets, it trains the method for each that they need.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.

@@ -53,6 +53,8 @@ def deeper(make_model, make_backbone, spec, layers, saved):
         ("random_skip", 0.3, 1),
         ("random_skip[kv=copy_below]", 0.3, 1),
         ("random_skip[kv=evict]", 0.3, 1),
+        ("position_skip", 0.3, 1),
+        ("position_skip[kv=evict]", 0.3, 1),
         ("static_depth", 0.5, 1),
         ("layerskip", 0.5, 1),
         ("gateskip[shape=scalar]", 0.3, 0),
@@ -70,7 +72,7 @@ def test_a_fixed_number_of_reads(spec, saved, reads, make_model, make_backbone):
         assert len(names) == reads, names
 
 
-@pytest.mark.parametrize("spec", ["dense", "gateskip[shape=scalar]", "random_skip"])
+@pytest.mark.parametrize("spec", ["dense", "gateskip[shape=scalar]", "random_skip", "position_skip"])
 def test_the_masked_executor_never_waits(spec, make_model, make_backbone):
     """Its shapes depend on no decision."""
     for layers in (2, 6):

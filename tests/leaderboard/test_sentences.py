@@ -241,6 +241,46 @@ def test_who_loses_with_other_tokens_decisions(board, changes, saying):
     assert sum(one in said for one in sayings) == 1 and "layerskip" not in said
 
 
+POSITION = "position_skip[trained=true]"
+NO_FLOOR = f"No floor: `{POSITION}`, which skips by position alone, was not measured."
+
+
+def test_what_skipping_by_position_loses_stands_beside_what_methods_lose(board):
+    """It is a control: neither one of those that decide per token, nor named as best."""
+    rows = {"mod": WORTH, POSITION: WORTH | {"decisions_worth": 0.3, "decisions_low": 0.1, "decisions_high": 0.4}}
+    found = board({"random_skip": 20, "mod": 90, POSITION: 95}, rows=rows)
+    text = findings(found)
+    said = section(text, LOST)
+    assert said.endswith(
+        "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]. The floor, skipping by position alone and "
+        f"whatever the text says: `{POSITION}` +30.0 [+10.0, +40.0]."
+    )
+    assert "1 of 1 methods that decide per token are ahead of it, `mod`" in section(text, "What random controls show")
+    assert verdict(found, "net").partition("on nano_math ")[2].startswith("mod ")
+    assert "no floor" not in render(found.lines, wide=True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        None,
+        {"method": "position_skip"},
+        {"shuffled_apart": None},
+        {"shuffled_apart": 0.03},
+        {"decisions_low": None, "decisions_high": None},
+    ],
+)
+def test_there_is_no_floor_where_habit_was_not_measured(board, changes):
+    """Not in the run, never trained to skip, apart from its control, or without an interval."""
+    changes = dict(changes or {})
+    name = changes.pop("method", POSITION)
+    curves = {"mod": 90, "calm": 80} | ({name: 70} if changes or name != POSITION else {})
+    found = board(curves, rows={"mod": WORTH, name: WORTH | changes})
+    said = section(findings(found), LOST)
+    assert said.endswith(NO_FLOOR) and "The floor" not in said
+    assert "no floor: position_skip" in render(found.lines, wide=True)
+
+
 def test_who_loses_most_comes_first(board):
     rows = {"mod": WORTH, "calm": WORTH | {"decisions_worth": 0.3}, "free": WORTH | {"decisions_worth": 0.2}}
     said = section(findings(board({"mod": 90, "free": 85, "calm": 80}, rows=rows)), LOST)

@@ -20,6 +20,7 @@ LAYERS = 4  # of the tiny Llama
         ("mod[every=1]@paper", 0.6, 0.4),
         ("random_skip", 0.37, 0.37),
         ("random_skip", 1.0, 1.0),
+        ("position_skip", 0.37, 0.37),
         *(("static_depth", number, number / LAYERS) for number in range(LAYERS + 1)),
         *(("layerskip", exit_layer, 1 - exit_layer / LAYERS) for exit_layer in range(1, LAYERS + 1)),
     ],

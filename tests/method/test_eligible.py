@@ -30,6 +30,7 @@ def test_sites_are_told_in_few_words(sites, text):
         ("dense", "none"),
         ("gated", "none"),
         ("random_skip", "layers 0-3"),
+        ("position_skip", "layers 0-3"),
         ("static_depth", "layers 0-3"),
         ("layerskip", "layers 1-3"),
         ("gateskip", "layers 0-3"),

@@ -45,11 +45,12 @@ def counted(monkeypatch):
 def test_every_method_that_chooses_has_one_and_no_key_moves(config_of):
     """Methods that treat all tokens alike need none, and those that choose for a whole text or batch can have none."""
     specs = ("dense", "static_depth", "random_skip", "gated", "gateskip", "calm", "gateskip@paper", "mod@paper")
+    specs += ("position_skip[trained=true]",)
     off, on = config_of(specs), config_of(specs, shuffled=True)
     plain, both = plan(off), plan(on)
     assert [sweep.folder for sweep in both.sweeps if not sweep.variant] == [sweep.folder for sweep in plain.sweeps]
     controls = [sweep for sweep in both.sweeps if sweep.variant]
-    assert [str(sweep.spec) for sweep in controls] == ["gateskip", "calm"]
+    assert [str(sweep.spec) for sweep in controls] == ["gateskip", "calm", "position_skip[trained=true]"]
     assert [training.folder for training in both.trainings] == [training.folder for training in plain.trainings]
     assert str(controls[0]) == "evaluate gateskip, shuffled, on nano_qa_ll, seed 1"
     assert all(sweep.split == "test" for sweep in controls)
