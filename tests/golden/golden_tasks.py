@@ -69,7 +69,9 @@ def _definition(task: Task) -> dict[str, Any]:
     for file in task.folder.glob("*.yaml") if "lm_eval" not in task.folder.parts else ():
         says = load_yaml(file, resolve_func=False, recursive=True)
         if says.get("task") == harness:
-            plain["yaml"] = json.loads(json.dumps(says, default=str))
+            # Functions are named with the folder of their file, which lies elsewhere on other machines.
+            text = json.dumps(says, default=str).replace(f"{task.folder.parent}/", "")
+            plain["yaml"] = json.loads(text)
     plain["chance"] = str(task.chance)
     found: dict[str, Any] = json.loads(json.dumps(plain, default=str))
     return found
