@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,13 +140,14 @@ def _bases_first(known: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapp
     return list(ordered.items())
 
 
-def _own(control: DialEvaluation, sweeps: Iterable[DialEvaluation]) -> DialEvaluation | None:
-    """The evaluation of the method itself, on the same training, task and documents."""
-    place = (control.spec, control.task, control.training.folder, control.split)
-    return next(
-        (one for one in sweeps if not one.variant and (one.spec, one.task, one.training.folder, one.split) == place),
-        None,
-    )
+def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
+    """The same with each control told of the evaluation of the method itself, on the same training, task and documents."""
+
+    def place(one: DialEvaluation) -> tuple[object, ...]:
+        return one.spec, one.task, one.training.folder, one.split
+
+    own = {place(one): one for one in sweeps if not one.variant}
+    return [replace(one, own=own.get(place(one))) if follows_method(one.content) else one for one in sweeps]
 
 
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
@@ -170,5 +171,5 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
         spec = MethodSpec.parse(each.method)
         found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
         sweeps.append(replace(found, split=each.split, variant=each.variant))
-    sweeps = [replace(one, own=_own(one, sweeps)) if follows_method(one.content) else one for one in sweeps]
+    sweeps = _with_own(sweeps)
     return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
