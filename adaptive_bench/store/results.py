@@ -126,7 +126,7 @@ def problem_of(folder: Path) -> str:
             check_unchanged(folder / name)
     except AdaptiveBenchError as error:
         return message_of(error)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         return f"{RUN} cannot be used: {message_of(error)}. Write it again: `{_again(folder)}`."
     return ""
 

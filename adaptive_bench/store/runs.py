@@ -184,8 +184,15 @@ def key_in(folder: Path) -> str:
 
     Raises:
         UsageError: Its `config.yaml` is damaged.
+        EnvironmentProblem: It is not there.
     """
-    return run_key(read_mapping(folder / "config.yaml"))
+    try:
+        return run_key(read_mapping(folder / "config.yaml"))
+    except (TypeError, ValueError) as error:  # a date, say, or a number without end
+        raise UsageError(
+            f"A run's config.yaml holds names, numbers and lists, but that in {str(folder)!r} does not "
+            f"({message_of(error)}). Put the run's own back."
+        ) from error
 
 
 def files_of_runs(folder: Path, name: str) -> list[Path]:
