@@ -248,10 +248,16 @@ def read(folder: Path) -> Manifest | None:
 
 
 def from_json(about: Mapping[str, Any], out: Path) -> Manifest:
-    """The manifest that a file says, of records in an output folder."""
+    """The manifest that a file says, of records in an output folder.
+
+    Raises:
+        LookupError, TypeError, AttributeError: It says something else.
+    """
     evaluations = tuple(_evaluation(values) for values in about["evaluations"])
     trainings = tuple(TrainingEntry(**values) for values in about["trainings"])
     known: tuple[Mapping[str, str], ...] = about.get("seals", {}), about.get("timings", {})
+    if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in known):
+        raise TypeError("seals are texts by record")
     return Manifest(out, trainings, evaluations, about.get("run_key"), *known)
 
 
