@@ -141,7 +141,7 @@ def _bases_first(known: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapp
 
 
 def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
-    """The same with each control told of the evaluation of the method itself, on the same training, task and documents."""
+    """The same, with each control told of the evaluation of its method on the same training, task and documents."""
 
     def place(one: DialEvaluation) -> tuple[object, ...]:
         return one.spec, one.task, one.training.folder, one.split
