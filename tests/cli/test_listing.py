@@ -9,6 +9,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli import listing
 from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.methods.dense import Dense
+from adaptive_bench.store.results import write_run
 
 
 class Unprobed(Dense):
@@ -43,7 +44,7 @@ def test_runs_are_listed_with_their_state(command, tmp_path, monkeypatch, width)
     for name in ("begun", "ended"):
         (tmp_path / "runs" / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / "runs" / name / "config.yaml").write_text(json.dumps(about))
-    (tmp_path / "runs" / "runs" / "ended" / "run.json").write_text(json.dumps(about | {"state": "done"}))
+    write_run(tmp_path / "runs" / "runs" / "ended", about | {"state": "done"})
     monkeypatch.setenv("COLUMNS", str(width))
     text = command("list", "runs").stdout
     assert max(map(len, text.splitlines())) <= width
