@@ -13,7 +13,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, Interrupted
+from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
 from adaptive_bench.progress import let_go, open_reporter, say
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import run_command, run_name
@@ -38,7 +38,7 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
     try:
         with open_reporter() as reporter:
             found = preflight(config, reporter)
-    except EnvironmentProblem:
+    except (EnvironmentProblem, SeveralProblems):  # its data may be missing as well
         for line in about(config, None, flops_per_s):
             typer.echo(line)
         raise

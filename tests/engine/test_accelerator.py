@@ -33,7 +33,7 @@ VARIANTS = (
     "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "static_depth[trained=true]",
 )  # fmt: skip
 SPECS = (*NAMES, *(f"{name}@paper" for name in NAMES), *VARIANTS)
-TWO_READS = {"random_skip", "layerskip", "static_depth", "free@paper", "free[kv=defer]"}
+TWO_READS = {"random_skip", "position_skip", "layerskip", "static_depth", "free@paper", "free[kv=defer]"}
 SAVED = 0.3
 # Wherever all rows go through a branch, those that skipped it are waste; all else is counted alike.
 _EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]
