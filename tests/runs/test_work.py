@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.work import carry_out
 from adaptive_bench.runs.work.training import carry_out_training
 from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.training import checkpoint
@@ -37,6 +39,23 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
         assert "is running it, waiting" in lines.lines[0]
     second.join(20)
     assert training.finished and training.record.state == "done"
+
+
+def test_what_a_worker_finished_is_done_although_it_was_killed_before_it_said_so(config_of, monkeypatch):
+    config = config_of("dense")
+
+    run_groups = carry_out.run_groups
+
+    def killed_at_the_end(*arguments):
+        failures = run_groups(*arguments)
+        for sweep in plan(config).sweeps:
+            sweep.record.write("status.json", {"state": "running", "since": "", "reason": ""})
+        return failures
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_out, "run_groups", killed_at_the_end)
+        assert not carry_out.carry_out(plan(config), SilentReporter(), workers=1)
+    assert [sweep.record.state for sweep in plan(config).sweeps] == ["done"] * len(plan(config).sweeps)
 
 
 PARENT = """

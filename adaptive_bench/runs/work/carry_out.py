@@ -36,4 +36,6 @@ def carry_out(
     if not groups:
         return left_out
     workers = min(workers or useful_processes(plan.config), sum(len(group.jobs) for group in groups))
-    return left_out + run_groups(groups, reporter, workers, limits)
+    failures = run_groups(groups, reporter, workers, limits)
+    settle(plan)  # a worker may have been killed right before it could say so
+    return left_out + failures
