@@ -4,8 +4,7 @@ The names of a notebook stand here: `from adaptive_bench import AdaptiveModel, r
 is first asked for, so that the command line starts without torch.
 """
 
-from importlib import import_module
-from typing import Any
+from adaptive_bench.lazy import loader
 
 __version__ = "0.1.0"
 
@@ -24,13 +23,7 @@ _HOMES = {
     "run": "adaptive_bench.runs",
 }
 __all__ = [*_HOMES, "__version__"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'adaptive_bench' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+__getattr__ = loader(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

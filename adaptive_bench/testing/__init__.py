@@ -6,8 +6,9 @@ class TestMine(MethodConformance):
     spec = "mine"
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from adaptive_bench.lazy import loader
 
 if TYPE_CHECKING:
     from adaptive_bench.testing.check import Check, Result
@@ -18,16 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "Check", "MethodConformance", "Report", "Result", "check_specs"]
 # Loaded when first asked for: whoever needs one tiny backbone needs no tables.
 _HOMES = {
-    "CHECKS": "checks",
-    "Check": "check",
-    "MethodConformance": "conformance",
-    "Report": "report",
-    "Result": "check",
-    "check_specs": "report",
+    "CHECKS": "adaptive_bench.testing.checks",
+    "Check": "adaptive_bench.testing.check",
+    "MethodConformance": "adaptive_bench.testing.conformance",
+    "Report": "adaptive_bench.testing.report",
+    "Result": "adaptive_bench.testing.check",
+    "check_specs": "adaptive_bench.testing.report",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = loader(__name__, _HOMES)

@@ -1,7 +1,8 @@
 """Training: encoding, one data order for every method, the loop, checkpoints and exact resume."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from adaptive_bench.lazy import loader
 
 if TYPE_CHECKING:
     from adaptive_bench.training.encoding import calibration_batches, encode_examples
@@ -22,19 +23,14 @@ __all__ = [
 ]
 # Loaded when first asked for: the costs of a step are counted without what the loop needs.
 _HOMES = {
-    "DataOrder": "order",
-    "FirstSteps": "loop",
-    "Target": "target",
-    "calibration_batches": "encoding",
-    "data_order": "order",
-    "encode_examples": "encoding",
-    "first_steps": "loop",
-    "price": "target",
-    "train": "loop",
+    "DataOrder": "adaptive_bench.training.order",
+    "FirstSteps": "adaptive_bench.training.loop",
+    "Target": "adaptive_bench.training.target",
+    "calibration_batches": "adaptive_bench.training.encoding",
+    "data_order": "adaptive_bench.training.order",
+    "encode_examples": "adaptive_bench.training.encoding",
+    "first_steps": "adaptive_bench.training.loop",
+    "price": "adaptive_bench.training.target",
+    "train": "adaptive_bench.training.loop",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = loader(__name__, _HOMES)

@@ -1,0 +1,22 @@
+"""Names of a package that are loaded when they are first asked for, so that importing it costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__` (PEP 562).
+
+    Args:
+        homes: Module of each name.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return load
