@@ -17,6 +17,8 @@ from adaptive_bench.testing.subject import CALIBRATION_TEXT, SHARES, Subject, ca
 
 LENGTHS = (20, 13, 17)
 SHUFFLED = ("gateskip", "calm", "free")
+# Texts that have no tokens of some kind: others stand in for those.
+WITHOUT_A_KIND = {"prompts alone": False, "answers alone": True}
 _IN_FAMILIES = ("gateskip", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "random_skip")
 _PROMPT, _DECODED, _LOGITS = 8, 3, 8
 
@@ -45,13 +47,20 @@ def of_family(family: str) -> dict[str, Any]:
     return found
 
 
-def of_shuffled(name: str) -> dict[str, Any]:
-    """Of a model whose tokens have the decisions of others: who executes what, logits, and what it costs."""
+def of_shuffled(name: str, answers: bool | None = None) -> dict[str, Any]:
+    """Of a model whose tokens have the decisions of others: who executes what, logits, and what it costs.
+
+    Args:
+        answers: Whether the tokens those are from are all an answer's, or all a prompt's; `None` for both kinds.
+    """
     model = _ready(name, "llama")
     _skip(model)
     text = random_text(LENGTHS, seed=5)
+    others = CALIBRATION_TEXT.arguments
+    if answers is not None:
+        others = others | {"continuation_mask": others["attention_mask"].bool() & answers}
     with torch.no_grad(), recorded_decisions(model.method):
-        bank = collect_decisions(model, [CALIBRATION_TEXT.arguments])
+        bank = collect_decisions(model, [others])
     model.reset_ledger()
     with standing_between(model, bank):
         logits = _last(model, text)

@@ -6,6 +6,7 @@ Those are right, wrong or none at all. Documents are made up, so that no data is
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -25,9 +26,13 @@ from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.task import ExampleRequest, OpenTask, Task, TaskGroup
+from adaptive_bench.tasks import answers
 
 NANO = ("nano_math", "nano_qa", "nano_qa_ll", "nano_text")
-WITH_DATA = ("gsm8k", "csqa", "csqa_ll", "mmlu", "mmlu_gen", "piqa_gen", "perplexity:corpus")
+WITH_DATA = (
+    *("gsm8k", "gsm8k_nemotron", "csqa", "csqa_nemotron", "csqa_ll", "mmlu", "mmlu_stem", "mmlu_gen", "piqa_gen"),
+    *("wmt16_en_ro", "perplexity:corpus"),
+)
 _ROWS = 40
 # What a model may write where the answer is `{a}`: in the form that is asked for, in others, wrong, and nothing.
 _NUMBERS = (
@@ -40,6 +45,26 @@ _LETTERS = (
     *("It must be ({a}).", "A cat sat", "A is right", "I'm {a} or Z", "{a}? No: A", "", "#### ", "{l}", "A because"),
     "C#",
 )
+# Words and signs around an answer, each with every way to read it.
+_BEFORE = ("", "#### ", "It is ", "I'm ", "(", "**", '"', "-", "$", "-$", "a", "7 ", "7 - ")
+_AFTER = (
+    *("", ".", ")", "?", "'s", "%", "b", "0", ",000", ",0003", ".50"),
+    *(" is", " was", " because", " since", " cat", " B"),
+)
+
+
+def of_answers() -> dict[str, list[str]]:
+    """What is read of a letter and of a number between some words and signs."""
+    found = {}
+    for before, after in itertools.product(_BEFORE, _AFTER):
+        letter, number = (f"{before}{answer}{after}" for answer in "A3")
+        found[f"{before}_{after}"] = [
+            answers.letter_after_mark(letter, "ABC"),
+            answers.last_letter(letter, "ABC"),
+            answers.number_after_mark(number),
+            answers.last_number(number),
+        ]
+    return found
 
 
 def definitions() -> dict[str, Any]:
@@ -175,6 +200,10 @@ def write_data(folder: Path) -> None:
         _write(folder, "mmlu", split, mmlu)
         _write(folder, "piqa", split, [{"goal": t, "sol1": "x", "sol2": "y", "label": k % 2} for _, t, k in rows])
         _write(folder, "corpus", split, [{"text": f"{text}.\n{text}!"} for _, text, _ in rows])
+        _write(folder, "wmt16_ro_en", split, [{"translation": {"en": t, "ro": t.upper()}} for _, t, _ in rows])
+        traces = {"reasoning_nemotron_70B": "<reasoning>\nIce melts.\n</reasoning>"}
+        for name, some in {"gsm8k": [_gsm8k(n, text) for n, text, _ in rows], "commonsense_qa": csqa}.items():
+            _write(folder, f"multi-domain-reasoning/{name}", split, [row | traces for row in some])
 
 
 def _gsm8k(number: int, text: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
 from adaptive_bench.testing.model_folder import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
-from adaptive_bench.training import encode_examples, price, train
+from adaptive_bench.training import calibration_batches, encode_examples, price, train
+from adaptive_bench.training.encoding import padding_id
 
 # Every setting of the optimizer is one that leaves its mark within ten steps; some sequences are longer than allowed.
 _RECIPE = TrainRecipe(
@@ -40,6 +41,7 @@ _TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "frozen": ("router_tuned_mod", {"steps": 4}),
 }
+_BATCH = ("input_ids", "attention_mask", "continuation_mask")
 PRICED = ("gateskip", "mod", "calm", "layerskip", "random_skip")
 
 
@@ -92,7 +94,7 @@ def of_encoding(folder: Path) -> dict[str, Any]:
     from tokenizers.processors import TemplateProcessing
 
     write_model_folder(folder)
-    found = {}
+    found: dict[str, Any] = {}
     for name, template in {"none": None, "first": "</s> $A", "last": "$A </s>", "both": "<pad> $A </s>"}.items():
         tokenizer = find_backbone(str(folder)).load_tokenizer()
         if template is not None:
@@ -100,6 +102,16 @@ def of_encoding(folder: Path) -> dict[str, Any]:
             tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=template, special_tokens=special)
             tokenizer.bos_token = "<pad>" if name == "both" else tokenizer.bos_token
         encoded = encode_examples(_examples(), tokenizer, 32, SilentReporter())
+        if template is None:
+            batches = calibration_batches(encoded, padding_id(tokenizer), 4)
+            found["batches"] = [
+                [
+                    len(batch["input_ids"]),
+                    *(int(batch[name].sum()) for name in _BATCH),
+                    batch["input_ids"][:, 8].tolist(),
+                ]
+                for batch in batches
+            ]
         found[name] = [
             [*one.token_ids[:3], *one.token_ids[-3:], len(one.token_ids), one.prompt_length] for one in encoded
         ]

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import golden_evaluation
 import golden_models
 import golden_tables
 import golden_tasks
 import golden_training
 import torch
-from golden_models import SHUFFLED, families
+from golden_models import SHUFFLED, WITHOUT_A_KIND, families
 
 from adaptive_bench import registry
 from adaptive_bench.model.recording import recorded_decisions
@@ -129,10 +130,19 @@ def groups() -> dict[str, Callable[[Path], Any]]:
         "encoding": golden_training.of_encoding,
         "pricing": lambda _: golden_training.of_pricing(),
         "definitions of tasks": lambda _: golden_tasks.definitions(),
+        "answers": lambda _: golden_tasks.of_answers(),
+        "texts": golden_evaluation.of_texts,
+        "sweeps": lambda _: golden_evaluation.of_sweeps(),
         "tables": lambda _: golden_tables.finite(golden_tables.of_tables()),
     }
     found |= {f"family {name}": partial(_in_no_folder, golden_models.of_family, name) for name in families()}
     found |= {f"shuffled {name}": partial(_in_no_folder, golden_models.of_shuffled, name) for name in SHUFFLED}
+    found |= {
+        f"shuffled gateskip, {name}": partial(
+            _in_no_folder, partial(golden_models.of_shuffled, answers=answers), "gateskip"
+        )
+        for name, answers in WITHOUT_A_KIND.items()
+    }
     return found | {f"task {name}": partial(_of_task, name) for name in (*golden_tasks.NANO, *golden_tasks.WITH_DATA)}
 
 

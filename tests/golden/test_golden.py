@@ -21,6 +21,9 @@ VERSIONS = {
     "encoding": "FLOORS['training']",
     "pricing": "FLOORS['training'], or that of the floor or VERSION of the method it is from,",
     "definitions of tasks": "FLOORS['tasks']",
+    "answers": "FLOORS['tasks']",
+    "texts": "FLOORS['evaluation'], or that of the floor it is from,",
+    "sweeps": "TABLES",  # points stay what they are, others of them are asked for
     "tables": "TABLES",
     "family": "FLOORS['backbone'], or that of the floor above it it is from,",
     "shuffled": "FLOORS['engine'] or FLOORS['model']",
