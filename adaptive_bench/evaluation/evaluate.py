@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -200,7 +201,16 @@ def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]
         "prompts_sha256": _digest(entry["prompt_hash"] for entry in ordered),
         "task_version": metadata.get("version"),
         "signatures": metadata.get("signatures"),
+        **_settings(ordered),
     }
+
+
+def _settings(logged: list[dict[str, Any]]) -> dict[str, str]:
+    """Of texts that were asked for, a digest of how they are to be written: up to which strings, and how long."""
+    written = [[one[-1] for one in entry["arguments"] if isinstance(one[-1], dict)] for entry in logged]
+    if not any(written):
+        return {}
+    return {"settings_sha256": _digest(json.dumps(one, sort_keys=True) for one in written)}
 
 
 def _digest(hashes: Iterable[str]) -> str:

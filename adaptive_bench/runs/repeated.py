@@ -26,6 +26,7 @@ from adaptive_bench.store.evaluations import Sample
 
 STEPS, WITHIN_S = range(2, 7), 2.0  # further steps of a training only where they are cheap
 DOCUMENTS, REPLAYED = 8, 500
+CHOOSING = 32  # documents where the likeliest choice alone is on record: most small changes leave it, and it is cheap
 # Of the first loss, as a share of it; processors and versions differ by more than the order of sums on one of them.
 _ROUNDING, _ROUNDING_ELSEWHERE = {"fp32": 1e-5, "bf16": 1e-2}, {"fp32": 1e-4, "bf16": 1e-2}
 _GRADIENT, _MORE = "gradient norm", 10  # which rounds so many times as much, and so do all values after a step
@@ -35,7 +36,12 @@ _SAME_SAVING, _SAME_SAVING_ELSEWHERE = 5e-4, 5e-3  # where nearly equal scores o
 _PLANNED = 1e-9  # of numbers that are worked out from the recipe
 _MADE_ON = ("torch", "transformers", "lm-eval", "device", "device_name")  # others round otherwise
 _DATA = ("examples", "tokens", "loss_tokens", "order_sha256")
-_ASKED = {"documents_sha256": "documents", "gold_sha256": "right answers", "prompts_sha256": "prompts"}
+_ASKED = {
+    "documents_sha256": "documents",
+    "gold_sha256": "right answers",
+    "prompts_sha256": "prompts",
+    "settings_sha256": "settings of what is to be written",
+}
 
 
 def moved_in_training(training: TrainingRun, config: RunConfig) -> Iterator[str]:
@@ -90,6 +96,8 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     model.dial = model.method.dial_for(asked)
     bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None
     recipe = sweep.config.evaluation
+    said = {sample.doc: sample for sample in sweep.record.samples(asked)}
+    most = CHOOSING if any(isinstance(sample.output, int) for sample in said.values()) else DOCUMENTS
     with standing_between(model, bank):
         _, now = evaluate(
             model,
@@ -97,14 +105,14 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
             sweep.task,
             data_dir=sweep.config.data_dir,
             split=sweep.split,
-            limit=min(DOCUMENTS, recipe.limit or DOCUMENTS),
+            limit=min(most, recipe.limit or most),
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
             chat_template=sweep.config.chat_template,
         )
-    said = {sample.doc: sample for sample in sweep.record.samples(asked)}
     others = [sample.doc for sample in now if sample.doc in said and not _alike(said[sample.doc], sample)]
-    if len(others) > (0 if _is_made_here(sweep, sweep.config) else 1):  # nearly as likely answers change places
+    # Elsewhere nearly as likely answers change places.
+    if len(others) > (0 if _is_made_here(sweep, sweep.config) else max(1, len(now) // DOCUMENTS)):
         first = next(sample for sample in now if sample.doc == others[0])
         yield (
             f"other answers to {len(others)} of {len(now)} documents at {asked:.0%}, the first {first.output!r:.60} "
@@ -130,7 +138,7 @@ def _moved_in_scoring(sweep: DialEvaluation, asked: float) -> Iterator[str]:
     for name, text in _ASKED.items():
         if (
             name in known
-            and known[name] != data[name]
+            and known[name] != data.get(name)
             and not (name == "prompts_sha256" and sweep.config.chat_template)
         ):
             yield f"other {text} of {sweep.task}"

@@ -215,3 +215,16 @@ def test_a_record_tells_what_was_asked(backbone: LlamaForCausalLM, tokenizer: Pr
     assert first["documents_sha256"] == shown["documents_sha256"] != fewer["documents_sha256"]
     assert first["prompts_sha256"] != shown["prompts_sha256"]
     assert first["revision"] is None  # made by code, not read from the hub
+
+
+def test_a_record_tells_how_text_was_to_be_written(
+    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    told = []
+    for longest in (4, 5, 4):
+        (tmp_path / "toy.yaml").write_text(WRITING.replace("max_gen_toks: 4", f"max_gen_toks: {longest}"))
+        told.append(evaluate(model, tokenizer, "toy", limit=2)[0].data or {})
+    first, longer, again = told
+    assert first["settings_sha256"] == again["settings_sha256"] != longer["settings_sha256"]
+    assert first["prompts_sha256"] == longer["prompts_sha256"]
+    assert "settings_sha256" not in (evaluate(model, tokenizer, "toy_choice", limit=2)[0].data or {})

@@ -152,6 +152,19 @@ def test_what_does_not_move_is_alike(done):
     assert list(repeated.moved_in_training(training, config)) == list(repeated.moved_in_point(sweep)) == []
 
 
+def test_more_documents_are_asked_where_only_the_best_choice_is_on_record(done, monkeypatch):
+    config, _ = done
+    (sweep,) = plan(config).sweeps
+    asked, evaluate = [], repeated.evaluate
+    monkeypatch.setattr(repeated, "DOCUMENTS", 1)
+    monkeypatch.setattr(repeated, "CHOOSING", 2)
+    monkeypatch.setattr(repeated, "evaluate", lambda *one, **how: asked.append(how["limit"]) or evaluate(*one, **how))
+    assert list(repeated.moved_in_point(sweep)) == []
+    monkeypatch.setattr(repeated, "CHOOSING", 20)
+    assert list(repeated.moved_in_point(sweep)) == []
+    assert asked == [2, config.evaluation.limit]
+
+
 AdamW = torch.optim.AdamW
 
 
@@ -201,6 +214,7 @@ def test_every_part_of_a_point_is_compared(config_of, monkeypatch):
     in_point = {
         "other scores": (repeated, "replay", lambda *given, **how: rescored(*given, **how)),
         "other prompts": (repeated, "replay", lambda *given, **how: reasked(*given, **how)),
+        "other settings of what is to be written": (repeated, "replay", lambda *given, **how: reasked(*given, **how)),
         "saved net of held-out text": (calibrated.Calibrated, "held_out_savings", more_saved),
         "the dial ends": (type(sweep.record), "max_saved_tokens", 0.1),
     }
@@ -222,7 +236,7 @@ def rescored(*given, **how):
 
 def reasked(*given, **how):
     samples, data = replay(*given, **how)
-    return samples, {**data, "prompts_sha256": "another"}
+    return samples, data | dict.fromkeys(("prompts_sha256", "settings_sha256"), "another")
 
 
 def more_saved(self, savings):
