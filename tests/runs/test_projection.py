@@ -31,6 +31,12 @@ def onto(spec, layers, shape):
     return Projection(spec, *priced(shape, layers))
 
 
+def net_of(projection, counts):
+    """What one report comes to."""
+    (found,) = projection.net([counts])
+    return found
+
+
 def measured(model, random_text, saving=0.3):
     """The report of a batch of prompts and of what is written after them."""
     model.dial = model.method.dial_for(min(saving, model.method.max_saved_tokens))
@@ -46,7 +52,7 @@ def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, share
     report = measured(model, random_text)
     projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
     expected = {"all": report["saved"]["net"], "prefill": report["prefill"]["net"], "decode": report["decode"]["net"]}
-    assert projection.net(report["counts"]) == pytest.approx(expected, abs=1e-12)
+    assert net_of(projection, report["counts"]) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "gemma2", "mistral"])
@@ -54,7 +60,7 @@ def test_every_family_can_be_projected_onto(family, shared_model, random_text):
     model = shared_model("gateskip", family)
     report = measured(model, random_text)
     projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
-    assert projection.net(report["counts"])["all"] == pytest.approx(report["saved"]["net"], abs=1e-12)
+    assert net_of(projection, report["counts"])["all"] == pytest.approx(report["saved"]["net"], abs=1e-12)
 
 
 def test_counts_survive_a_measurement_in_between(shared_model, random_text):
@@ -66,7 +72,7 @@ def test_counts_survive_a_measurement_in_between(shared_model, random_text):
     model.ledger.add(before)
     after = model.ledger.counts()
     projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
-    assert projection.net(after) == pytest.approx(projection.net(before))
+    assert net_of(projection, after) == pytest.approx(net_of(projection, before))
     assert after["decode"]["runs"]["head"] == 2 * before["decode"]["runs"]["head"]
 
 
@@ -102,7 +108,7 @@ def test_vector_gates_cost_what_they_cost_in_the_real_model():
     counts = _counts(layers, 100.0, 80.0, **gates)
     for row in counts["decode"]["work"]:
         row[8], row[9] = 100.0, 20.0  # K,V of the skipped are projected
-    net = onto(MethodSpec("gateskip"), layers, shape).net(counts)
+    net = net_of(onto(MethodSpec("gateskip"), layers, shape), counts)
     of_layers = net["decode"] * (16 * 60.82 + 262.7) / (16 * 60.82)
     assert of_layers == pytest.approx(0.055, abs=0.001)
     assert net["prefill"] is None and net["all"] == net["decode"]
@@ -111,10 +117,10 @@ def test_vector_gates_cost_what_they_cost_in_the_real_model():
 def test_deeper_models_have_more_gates_but_as_many_probes():
     """A probe of the head costs 4.32 layers of Llama-3.2-1B; gates come with every layer."""
     shape = find_shape("llama-3.2-1b")
-    spent = onto(MethodSpec("calm"), 4, shape).net(_counts(4, 10.0, 10.0, probe=10.0))["decode"]
+    spent = net_of(onto(MethodSpec("calm"), 4, shape), _counts(4, 10.0, 10.0, probe=10.0))["decode"]
     assert -spent == pytest.approx(4.32 / (16 + 4.32), abs=0.001)
     gated = onto(MethodSpec.parse("gateskip"), 4, shape)
-    few = gated.net(_counts(4, 10.0, 10.0, **{"method.gates.0": 10.0}))["decode"]
+    few = net_of(gated, _counts(4, 10.0, 10.0, **{"method.gates.0": 10.0}))["decode"]
     assert -few == pytest.approx(4 * 2048**2 / (16 * 60817408 + 262668288), rel=1e-6)
 
 

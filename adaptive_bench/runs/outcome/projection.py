@@ -19,7 +19,7 @@ model that was measured: it gives back its net saving.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -30,13 +30,15 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import COSINE, PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.ledger import BUCKETS, COSINE, PHASES, Ledger, cosine_macs
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
 
 _OWN_MAP = "method."
+_CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
+_OVERHEAD = [place for place, name in enumerate(BUCKETS) if name.startswith("overhead.")]
 
 
 class Projection:
@@ -59,27 +61,44 @@ class Projection:
             if isinstance(module, nn.Linear)
         }
         self._depth = depth
-        self._costs = LayerCosts(*(self._depth * costs for costs in astuple(self.backbone.costs)))
+        self._costs = [depth * costs for costs in astuple(self.backbone.costs)]
 
-    def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
-        """Projected net saving by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
+    def net(self, reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+        """Projected net savings by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
 
         Args:
-            counts: The raw sums of a compute report.
+            reports: The raw sums of R compute reports. They are priced at once: a large run has thousands.
         """
-        ledger = Ledger(self._costs)
+        rows = self.backbone.num_layers + 1  # of each report: its layers, and one that costs nothing for its head
+        ledger = Ledger(LayerCosts(*(np.tile(np.append(costs, 0.0), len(reports)) for costs in self._costs)))
+        macs: dict[str, np.ndarray] = {}
+        dense: dict[str, np.ndarray] = {}
         for phase in PHASES:
-            runs = dict(counts[phase]["runs"])
-            ledger.work[phase] += np.array(counts[phase]["work"])
-            head = runs.pop("head", 0.0) * self.backbone.head_macs
-            ledger.book(phase, ledger.num_layers, "core.head", head)
-            ledger.book_dense_head(phase, head)
-            ledger.book(phase, 0, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
-            cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
-            ledger.book(phase, 0, "overhead.decision", cosines)
-            own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
-            ledger.book(phase, 0, "overhead.decision", self._depth * own)
-        return ledger.saved_net()
+            heads = np.zeros(len(reports))
+            for number, counts in enumerate(reports):
+                first, last = number * rows, number * rows + rows - 1
+                runs = dict(counts[phase]["runs"])
+                ledger.work[phase][first:last] += np.array(counts[phase]["work"])
+                heads[number] = runs.pop("head", 0.0) * self.backbone.head_macs
+                ledger.book(phase, last, "core.head", heads[number])
+                ledger.book(phase, first, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
+                cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
+                ledger.book(phase, first, "overhead.decision", cosines)
+                own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
+                ledger.book(phase, first, "overhead.decision", self._depth * own)
+            macs[phase] = ledger.macs(phase)[:-1].reshape(len(reports), rows, -1).sum(axis=1)
+            by_layer = ledger.dense_macs(phase)[:-1].reshape(len(reports), rows)
+            by_layer[:, -1] = heads
+            dense[phase] = by_layer.sum(axis=1)
+        macs["all"], dense["all"] = macs["prefill"] + macs["decode"], dense["prefill"] + dense["decode"]
+        spent = {part: found[:, _CORE].sum(axis=1) + found[:, _OVERHEAD].sum(axis=1) for part, found in macs.items()}
+        return [
+            {
+                part: float(1 - spent[part][number] / dense[part][number]) if dense[part][number] else None
+                for part in ("all", *PHASES)
+            }
+            for number in range(len(reports))
+        ]
 
 
 def projected(
@@ -96,15 +115,24 @@ def projected(
     """
     find_shape(shape)
 
-    def one(evaluation: Evaluation) -> Evaluation:
-        counts = evaluation.report.get("counts", {})
-        if not all("work" in counts.get(phase, {}) for phase in PHASES):
-            return evaluation
-        projection = _projection(cast(Hashable, method_class(spec)), spec, len(counts["prefill"]["work"]), shape)
-        return replace(evaluation, projected=projection.net(counts), projected_shape=shape)
+    def counts(one: Evaluation) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = one.report.get("counts", {})
+        return found
 
+    known = [one for done in evaluations.values() for one in done]
+    known = [one for one in known if all("work" in counts(one).get(phase, {}) for phase in PHASES)]
+    if not known:
+        return dict(evaluations), []
     try:
-        return {seed: [one(evaluation) for evaluation in done] for seed, done in evaluations.items()}, []
+        layers = len(counts(known[0])["prefill"]["work"])
+        projection = _projection(cast(Hashable, method_class(spec)), spec, layers, shape)
+        nets = dict(zip(map(id, known), projection.net([counts(one) for one in known]), strict=True))
+        return {
+            seed: [
+                replace(one, projected=nets[id(one)], projected_shape=shape) if id(one) in nets else one for one in done
+            ]
+            for seed, done in evaluations.items()
+        }, []
     except Exception as error:  # noqa: BLE001 - a method is built here, and a plugin's may raise anything
         reason = f"{type(error).__name__}: {error}"
         return dict(evaluations), [

@@ -7,6 +7,7 @@ Sources: the `config.json` files of the models on the Hugging Face hub.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig
@@ -70,6 +71,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@cache
 def find_shape(name: str) -> PretrainedConfig:
     """The shape of that name as a Hugging Face config.
 
