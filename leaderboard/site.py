@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic, tidy
+from adaptive_bench.store.files import read_once
 
 from .figures import write_figures
 from .frame import Board, read_board
@@ -40,11 +41,12 @@ def build(
     Raises:
         EnvironmentProblem: Figures are wanted, and matplotlib is not installed.
     """
-    board = read_board(tables)
-    axis, phase = first_view(board, axis, phase)
-    said = list(board.problems)
-    drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
-    page = render_page(board, axis, phase, drawn)
+    with read_once():
+        board = read_board(tables)
+        axis, phase = first_view(board, axis, phase)
+        said = list(board.problems)
+        drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
+        page = render_page(board, axis, phase, drawn)
     if len(page.encode()) > LARGEST_PAGE_BYTES:
         said.append(
             f"The page has {len(page.encode()) / 2**20:.1f} MiB, more than the {LARGEST_PAGE_BYTES / 2**20:.1f} that "

@@ -85,10 +85,11 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     write_beginning(folder, config)
     if known.memory is not None and known.memory.is_same(outputs_of(folder)):
         return known  # its list of records is one of these outputs
-    before, broken = _listed(folder, reporter)
+    looks = overwrite is not Overwrite.only_cache  # else whoever writes the table does
+    before, broken = _listed(folder, reporter, looks=looks)
     if before is None or not holds_finished_table(folder):
         listed = manifest_of(known.plan)
-    elif overwrite is Overwrite.only_cache or not before.seals:
+    elif not looks or not before.seals:
         return known  # the list of a finished run stays until there is another whole table
     else:  # and so does this one, but what is about to change is not held to what it was
         if overwrite is not Overwrite.always and broken:
@@ -105,11 +106,13 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     return known
 
 
-def _listed(folder: Path, reporter: Reporter) -> tuple[Manifest | None, list[str]]:
-    """The run's list on disk, and what is not as it says; `None` where there is none, or none that is its own."""
+def _listed(folder: Path, reporter: Reporter, *, looks: bool) -> tuple[Manifest | None, list[str]]:
+    """The run's list on disk, and what is not as it says, if that is looked at; `None` where there is none, or none
+    that is its own.
+    """
     try:
         found = read(folder)
-        return found, [] if found is None else list(found.broken())
+        return found, list(found.broken()) if looks and found is not None else []
     except EnvironmentProblem as problem:
         reporter.line(f"{message_of(problem)} That is done now.")
         return None, []

@@ -37,11 +37,16 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
     start_s = time.perf_counter()
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = prepare_table(config, reporter, folder, from_manifest=wait_s is None)
-    if (before := ended_before(folder, known.memory)) is not None:
-        return before
     if wait_s is not None:
+        known = prepare_table(config, reporter, folder, from_manifest=False)
         wait(known.plan, folder, reporter, wait_s)
+        return _tabulated(known, folder, start_s)
+    with read_once():
+        known = prepare_table(config, reporter, folder, from_manifest=True)
+        return ended_before(folder, known.memory) or _tabulated(known, folder, start_s)
+
+
+def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
     failures = left(known.plan)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -38,7 +38,8 @@ OURS = (
 )
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")
-_MOST_KEPT_BYTES = 50_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
+_MOST_KEPT_BYTES = 10_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
+_LOOKED_AT = 500  # records until it is asked again how much is kept
 
 
 class Files:
@@ -51,6 +52,7 @@ class Files:
         self._values: dict[str, dict[str, Any] | None] = {}
         self._texts: Mapping[str, str] | None = None
         self._names: list[str] | None = None
+        self._digest: str | None = None
         self.size_bytes = 0
 
     def content(self, name: str) -> bytes | None:
@@ -93,16 +95,25 @@ class Files:
 
     def digest(self) -> str:
         """Of the names and the bytes of all results."""
-        digest = hashlib.sha256()
-        for name in self._listed():
-            if name.endswith(_RESULTS) and (content := self._loose(name)) is not None:
-                digest.update(f"{name}\0{len(content)}\0".encode() + content)
-        return digest.hexdigest()
+        if self._digest is None:
+            digest = hashlib.sha256()
+            for name in self._listed():
+                if name.endswith(_RESULTS) and (content := self._loose(name)) is not None:
+                    digest.update(f"{name}\0{len(content)}\0".encode() + content)
+            self._digest = digest.hexdigest()
+        return self._digest
+
+    def release(self) -> None:
+        """Keep no content, only its digest: that takes less time than to read it again."""
+        self.digest()
+        for kept in (self._contents, self._sound, self._values):
+            kept.clear()
+        self._texts, self.size_bytes = None, 0
 
     def _loose(self, name: str) -> bytes | None:
         if name not in self._contents:
-            is_there = self._names is None or name in self._names
-            found = self._contents[name] = _content(self.folder, name) if is_there else None
+            # To list a folder takes as long as to look for one file that is not there, and most are folded.
+            found = self._contents[name] = _content(self.folder, name) if name in self._listed() else None
             self.size_bytes += len(found or b"")
         return self._contents[name]
 
@@ -119,7 +130,7 @@ class Files:
             values: dict[str, Any] = parsed(content if isinstance(content, str) else content.decode())
         except (ValueError, RecursionError):
             return None
-        check_schema(values, self.folder / name)
+        check_schema(values, f"{self.folder}/{name}")  # a path for each file would take longer than to parse it
         del values["content_sha256"]
         return values
 
@@ -143,8 +154,29 @@ class Files:
         return self._texts
 
 
+class _Kept:
+    """Files of records that were looked at: those looked at last with their content, of the others only its digest."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, Files] = {}
+        self._read: deque[Files] = deque()
+
+    def of(self, folder: Path) -> Files:
+        found = self.files.get(folder)
+        if found is None:
+            found = self.files[folder] = Files(folder)
+        if not found.size_bytes:  # it will be read now
+            self._read.append(found)
+            if len(self._read) % _LOOKED_AT == 0:
+                total = sum(one.size_bytes for one in self._read)
+                while total > _MOST_KEPT_BYTES and len(self._read) > 1:
+                    total -= self._read[0].size_bytes
+                    self._read.popleft().release()
+        return found
+
+
 # Of each thread its own: two that look at once would else end each other's block, and one of them leave it for good.
-_kept: ContextVar[OrderedDict[Path, Files] | None] = ContextVar("kept", default=None)
+_kept: ContextVar[_Kept | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
@@ -153,7 +185,7 @@ def read_once() -> Iterator[None]:
     what is there while nobody of this process works on it.
     """
     before = _kept.get()
-    token = _kept.set(OrderedDict() if before is None else before)
+    token = _kept.set(_Kept() if before is None else before)
     try:
         yield
     finally:
@@ -163,23 +195,14 @@ def read_once() -> Iterator[None]:
 def files_of(folder: Path) -> Files:
     """The files of a record."""
     kept = _kept.get()
-    if kept is None:
-        return Files(folder)
-    found = kept.get(folder)
-    if found is None:
-        found = kept[folder] = Files(folder)
-        if len(kept) % 1000 == 0:
-            total = sum(one.size_bytes for one in kept.values())
-            while total > _MOST_KEPT_BYTES and len(kept) > 1:
-                total -= kept.popitem(last=False)[1].size_bytes
-    return found
+    return Files(folder) if kept is None else kept.of(folder)
 
 
 def forget(folder: Path) -> None:
     """What was read of a record is not what is there any more."""
     kept = _kept.get()
     if kept is not None:
-        kept.pop(folder, None)
+        kept.files.pop(folder, None)
 
 
 def fold(folder: Path) -> None:

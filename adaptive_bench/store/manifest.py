@@ -16,7 +16,7 @@ from typing import Any, Literal
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic, seals, timings
 from adaptive_bench.store.digest import sealed
-from adaptive_bench.store.files import files_of, missing_halves, read_file
+from adaptive_bench.store.files import files_of, forget, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import key_in, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA
@@ -205,6 +205,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
         atomic.update_text(folder / FILE, self._text)
+        forget(folder)
 
     @cached_property
     def _text(self) -> str:

@@ -169,8 +169,11 @@ class Record:
         """Names of the files of measured points."""
         return [name for name in self.files.names() if POINT.fullmatch(name)]
 
-    def check_key(self) -> None:
+    def check_key(self, content: Mapping[str, Any] | None = None) -> None:
         """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
+
+        Args:
+            content: What has the name as its key, where that is known; if the record says so, no key is worked out.
 
         Raises:
             EnvironmentProblem: What its `config.json` says has another key.
@@ -179,7 +182,11 @@ class Record:
         if said is None:  # nothing yet, or damaged, which is told where a table is made
             return
         plain = {name: value for name, value in said.items() if name != "schema"}
-        if self.folder.name.rpartition("-")[2] not in (key_of(said), key_of(plain)):
+        if content is not None and content in (said, plain):
+            return
+        # The version is part of the key of a training and not of that of an evaluation, which names its training.
+        forms = (plain, said) if "cell" in said else (said, plain)
+        if not any(self.folder.name.rpartition("-")[2] == key_of(one) for one in forms):
             raise EnvironmentProblem(
                 f"The name of a record is the key of what it says of itself, but config.json in {str(self.folder)!r} "
                 f"is of another one ({said.get('method')!r}, seed {said.get('seed')!r}, task {said.get('task')!r}): "
@@ -228,7 +235,7 @@ class DialEvaluationRecord(Record):
                 f"{str(self.folder / name)!r} was asked for {asked:g}. Remove it with its documents and give the run's "
                 f"command again: it measures this point anew."
             )
-        return Evaluation.from_json(values, str(self.folder / name))
+        return Evaluation.from_json(values, f"{self.folder}/{name}")
 
     def measured(self, saving: float) -> Evaluation:
         """A point of `savings`.

@@ -10,7 +10,7 @@ from adaptive_bench.errors import EnvironmentProblem
 SCHEMA = 2  # 1 took files without a digest of their content
 
 
-def check_schema(values: Any, path: Path) -> None:
+def check_schema(values: Any, path: Path | str) -> None:
     """Refuse what a newer version wrote. Files without a version are as old as the first one.
 
     Raises:
