@@ -10,7 +10,7 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from adaptive_bench import registry
 
@@ -54,38 +54,36 @@ def _family(module: ast.Module, target: str) -> dict[str, Any] | None:
     return None
 
 
+class _Place(NamedTuple):
+    """Where a class is defined."""
+
+    found: ast.ClassDef
+    module: ast.Module
+    file: Path
+
+
 def _method(module: ast.Module, target: str, file: Path) -> dict[str, Any] | None:
-    found = _class(module, target)
-    config = None if found is None else _config_name(module, found, file)
-    if found is None or config is None:
+    place = _class(target, module, file)
+    named = None if place is None else _config_name(place)
+    if place is None or named is None:
         return None
-    about = {"what it is": (ast.get_docstring(found) or "").partition("\n")[0]}
-    if config == _BASE_CONFIG:
+    about = {"what it is": (ast.get_docstring(place.found) or "").partition("\n")[0]}
+    name, there = named
+    if name == _BASE_CONFIG:
         return about | {"parameters": []}
-    settings = _class(module, config)
-    if settings is None or [ast.unparse(base) for base in settings.bases] != [_BASE_CONFIG]:
+    config = _class(name, there.module, there.file)
+    if config is None or [ast.unparse(base) for base in config.found.bases] != [_BASE_CONFIG]:
         return None
-    return about | {"parameters": list(_fields(settings))}
+    return about | {"parameters": list(_fields(config.found))}
 
 
-def _config_name(module: ast.Module, found: ast.ClassDef, file: Path) -> str | None:
-    """The class that a method's `Config` names, or that of its base in another file of the folder if it has no field
-    of its own.
-    """
-    for statement in found.body:
+def _config_name(place: _Place) -> tuple[str, _Place] | None:
+    """What a method's `Config` is called, or that of its base in another file of the folder, and where it says so."""
+    for statement in place.found.body:
         if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "Config" and statement.value:
-            return ast.unparse(statement.value)
-    bases = {ast.unparse(base) for base in found.bases}
-    for statement in module.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module and statement.level == 1:
-            for imported in statement.names:
-                beside = file.with_name(f"{statement.module}.py")
-                if imported.name in bases and beside.is_file():
-                    other = _module(beside)
-                    base = _class(other, imported.name)
-                    inherited = None if base is None else _config_name(other, base, beside)
-                    return inherited if inherited == _BASE_CONFIG else None
-    return None
+            return ast.unparse(statement.value), place
+    bases = (_class(ast.unparse(base), place.module, place.file) for base in place.found.bases)
+    return next((_config_name(base) for base in bases if base is not None), None)
 
 
 def _fields(settings: ast.ClassDef) -> Iterator[str]:
@@ -94,5 +92,13 @@ def _fields(settings: ast.ClassDef) -> Iterator[str]:
             yield ast.unparse(statement.target)
 
 
-def _class(module: ast.Module, name: str) -> ast.ClassDef | None:
-    return next((one for one in module.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+def _class(name: str, module: ast.Module, file: Path) -> _Place | None:
+    """A class of a module, or of the file beside it that it is imported from."""
+    for statement in module.body:
+        if isinstance(statement, ast.ClassDef) and statement.name == name:
+            return _Place(statement, module, file)
+        if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
+            beside = file.with_name(f"{statement.module}.py")
+            if any(one.name == name for one in statement.names) and beside.is_file():
+                return _class(name, _module(beside), beside)
+    return None
