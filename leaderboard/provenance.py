@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ BUDGET_BYTES = 300_000  # of a page, for all runs together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # of a training curve
 _MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run: more never fit
+_MOST_RECORDS = 1000  # of a run: more never fit, and so many are held to their seals
 
 
 def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -48,12 +50,12 @@ def matched_on(folder: Path) -> tuple[str, str]:
     return str(about.get("match_on", "net")), str(about.get("match_phase", "all"))
 
 
-def records_of(folder: Path) -> list[Path]:
+def records_of(folder: Path) -> Iterator[Path]:
     """The record folders a run names. A name that is no key leads nowhere, whatever path it spells."""
     named = _object(folder / "run.json").get("records")
     keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
-    beside = folder.parent.parent / "records"
-    return [beside / key for key in keys if (beside / key).is_dir() and not (beside / key).is_symlink()]
+    places = (folder.parent.parent / "records" / key for key in keys)
+    return (place for place in places if place.is_dir() and not place.is_symlink())
 
 
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
@@ -115,11 +117,13 @@ def not_as_left(folder: Path) -> Iterator[str]:
     name = plain(folder.name, 100)
     if _is_changed(folder / "methods.json"):
         yield f"What methods.json of {name} says of methods is left out: it is not what the run wrote."
-    if (folder / "entry.json").is_file() or len(records_of(folder)) > _MOST_RECORDS:  # none is shown of so many
+    if (folder / "entry.json").is_file():
         return
     try:
         listed = manifest.read(folder)
-        found = [] if listed is None else list(listed.broken(deep=True))
+        some = [] if listed is None else _looked_at(listed)
+        found = [] if listed is None else list(listed.broken(*some, deep=True))
+        found += [] if listed is None or not some else listed.broken_timings()
     except AdaptiveBenchError as error:
         yield f"The list of the records of {name} cannot be used: {plain(message_of(error))}"
         return
@@ -131,13 +135,39 @@ def not_as_left(folder: Path) -> Iterator[str]:
         )
 
 
+def _looked_at(listed: manifest.Manifest) -> list[str]:
+    """Of a large run the records of as many trainings as take little time, evenly spread; none of another, which stands
+    for all.
+    """
+    trainings = list(dict.fromkeys(record.partition("/")[0] for record in listed.seals))
+    if len(trainings) <= _MOST_RECORDS:
+        return []
+    some = set(trainings[:: math.ceil(len(trainings) / _MOST_RECORDS)])
+    return [record for record in listed.seals if record.partition("/")[0] in some]
+
+
+def _not_looked_at(folder: Path) -> list[str]:
+    """What the page says of a run of which it looked at some records alone."""
+    try:
+        listed = None if (folder / "entry.json").is_file() else manifest.read(folder)
+    except AdaptiveBenchError:  # `not_as_left` says it
+        return []
+    looked_at = [] if listed is None else _looked_at(listed)
+    if listed is None or not looked_at:
+        return []
+    return [
+        f"{len(looked_at)} of the {len(listed.seals)} records, evenly spread, were held to what they were when the run "
+        f"ended. `adaptive-bench status` looks at all of them."
+    ]
+
+
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once; of an entry what it says."""
     told = _object(folder / "entry.json").get("environments")
     found = (
         told
         if isinstance(told, list)
-        else [_object(record / "env.json") for record in records_of(folder)[:_MOST_ITEMS]]
+        else [_object(record / "env.json") for record in islice(records_of(folder), _MOST_ITEMS)]
     )
     texts = [
         {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
@@ -148,7 +178,8 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    about, records = _object(folder / "run.json"), records_of(folder)
+    about = _object(folder / "run.json")
+    records = list(islice(records_of(folder), _MOST_RECORDS + 1))
     name = plain(folder.name, 100)
     return {
         "name": name,
@@ -160,7 +191,7 @@ def _run(folder: Path) -> dict[str, Any]:
             **_facts({"verified": verified.said_of(folder)}, ("verified",)),
         },
         "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
-        "warnings": _texts(about.get("warnings")),
+        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
         **({"cut": True} if len(records) > _MOST_RECORDS else {}),

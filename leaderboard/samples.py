@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,16 @@ def samples_of(folders: Sequence[Path]) -> dict[str, Any]:
     An answer is a text and whether it is right (1, 0, or `None` where that is no number). One seed of each method, and
     fewer documents where all of them would make the page too large.
     """
+    found = _collect(folders)
     for documents in (DOCUMENTS, 3, 1):
-        found = _collect(folders, documents)
-        if found is not None and len(json.dumps(found)) <= BUDGET_BYTES:
-            return found
+        some = {task: _first(place, documents) for task, place in found.items()}
+        if len(json.dumps(some)) <= BUDGET_BYTES:
+            return some
     return {}
 
 
-def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any] | None:
-    """Everything, or `None` as soon as it is too large."""
+def _collect(folders: Sequence[Path]) -> dict[str, Any]:
+    """Everything; nothing as soon as it is too large with one document."""
     found: dict[str, Any] = {}
     size_bytes = 0
     for folder in folders:
@@ -50,26 +52,37 @@ def _collect(folders: Sequence[Path], documents: int) -> dict[str, Any] | None:
                 if method not in place["methods"]:
                     files = files_of(sweep)
                     names = [name for name in files.names() if name.endswith(SAMPLES)]
-                    points = [point for name in names if (point := _point(files, name, documents))]
+                    points = [point for name in names if (point := _point(files, name))]
                     place["methods"][method] = sorted(([*saved, answers] for saved, answers, _ in points), key=_saved)
-                    size_bytes += len(json.dumps(place["methods"][method]))
+                    size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
                     if size_bytes > BUDGET_BYTES:
-                        return None
+                        return {}
                     for _, _, targets in points[:1]:
                         place["targets"].update(targets)
     return found
+
+
+def _first(place: Mapping[str, Any], documents: int) -> dict[str, Any]:
+    """What is shown of a task, with fewer documents."""
+    methods = {method: _cut(points, documents) for method, points in place["methods"].items()}
+    shown = {document for points in methods.values() for *_, answers in points for document in answers}
+    return {"targets": {key: text for key, text in place["targets"].items() if key in shown}, "methods": methods}
+
+
+def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:
+    return [[*saved, dict(islice(answers.items(), documents))] for *saved, answers in points]
 
 
 def _saved(point: Sequence[Any]) -> float:
     return float(point[2])
 
 
-def _point(files: Files, name: str, documents: int) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
+def _point(files: Files, name: str) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
     try:
         about = files.read(name.removesuffix(SAMPLES) + ".json") or {}
         savings = about["savings"]
         saved = [round(100 * _finite(savings[axis]), 1) for axis in ("tokens", "core", "net")]
-        content = (files.content(name) or b"").split(b"\n", documents)[:documents]
+        content = (files.content(name) or b"").split(b"\n", DOCUMENTS)[:DOCUMENTS]
         lines = [json.loads(line[:_LARGEST_LINE].decode(errors="replace")) for line in content if line]
         answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
         targets = {str(int(line["doc"])): block(line["target"], _LONGEST) for line in lines}

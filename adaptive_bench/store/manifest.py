@@ -134,11 +134,15 @@ class Manifest:
             for found in seals.broken(files_of(folder), self._seals_of(record), deep=deep):
                 yield f"{folder / found.name} {found.how}"
         if not records:
-            known = timings.seals_in(self.out)
-            for name, seal in self.timings.items():
-                if known.get(name) != seal:
-                    how = "changed" if name in known else "is missing"
-                    yield f"{self.out / timings.FOLDER / name} {how}"
+            yield from self.broken_timings()
+
+    def broken_timings(self) -> Iterator[str]:
+        """Timings that are not what they were when the run ended."""
+        known = timings.seals_in(self.out)
+        for name, seal in self.timings.items():
+            if known.get(name) != seal:
+                how = "changed" if name in known else "is missing"
+                yield f"{self.out / timings.FOLDER / name} {how}"
 
     def check(self, *records: str) -> None:
         """Refuse records, all of them without any, that are not what they were when the run ended.

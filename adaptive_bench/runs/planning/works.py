@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class TrainingRun:
             EnvironmentProblem: Its folder holds another training.
         """
         if "_known" not in self.__dict__:
-            self.record.check_key()
+            self.record.check_key(self.content)
         return self.checkpoint.is_dir()
 
     def remember_finished(self) -> None:
@@ -149,14 +149,23 @@ class DialEvaluation:
     def first_savings(self, method: HasMaximum) -> list[float]:
         """Shares of saved tokens that are measured in any case."""
         first = first_savings(method, self.levels, self.config.evaluation)
-        return sorted({*first, *self._of_own()})
+        return sorted({*first, *(self._own_points() or ())})
 
-    def _of_own(self) -> list[float]:
-        """What the method itself was asked for, once all of it is measured."""
-        return [] if self.own is None else list(self.own.finished() or ())
+    def _own_points(self) -> Mapping[float, Evaluation] | None:
+        """What the method itself measured, by what it was asked for, once all of it is; nothing of one that follows
+        none.
+        """
+        return {} if self.own is None else self.own.finished()
 
-    def walk(self, measure: Callable[[float], Evaluation], method: HasMaximum) -> dict[float, Evaluation]:
-        """Measure the first savings, then further ones until every level is reached or the dial ends."""
+    def walk(
+        self, measure: Callable[[float], Evaluation], method: HasMaximum, also: Iterable[float] | None = None
+    ) -> dict[float, Evaluation]:
+        """Measure the first savings, then further ones until every level is reached or the dial ends.
+
+        Args:
+            also: What the method itself was asked for, where that is known; else its record is asked.
+        """
+        also = self._own_points() or () if also is None else also
         measured: dict[float, Evaluation] = {}
 
         def point(saving: float) -> Point:
@@ -164,7 +173,7 @@ class DialEvaluation:
             return point_of(measured[saving], self.metric, self.matched_curve)
 
         matched = saving_name(self.config.match_on, self.config.match_phase)
-        sweep(point, method, self.levels, matched, self.config.evaluation, self._of_own())
+        sweep(point, method, self.levels, matched, self.config.evaluation, also)
         return measured
 
     def finished(self) -> dict[float, Evaluation] | None:
@@ -174,8 +183,8 @@ class DialEvaluation:
         Raises:
             EnvironmentProblem: Its folder holds another sweep, or points beyond the end of its dial.
         """
-        self.record.check_key()
-        if self.own is not None and self.own.finished() is None:
+        self.record.check_key(self.content)
+        if (followed := self._own_points()) is None:
             return None
         end = self.record.max_saved_tokens
 
@@ -191,7 +200,7 @@ class DialEvaluation:
                 f"folder and give the same command again."
             )
         try:
-            return None if end is None else self.walk(read, _DialEnd(end))
+            return None if end is None else self.walk(read, _DialEnd(end), followed)
         except _NotMeasured:
             return None
 
