@@ -2,6 +2,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from swept_board import board_maker
+
+from adaptive_bench.leaderboard.frame import Board
 
 MakeRow = Callable[..., dict[str, Any]]
 
@@ -28,3 +31,9 @@ def make_row() -> MakeRow:
         return row | changes
 
     return make
+
+
+@pytest.fixture
+def board(make_row: MakeRow) -> Callable[..., Board]:
+    """`board(curves, axis, rows)`, see `board_maker`."""
+    return board_maker(make_row)
