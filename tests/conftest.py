@@ -4,7 +4,10 @@ The tiny models have random weights large enough (and norms uneven enough) that 
 misplaced norm moves the logits by far more than any tolerance.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,12 @@ os.environ["ADAPTIVE_BENCH_PRODUCTS"] = "fixed"  # rounding is the same in every
 os.environ["ADAPTIVE_BENCH_SHARED"] = os.environ.get("ADAPTIVE_BENCH_SHARED") or str(
     Path(__file__).parents[1].parent / "shared"
 )
+
+# What is measured or listed once for each machine, such as its speeds, is kept below this folder: one for all tests,
+# and none of it is a user's. Processes that share the tests share it too.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="adaptive-bench-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 if TYPE_CHECKING:
     from torch import Tensor

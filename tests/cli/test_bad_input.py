@@ -26,7 +26,6 @@ GSM8K_TRAIN = "".join(
 @pytest.fixture(autouse=True)
 def _nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setenv("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
 
 
 @pytest.fixture
