@@ -104,8 +104,7 @@ class Files:
         return self._digest
 
     def release(self) -> None:
-        """Keep no content, only its digest: that takes less time than to read it again."""
-        self.digest()
+        """Keep no content; it is read again where it is asked for."""
         for kept in (self._contents, self._sound, self._values):
             kept.clear()
         self._texts, self.size_bytes = None, 0
@@ -170,8 +169,11 @@ class _Kept:
             if len(self._read) % _LOOKED_AT == 0:
                 total = sum(one.size_bytes for one in self._read)
                 while total > _MOST_KEPT_BYTES and len(self._read) > 1:
-                    total -= self._read[0].size_bytes
-                    self._read.popleft().release()
+                    oldest = self._read.popleft()
+                    total -= oldest.size_bytes
+                    if oldest.size_bytes:
+                        oldest.digest()  # now, while the content is here
+                    oldest.release()
         return found
 
 
@@ -201,8 +203,8 @@ def files_of(folder: Path) -> Files:
 def forget(folder: Path) -> None:
     """What was read of a record is not what is there any more."""
     kept = _kept.get()
-    if kept is not None:
-        kept.files.pop(folder, None)
+    if kept is not None and (found := kept.files.pop(folder, None)) is not None:
+        found.release()
 
 
 def fold(folder: Path) -> None:

@@ -13,7 +13,9 @@ from adaptive_bench.cli.run_list import Wanted, runs_in
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.cli.show import _run as shown
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.leaderboard import provenance
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.provenance import runs_of
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.methods.random_skip import RandomSkip
 from adaptive_bench.progress import Line, Reporter
@@ -188,6 +190,18 @@ def test_a_page_leaves_out_what_was_edited_beside_a_table(finished):
     _, folder, _ = finished
     (folder / "methods.json").write_text((folder / "methods.json").read_text().replace('"C0"', '"C9"'))
     assert any("methods.json" in problem for problem in read_board([folder / "table.json"]).problems)
+
+
+def test_a_page_says_how_many_records_of_a_large_run_it_looked_at(finished, monkeypatch):
+    config, folder, _ = finished
+    assert not any("evenly spread" in text for text in runs_of([folder])[0]["warnings"])
+    monkeypatch.setattr(provenance, "_MOST_RECORDS", 1)
+    listed = manifest.read(folder)
+    (said,) = [text for text in runs_of([folder])[0]["warnings"] if "evenly spread" in text]
+    first = [record for record in listed.seals if record.partition("/")[0] == listed.trainings[0].record]
+    assert said.startswith(f"{len(first)} of the {len(listed.seals)} records")
+    (config.out / "records" / first[-1] / "dial.json").unlink()
+    assert any("dial.json is missing" in problem for problem in read_board([folder / "table.json"]).problems)
 
 
 def test_rows_that_are_remembered_have_a_digest(finished):

@@ -52,6 +52,14 @@ def test_numbers_that_are_not_json_are_refused(tmp_path):
         atomic.write_json(tmp_path / "nan.json", float("nan"))
 
 
+def test_rows_are_written_as_any_other_list():
+    rows = [{"a": 1, "b": None, "c": 'ä\n<"', "d": 1e-17, "e": True}, {"a": 0.1}]
+    assert atomic.rows_text(rows) == atomic.json_text(rows)
+    assert atomic.rows_text([]) == atomic.json_text([])
+    with pytest.raises(ValueError, match="JSON compliant"):
+        atomic.rows_text([{"a": float("nan")}])
+
+
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="--out"):

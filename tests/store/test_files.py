@@ -2,7 +2,8 @@
 
 import threading
 
-from adaptive_bench.store.files import files_of, read_once
+from adaptive_bench.store import files as kept_files
+from adaptive_bench.store.files import Files, files_of, forget, read_once
 
 
 def test_who_looks_in_another_thread_leaves_nothing_behind(tmp_path):
@@ -22,3 +23,19 @@ def test_who_looks_in_another_thread_leaves_nothing_behind(tmp_path):
     assert files_of(tmp_path).content("0.json") is None
     (tmp_path / "0.json").write_text("{}")
     assert files_of(tmp_path).content("0.json") == b"{}"
+
+
+def test_of_many_records_the_digest_is_kept_and_the_content_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_files, "_MOST_KEPT_BYTES", 1)
+    monkeypatch.setattr(kept_files, "_LOOKED_AT", 2)
+    folders = [tmp_path / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "0.json").write_text("{}")
+    with read_once():
+        assert [files_of(folder).content("0.json") for folder in folders] == [b"{}"] * 4
+        (folders[0] / "0.json").write_text("[]")
+        first = files_of(folders[0])
+        assert first.content("0.json") == b"[]" and first.digest() != Files(folders[0]).digest()
+        forget(folders[0])
+        assert files_of(folders[0]).digest() == Files(folders[0]).digest()
