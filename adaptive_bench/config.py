@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, option
+from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -28,8 +28,11 @@ DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 MOST_SEEDS = 1000
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, le=_LARGEST_SEED)], ...], Field(min_length=1)]
+Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
+_SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
+_Seed = Annotated[int, Field(ge=0, le=_LARGEST_SEED)]
+Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1, max_length=MOST_SEEDS), *listed(int, _SEEDS)]
+Trackers = Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], *listed()]
 
 DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
@@ -79,7 +82,7 @@ class RunConfig(Strict):
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = _where("Folder for records and tables.", Path("runs"))
     device: str = _where("auto, cpu, cuda:0, ...", "auto")
-    track: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = _where("Also send training curves there.", ())
+    track: Trackers = _where("Also send training curves there.", ())
     cell_timeout: Annotated[float, Field(gt=0)] | None = _where(
         "End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
         None,
@@ -106,16 +109,13 @@ class RunConfig(Strict):
         if isinstance(value, str):
             return tuple(str(spec) for spec in parse_specs(value))
         if _is_list(value):
-            return tuple(dict.fromkeys(str(MethodSpec.parse(_text(part))) for part in value))
+            return tuple(str(MethodSpec.parse(_text(part))) for part in value)
         return value
 
     @field_validator("tasks", "train_on", "track", mode="before")
     @classmethod
     def _name_list(cls, value: Any) -> Any:
-        parts = value.split(",") if isinstance(value, str) else value
-        if _is_list(parts):
-            return tuple(dict.fromkeys(name for name in (_text(part).strip() for part in parts) if name))
-        return parts
+        return tuple(_text(part).strip() for part in value) if _is_list(value) else value
 
     @field_validator("model", "device")
     @classmethod
@@ -134,9 +134,8 @@ class RunConfig(Strict):
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            numbers = _numbers(value, int, "takes a number n for the seeds 1 to n, or a list such as 1,2,5")
-            value = numbers[0] if numbers and "," not in value else numbers
+        if isinstance(value, str) and value.strip().removeprefix("-").isdecimal():
+            value = int(value)
         if isinstance(value, bool) or not (isinstance(value, int) or _is_list(value)):
             return value
         count = value if isinstance(value, int) else len(value)
@@ -144,28 +143,10 @@ class RunConfig(Strict):
             raise ValueError(f"a run has from 1 to {MOST_SEEDS} seeds")
         return tuple(range(1, value + 1)) if isinstance(value, int) else value
 
-    @field_validator("seeds")
-    @classmethod
-    def _each_seed_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(seeds))
-
-    @field_validator("levels", mode="before")
-    @classmethod
-    def _shares_of_text(cls, value: Any) -> Any:
-        rule = "takes saved shares from 0 up to but not 1, such as 0,0.05,0.1 (0.05 is 5 %)"
-        return _numbers(value, float, rule) if isinstance(value, str) else value
-
     @field_validator("levels")
     @classmethod
     def _sorted_levels(cls, levels: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        return tuple(sorted(set(levels))) if levels else levels
-
-
-def _numbers(text: str, kind: type[float], rule: str) -> list[float]:
-    try:
-        return [kind(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise ValueError(rule) from None
+        return tuple(sorted(levels)) if levels else levels
 
 
 def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldInfo]:

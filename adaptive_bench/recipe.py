@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 
+
+def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
+    """What makes a list of a text with commas, and holds a list to having every item once.
+
+    Args:
+        item: Makes an item of its text.
+        rule: Follows the key's name where that fails: `takes ...`.
+    """
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = parts_of(value)
+        try:
+            return tuple(map(item, parts))
+        except ValueError:
+            raise ValueError(rule) from None
+
+    return BeforeValidator(read), AfterValidator(each_once)
+
+
 Share = Annotated[float, Field(ge=0, lt=1)]
-Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
+_SHARES = "takes saved shares from 0 up to but not 1, such as 0,0.05,0.1 (0.05 is 5 %)"
+_Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
+Shares = Annotated[_Shares, *listed(float, _SHARES)]
 Positive = Annotated[int, Field(ge=1)]
 FlopAxis = Literal["net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -43,15 +68,10 @@ class LoraRecipe(Strict):
 
     rank: Positive = Field(default=16, description="Of the product that is added to each map.")
     alpha: float = Field(default=32.0, gt=0, description="The product is scaled by `alpha / rank`.")
-    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1)] = Field(
+    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1), *listed()] = Field(
         default=get_args(LinearMap), description="Which maps of every layer get one."
     )
     dropout: Share = Field(default=0.0, description="Share of an adapter's inputs that is dropped in training.")
-
-    @field_validator("targets")
-    @classmethod
-    def _each_once(cls, targets: tuple[LinearMap, ...]) -> tuple[LinearMap, ...]:
-        return tuple(dict.fromkeys(targets))
 
 
 class TrainRecipe(Strict):
@@ -62,7 +82,7 @@ class TrainRecipe(Strict):
     accumulation: Positive = Field(
         default=1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
     )
-    target: Annotated[tuple[Share, ...], Field(min_length=1)] | None = Field(
+    target: Shares | None = Field(
         default=None,
         description="Saving every method is trained towards; otherwise the largest level but one.\nA share on the axis "
         "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
@@ -158,7 +178,7 @@ class EvalRecipe(Strict):
     @field_validator("grid")
     @classmethod
     def _sorted_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(sorted(set(grid)))
+        return tuple(sorted(grid))
 
 
 class ForModels(Strict):

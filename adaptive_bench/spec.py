@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 
 Semantics = Literal["bench", "paper"]
@@ -42,7 +43,11 @@ class MethodSpec:
         if semantics not in SEMANTICS:
             raise UsageError(f"Semantics must be one of {', '.join(SEMANTICS)}, got {semantics!r} in {text!r}.")
         params: dict[str, str] = {}
-        for part in filter(None, (part.strip() for part in (match["params"] or "").split(","))):
+        try:
+            parts = parts_of(match["params"] or "")
+        except ValueError as error:
+            raise UsageError(f"The parameters of a method spec are wrong: {error}, got {text!r}.") from None
+        for part in parts:
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not (key and equals and value):
                 raise UsageError(f"A spec parameter has the form key=value, got {part!r} in {text!r}.")
@@ -62,9 +67,15 @@ def method_name(text: str) -> str:
 
 
 def parse_specs(text: str) -> list[MethodSpec]:
-    """Read a comma list of specs; commas inside brackets belong to the spec. Repeated specs count once."""
-    parts = re.split(r",(?![^\[]*\])", text)
-    specs = [MethodSpec.parse(part) for part in parts if part.strip()]
+    """Read a comma list of specs; commas inside brackets belong to the spec.
+
+    Raises:
+        UsageError: One of them is none, is empty or stands there twice, or there is none.
+    """
+    try:
+        specs = list(each_once(map(MethodSpec.parse, parts_of(text))))
+    except ValueError as error:
+        raise UsageError(f"A list of methods is wrong: {error}, got {text!r}.") from None
     if not specs:
         raise UsageError(f"At least one method is needed, got {text!r}.")
-    return list(dict.fromkeys(specs))
+    return specs

@@ -35,8 +35,19 @@ def test_default_semantics_are_not_written():
     assert str(MethodSpec.parse("mod@paper")) == "mod@paper"
 
 
-def test_repeated_specs_count_once():
-    assert [str(spec) for spec in parse_specs("mod,dense,mod@bench")] == ["mod", "dense"]
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mod,dense,mod@bench", "'mod' once"),
+        ("mod,,dense", "comma"),
+        ("mod,", "comma"),
+        ("gateskip[a=1,,b=2]", "comma"),
+    ],
+)
+def test_a_list_of_specs_has_every_one_once_and_none_that_is_empty(text, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        parse_specs(text)
+    assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.values import numbers_value
+from adaptive_bench.cli.values import items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 
@@ -60,6 +60,7 @@ def headroom(
     asked = None if levels is None else tuple(sorted(numbers_value(levels, "--levels", float, rule)))
     if asked is not None and not (asked and all(0 < level < 1 for level in asked)):
         raise UsageError(f"--levels takes {rule}, got {levels!r}.")
+    wanted = items_value(tasks, "--tasks")
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.cli.headroom_table import shown
@@ -71,7 +72,7 @@ def headroom(
     from adaptive_bench.store.atomic import json_text
     from adaptive_bench.store.digest import sealed
 
-    names = expand_tasks(part.strip() for part in tasks.split(",") if part.strip())
+    names = expand_tasks(wanted)
     if not names:
         raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
     for name in names:

@@ -21,8 +21,8 @@ def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
     """
     from adaptive_bench.runs.planning.backbones import find_backbone
 
-    backbone = find_backbone(model_name).load_model().eval()
     chosen = parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]
+    backbone = find_backbone(model_name).load_model().eval()
     return [{"method": str(spec)} | _row(backbone, spec, named=specs is not None) for spec in chosen]
 
 

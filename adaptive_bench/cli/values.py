@@ -1,22 +1,42 @@
-"""Option values that are lists of numbers."""
+"""Option values that are lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.comma_list import each_once, parts_of
+from adaptive_bench.errors import UsageError, one_line
 
 Number = TypeVar("Number", int, float)
+Item = TypeVar("Item")
 
 
 def numbers_value(text: str, option: str, kind: Callable[[str], Number], rule: str) -> tuple[Number, ...]:
-    """`1,8,32` becomes numbers, each once.
+    """`1,8,32` becomes numbers.
 
     Raises:
-        UsageError: A part is no such number; says `option takes rule`.
+        UsageError: A part is no such number, is empty or stands there twice; says `option takes rule`.
     """
+    parts = items_value(text, option)
     try:
-        return tuple(dict.fromkeys(kind(part) for part in text.split(",") if part.strip()))
+        numbers = [kind(part) for part in parts]
     except ValueError:
         raise UsageError(f"{option} takes {rule}, got {text!r}.") from None
+    return _checked(lambda: each_once(numbers), text, option)
+
+
+def items_value(text: str, option: str) -> tuple[str, ...]:
+    """`a,b` becomes its items.
+
+    Raises:
+        UsageError: One is empty or stands there twice.
+    """
+    return _checked(lambda: each_once(parts_of(text)), text, option)
+
+
+def _checked(read: Callable[[], tuple[Item, ...]], text: str, option: str) -> tuple[Item, ...]:
+    try:
+        return read()
+    except ValueError as error:
+        raise UsageError(f"{option} is wrong: {error}, got {one_line(text, 100)}.") from None

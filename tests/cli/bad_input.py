@@ -47,6 +47,44 @@ REPEATED = [
     (("doctor", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
     (("new-method", "a_b", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
 ]
+# Every option that takes a list, by what stands before it, with two of its items.
+_LISTS = [
+    *(
+        (("run",), option, items)
+        for option, items in {
+            "--methods": ("dense", "mod"),
+            "--tasks": ("nano_math", "nano_qa"),
+            "--train-on": ("nano_math", "nano_qa"),
+            "--seeds": ("1", "2"),
+            "--levels": ("0", "0.1"),
+            "--track": ("wandb", "trackio"),
+            "--cell": ("a", "b"),
+        }.items()
+    ),
+    (("time",), "--batch", ("1", "8")),
+    (("time",), "--savings", ("0", "0.5")),
+    (("time",), "--methods", ("dense", "mod")),
+    (("steps",), "--steps", ("320", "640")),
+    (("rates",), "--grid", ("0.1", "0.2")),
+    (("headroom", "nano"), "--tasks", ("nano_math", "nano_qa")),
+    (("headroom", "nano", "--tasks", "nano_math"), "--levels", ("0.1", "0.2")),
+    (("list", "methods", "--model", "nano"), "--methods", ("dense", "mod")),
+]
+LISTS = [
+    case
+    for command, option, (one, other) in _LISTS
+    for case in (
+        ((*command, option, f"{one},{other},{one}"), USAGE, "every item of a list stands there once"),
+        ((*command, option, f"{one},,{other}"), USAGE, "on either side of a comma"),
+        ((*command, option, f"{one},"), USAGE, "on either side of a comma"),
+    )
+] + [
+    (("run", "--set", "evaluation.grid=0,0.1,0"), USAGE, "--set evaluation.grid is wrong: every item"),
+    (("run", "--set", "train.target=[0.1, 0.1]"), USAGE, "--set train.target is wrong: every item"),
+    (("run", "--set", "methods=[dense, dense]"), USAGE, "--set methods is wrong: every item"),
+    (("run", "--set", "tasks=[nano_math, '']"), USAGE, "--set tasks is wrong: no item"),
+    (("run", "--set", "train.lora.targets=q_proj,,v_proj"), USAGE, "on either side of a comma"),
+]
 # Found 3 and 4: flags and their values.
 FLAGS = [
     (("run", "--seeds", "0"), USAGE, "--seeds is wrong: a run has from 1 to 1000 seeds, got 0"),

@@ -59,6 +59,15 @@ def test_arguments(refused, arguments, kind, words):
     refused((*arguments, *(["--dry-run"] if arguments[0] == "run" else [])), kind, words)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    corpus.LISTS,
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
+)
+def test_lists(refused, arguments, kind, words):
+    refused((*arguments, *(["--dry-run"] if arguments[0] == "run" else [])), kind, words)
+
+
 @pytest.mark.parametrize(("content", "kind", "words"), corpus.CONFIGS, ids=range(len(corpus.CONFIGS)))
 def test_config_files(refused, tmp_path, content, kind, words):
     _write(tmp_path / "mine.yaml", content)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.comma_list import each_once, parts_of
+from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import TrainingRun
@@ -40,7 +41,10 @@ class Shard:
         if shard is not None and cells is not None:
             raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
         if cells is not None:
-            return cls(cells=tuple(dict.fromkeys(name.strip() for name in cells.split(",") if name.strip())))
+            try:
+                return cls(cells=each_once(parts_of(cells)))
+            except ValueError as error:
+                raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
         if shard is None:
             return cls()
         found = _FORM.fullmatch(shard.strip())
