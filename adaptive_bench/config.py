@@ -17,15 +17,17 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, is_printable, one_line
 from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.validation import rule_of
 
 DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 
 MOST_SEEDS = 1000
+MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
@@ -83,13 +85,13 @@ class RunConfig(Strict):
     out: Path = _where("Folder for records and tables.", Path("runs"))
     device: str = _where("auto, cpu, cuda:0, ...", "auto")
     track: Trackers = _where("Also send training curves there.", ())
-    cell_timeout: Annotated[float, Field(gt=0)] | None = _where(
+    cell_timeout: Annotated[float, Field(gt=0, le=MOST_MINUTES)] | None = _where(
         "End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
         None,
         metavar="MINUTES",
     )
     stall_warning: float = _where(
-        "Say so when work gets no further for so long; 0: never.", 10.0, metavar="MINUTES", ge=0
+        "Say so when work gets no further for so long; 0: never.", 10.0, metavar="MINUTES", ge=0, le=MOST_MINUTES
     )
     preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
     for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
@@ -129,6 +131,8 @@ class RunConfig(Strict):
     def _a_path(cls, value: Any) -> Any:
         if isinstance(value, str) and not value.strip():
             raise ValueError("it must not be empty")
+        if isinstance(value, str | Path) and not is_printable(str(value)):
+            raise ValueError("a path has no control characters")
         return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value
 
     @field_validator("seeds", mode="before")
@@ -298,7 +302,7 @@ class _Explanation:
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":
             return f"The config key {key!r} is needed{self._where(location)}. Add it to the file."
-        rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        rule = rule_of(problem)
         hint = (
             " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
         )

@@ -76,6 +76,7 @@ class CellTimeout(AdaptiveBenchError):
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 
+    exit_code = 130  # as a shell counts: 128, and the number of the signal that Ctrl-C sends
     kind = "Interrupted"
 
 
@@ -108,6 +109,11 @@ def message_of(error: BaseException) -> str:
     except Exception as again:  # noqa: BLE001 - the message may be foreign code too
         text = f"(its message cannot be shown: {type(again).__name__})"
     return one_line(text)
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text is one line without characters that a terminal obeys instead of showing them."""
+    return not _UNPRINTABLE.search(text) and not set(text) & set("\n\t")
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:

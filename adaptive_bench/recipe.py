@@ -11,6 +11,7 @@ from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
+LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 
 
 def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
@@ -37,7 +38,8 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 _SHARES = "takes saved shares from 0 up to but not 1, such as 0,0.05,0.1 (0.05 is 5 %)"
 _Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
 Shares = Annotated[_Shares, *listed(float, _SHARES)]
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -150,7 +152,9 @@ class EvalRecipe(Strict):
 
     batch_size: Positive = Field(default=64, description="Sequences evaluated together; halved when memory runs out.")
     limit: Positive | None = option("How", "Test documents per task.", None, flag="--limit")
-    num_fewshot: int | None = option("How", "Worked examples before each question.", None, flag="--num-fewshot", ge=0)
+    num_fewshot: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] | None = option(
+        "How", "Worked examples before each question.", None, flag="--num-fewshot"
+    )
     calibration_examples: Positive = Field(
         default=256, description="Training examples (never test items) that thresholds are calibrated on, of each task."
     )
@@ -188,7 +192,7 @@ class ForModels(Strict):
     families: tuple[str, ...] = Field(
         default=(), description="With `parameters`: kinds of model (`model_type`); none named means any."
     )
-    parameters: tuple[Positive, Positive] | None = Field(
+    parameters: tuple[Parameters, Parameters] | None = Field(
         default=None, description="From how many parameters, and below how many."
     )
     by_default: bool = Field(default=False, description="A run of such a model takes this preset where it names none.")

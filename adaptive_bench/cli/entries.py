@@ -14,6 +14,7 @@ from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
@@ -115,7 +116,7 @@ def verify(
     except ValidationError as error:
         raise UsageError(
             f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
-            f"{error.errors()[0]['msg']}. It cannot be verified."
+            f"{rule_of(error.errors()[0])}. It cannot be verified."
         ) from error
     if from_records:
         return _rederived(config, entry)

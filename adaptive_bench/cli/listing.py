@@ -18,7 +18,7 @@ from adaptive_bench.cli.tables import fitting, listed
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import run_folders
+from adaptive_bench.store.runs import check_output, run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 
@@ -64,6 +64,7 @@ def list_names(
     if what is not Listed.runs and (given := [name for name, value in of_runs.items() if value is not None]):
         raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
     if what is Listed.runs and methods is None:
+        check_output(out)
         rows = runs_in(out, Wanted(model, task, method, state, since))
     elif model is not None or methods is not None:
         if what is not Listed.methods or model is None:

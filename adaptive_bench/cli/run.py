@@ -12,7 +12,7 @@ from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.hub import OutOfReach
 
 _WHAT, _HOW, _WHERE = PANELS
@@ -114,6 +114,16 @@ def run(
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if wait is not None and not table_only:
         raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
+    if resources is not None and launcher == "local":
+        raise UsageError(
+            f"--resources is for a launcher that asks a cluster for them, got {str(resources)!r} with --launcher "
+            f"local. Add --launcher slurm or kubernetes, or leave it out."
+        )
+    if resources is not None and not resources.is_file():
+        raise EnvironmentProblem(
+            f"--resources is a YAML file (docs/cluster.md shows one), but there is none at {str(resources)!r}. Correct "
+            f"the path."
+        )
     if plugin:
         fork_server.start()  # before they are loaded, and while the libraries are
         load_libraries()
@@ -139,17 +149,19 @@ def run(
     for text in () if only_reads else run_config.methods:
         registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
+    registry.check_name("launchers", launcher)
     load_libraries()
     if tuned is not None:
         from adaptive_bench.tuning import find_result
         from adaptive_bench.tuning import tuned as with_best
 
         run_config = with_best(run_config, find_result(tuned, run_config.out))
+    from adaptive_bench.runs import Shard
+
+    part = Shard.parse(shard, cell)
     if dry_run:
         print_plan(run_config, flops)
     else:
-        from adaptive_bench.runs import Shard
-
         how = {
             "jobs": jobs,
             "launcher": launcher,
@@ -159,4 +171,4 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"shard": Shard.parse(shard, cell)}, wide=wide, open_page=open_page, debug=debug)
+        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug)

@@ -13,6 +13,7 @@ import typer
 
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import fitting
+from adaptive_bench.store.runs import check_output
 
 _ORDER = ("running", "stopped", "partial", "failed", "damaged", "changed", "planned", "done")
 
@@ -30,6 +31,7 @@ def status(
     """
     from adaptive_bench.store.overview import pieces
 
+    check_output(out)
     while True:
         found = sorted(pieces(out), key=lambda piece: _ORDER.index(piece.state) if piece.state in _ORDER else 0)
         if as_json:

@@ -1,27 +1,31 @@
-"""What every command does: it refuses an empty value, and an option twice of which only one value would count; and it
-keeps the libraries below quiet unless `--debug` is given.
+"""What every command does: it refuses an empty value, one that nobody can have meant, and an option twice of which only
+one value would count; and it keeps the libraries below quiet unless `--debug` is given.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from adaptive_bench.cli.quiet import quiet
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import UsageError, is_printable, one_line
+
+_LARGEST = 2**63 - 1
 
 # `main` reads it from the arguments before Typer parses them. A function that wants to know has a parameter `debug`.
 Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
 
 
 class StrictCommand(TyperCommand):
-    """A command that takes each value once and none that is empty."""
+    """A command that takes each value once, and none that is empty or nobody can have meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; the first look only counts."""
@@ -31,6 +35,14 @@ class StrictCommand(TyperCommand):
             _refuse_empty(order, values)
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on
                 raise UsageError(f"{ctx.info_name} takes no empty values, got one. Give a value or leave it out.")
+            try:
+                rest = super().parse_args(ctx, args)
+            except typer.BadParameter as error:
+                _add_received(error, values)
+                raise
+            for param in self.get_params(ctx):
+                _refuse_odd(param, ctx.params.get(param.name))
+            return rest
         return super().parse_args(ctx, args)
 
 
@@ -88,6 +100,27 @@ def _refuse_empty(order: list[Any], values: dict[str, Any]) -> None:
         parts = value if isinstance(value, list | tuple) else [value]
         if any(isinstance(part, str) and not part.strip() for part in parts):
             raise UsageError(f"{_name(param)} needs a value, got an empty one. Give a value or leave it out.")
+
+
+def _add_received(error: Any, values: Mapping[str, Any]) -> None:
+    """Typer says the rule that a value breaks, but not always the value."""
+    given = values.get(error.param.name) if error.param is not None else None
+    received = one_line(" ".join(map(str, given)) if isinstance(given, list | tuple) else str(given), 60)
+    if given is not None and repr(received) not in error.message:
+        error.message = f"{error.message.rstrip('.')}, got {received!r}."
+
+
+def _refuse_odd(param: Any, value: Any) -> None:
+    """Refuse numbers that a float or a machine's integer cannot hold, and paths that a terminal cannot show."""
+    for part in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(part, float) and not math.isfinite(part):
+            raise UsageError(f"{_name(param)} takes a finite number, got {part}. Give another one.")
+        if isinstance(part, int) and abs(part) > _LARGEST:
+            raise UsageError(f"{_name(param)} takes whole numbers up to 2^63 - 1, got {one_line(str(part), 60)}.")
+        if isinstance(part, Path) and not is_printable(str(part)):
+            raise UsageError(
+                f"{_name(param)} takes a path without control characters, got {ascii(str(part))[:200]}. Choose another."
+            )
 
 
 def _name(param: Any) -> str:

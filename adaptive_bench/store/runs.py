@@ -99,6 +99,19 @@ def _is_called(name: str, text: str) -> bool:
     return name.startswith(text) or name.endswith(f"-{text}") or name.rpartition("-")[2].startswith(text)
 
 
+def check_output(out: Path) -> None:
+    """Refuse an output folder that was named and is not there; before the first run the default one is not.
+
+    Raises:
+        EnvironmentProblem: It is missing, or no folder.
+    """
+    if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
+        what = "is no folder" if out.exists() else "does not exist"
+        raise EnvironmentProblem(
+            f"Runs are looked for in the folder that their --out was, but {str(out)!r} {what}. Correct --out."
+        )
+
+
 def run_folders(out: Path) -> list[Path]:
     """Runs that were begun in an output folder, or somewhere below it; the newest first. What cannot be read has none,
     and among records nobody looks for runs.

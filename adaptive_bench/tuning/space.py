@@ -18,6 +18,7 @@ from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.validation import rule_of
 
 # The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.
 METHOD_RATE = "train.method_learning_rate"
@@ -164,7 +165,7 @@ def _check(spec: MethodSpec, name: str, value: str) -> None:
         try:
             TrainRecipe.model_validate(recipe_values({name: value}))
         except ValidationError as error:
-            raise UsageError(f"{name} cannot be {value}: {error.errors()[0]['msg']}. Change the range.") from error
+            raise UsageError(f"{name} cannot be {value}: {rule_of(error.errors()[0])}. Change the range.") from error
     elif float(value) <= 0:
         raise UsageError(f"{name} is a rate above 0, got {value}. Change the range.")
 

@@ -173,6 +173,41 @@ FLAGS = [
     (("new-method", "gateskip"), USAGE, "exists already"),
     (("new-method", "torch"), USAGE, "Python module"),
 ]
+# Accepted silently until now, or refused without the value that was given.
+NUMBERS = [
+    (("run", "--limit", "abc"), PARSER, "--limit': Input should be a valid integer, unable to parse string as an"),
+    (("run", "--limit", "abc"), PARSER, "got 'abc'"),
+    (("samples", "nowhere", "--docs", "many"), PARSER, "got 'many'"),
+    (("tune", "--trials", "0"), PARSER, "got '0'"),
+    (("run", "--limit", "9" * 20), USAGE, "--limit"),
+    (("run", "--limit", "10000001"), USAGE, "--limit is wrong: should be less than or equal to 10000000"),
+    (("run", "--num-fewshot", "10000001"), USAGE, "--num-fewshot is wrong"),
+    (("run", "--set", "evaluation.batch_size=100000000000"), USAGE, "evaluation.batch_size is wrong"),
+    (("run", "--set", "train.checkpoint_every=100000000000"), USAGE, "train.checkpoint_every is wrong"),
+    (("run", "--cell-timeout", "1e300"), USAGE, "--cell-timeout is wrong"),
+    (("run", "--stall-warning", "1e300"), USAGE, "--stall-warning is wrong"),
+    (("run", "--flops", "nan"), USAGE, "--flops takes a finite number, got nan"),
+    (("run", "--flops", "inf"), USAGE, "--flops takes a finite number"),
+    (("run", "--table-only", "--wait", "nan"), USAGE, "--wait takes a finite number"),
+    (("run", "--jobs", "9" * 30), USAGE, "--jobs takes whole numbers"),
+    (("run", "--set", "train=5"), USAGE, "--set train is wrong: keys with values are needed"),
+    (("run", "--set", "evaluation.grid=5"), USAGE, "--set evaluation.grid is wrong: a list is needed, such as"),
+    (("run", "--set", "train.betas=0.9"), USAGE, "--set train.betas is wrong: a list is needed"),
+    (("run", "--set", "train.batch_size=many"), USAGE, "--set train.batch_size is wrong: a whole number is needed"),
+    (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
+]
+PLACES = [
+    (("status", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
+    (("list", "runs", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
+    (("run", "--resources", "nowhere"), USAGE, "Add --launcher slurm"),
+    (("run", "--launcher", "slurm", "--resources", "nowhere"), ENVIRONMENT, "none at 'nowhere'"),
+    (("run", "--launcher", "slrum"), USAGE, "Did you mean 'slurm'?"),
+    (("run", "--shard", "9/2"), USAGE, "--shard 2/8"),
+    (("run", "--out", "a\x1b[31mb"), USAGE, "--out takes a path without control characters"),
+    (("run", "--out", "a\nb"), USAGE, "--out takes a path without control characters"),
+    (("status", "--out", "a\x07b"), USAGE, "--out takes a path without control characters"),
+    (("run", "--set", 'out="a\\eb"'), USAGE, "a path has no control characters"),
+]
 # Found 3: names of methods, parameters and tasks.
 NAMES = [
     (("run", "--methods", ","), USAGE, "At least one method"),

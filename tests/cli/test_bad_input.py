@@ -61,10 +61,10 @@ def test_arguments(refused, arguments, kind, words):
 
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
-    corpus.LISTS,
+    [*corpus.LISTS, *corpus.NUMBERS, *corpus.PLACES],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
 )
-def test_lists(refused, arguments, kind, words):
+def test_lists_numbers_and_places(refused, arguments, kind, words):
     refused((*arguments, *(["--dry-run"] if arguments[0] == "run" else [])), kind, words)
 
 

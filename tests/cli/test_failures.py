@@ -10,7 +10,7 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted, TrainingDiver
         (UsageError("x"), 2),
         (EnvironmentProblem("x"), 1),
         (TrainingDiverged("x"), 1),
-        (Interrupted("x"), 1),
+        (Interrupted("x"), 130),
         (OSError("x"), 1),
     ],
 )

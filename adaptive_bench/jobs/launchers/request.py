@@ -16,6 +16,7 @@ from adaptive_bench.errors import ToBeContinued, UsageError, one_line
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.recipe import Strict
 from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.validation import rule_of
 
 STOPPED = ToBeContinued.exit_code
 Model = TypeVar("Model", bound=Strict)
@@ -66,8 +67,7 @@ class LaunchRequest:
             hidden = not first["loc"] or first["loc"][0] == "secrets"
             got = "" if hidden else f", got {one_line(repr(first['input']), 60)}"
             raise UsageError(
-                f"{key!r} in {self.resources} is wrong: {first['msg'].removeprefix('Value error, ')}{got}. "
-                f"Known: {', '.join(kind.model_fields)}."
+                f"{key!r} in {self.resources} is wrong: {rule_of(first)}{got}. Known: {', '.join(kind.model_fields)}."
             ) from (None if hidden else error)
 
     def command(self, *more: str, processes: int = 1, python: str = sys.executable) -> str:
