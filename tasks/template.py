@@ -36,6 +36,17 @@ def with_options(question: str, options: Sequence[str], letters: Sequence[str] =
     return "\n".join([question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=False))])
 
 
+def right_one(options: Sequence[str], number: int) -> str:
+    """The option that a row says is the right one.
+
+    Raises:
+        ValueError: It has no such option; Python would count a negative number from the end.
+    """
+    if number not in range(len(options)):
+        raise ValueError(f"the right answer is one of {len(options)} options from 0 on, got {number!r}")
+    return options[number]
+
+
 def target(reasoning: str, answer: str) -> str:
     """What a model is meant to write after `Answer: `."""
     return f"{reasoning.strip()}\n#### {answer}".lstrip()

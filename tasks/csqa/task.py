@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 FIELDS = ("question", "choices", "answerKey")
-QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS), form=lambda row: _document(row))
+QUESTIONS = Source("tau/commonsense_qa", fields=("id", *FIELDS), form=lambda row: (_document(row), _answered(row)))
 EXPLANATIONS = Source(
     "Salesforce/cos_e",
     configuration="v1.11",
@@ -95,6 +95,11 @@ def _explained(rows: list[dict[str, Any]], data_dir: Path | str | None) -> list[
             f"{len(missing)} have none (first: {missing[0]}). Use matching versions of the two."
         )
     return [_document(row, " ".join(explanations[row["id"]].split())) for row in rows]
+
+
+def _answered(row: Row) -> None:
+    if row["answerKey"] not in row["choices"]["label"]:
+        raise ValueError(f"the answer is one of the options' letters, got {row['answerKey']!r}")
 
 
 def _document(row: Row, reasoning: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.data import Row, Source, harness_splits, read_rows
 from adaptive_bench.task import Example, ExampleRequest
 
+from ..answers import INVALID, number_after_mark
 from ..template import TRACES_FIELD, examples, generative, read_traces, target, validation
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ SOURCE = Source(
     "openai/gsm8k",
     configuration="main",
     fields=("question", "answer"),
-    form=lambda row: (row["question"].strip(), _document(row)),
+    form=lambda row: (row["question"].strip(), _document(row), _answered(row)),
 )
 TRACES = Source(
     "multi-domain-reasoning/gsm8k",
@@ -51,6 +52,11 @@ def traced(request: ExampleRequest) -> list[Example]:
     """Question and the 70B model's reasoning, with the data set's own answer."""
     rows = read_traces(TRACES, request.data_dir)
     return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
+
+
+def _answered(row: Row) -> None:
+    if number_after_mark(row["answer"]) == INVALID:
+        raise ValueError("an answer ends in a number behind ####")
 
 
 def _document(row: Row, reasoning: str | None = None) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from adaptive_bench.data import Source
 from adaptive_bench.task import Task
 
-from ..template import LOGLIKELIHOOD_LEVELS, generative, with_options
+from ..template import LOGLIKELIHOOD_LEVELS, generative, right_one, with_options
 
 SOURCE = Source(
     "cais/mmlu",
     configuration="all",
     fields=("question", "subject", "choices", "answer"),
-    form=lambda row: (with_options(row["question"], row["choices"]), row["choices"][row["answer"]]),
+    form=lambda row: (with_options(row["question"], row["choices"]), right_one(row["choices"], row["answer"])),
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.data import Row, Source, harness_splits, read_rows
 
-from ..template import document, generative, validation, with_options
+from ..template import document, generative, right_one, validation, with_options
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -28,7 +28,7 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 
 
 def _document(row: Row) -> dict[str, Any]:
-    return document(with_options(row["goal"], (row["sol1"], row["sol2"])), LETTERS[row["label"]], LETTERS)
+    return document(with_options(row["goal"], (row["sol1"], row["sol2"])), right_one(LETTERS, row["label"]), LETTERS)
 
 
 PIQA_GEN = generative(

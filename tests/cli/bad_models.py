@@ -83,5 +83,8 @@ DATA = [
     (_RIGHT + '{"question": "", "answer": "#### 4"}\n', ENVIRONMENT, "question"),
     (_RIGHT + '{"question": "Two and two?", "answer": 4}\n', ENVIRONMENT, "gsm8k"),
     (_RIGHT + '{"question": ["Two", "and"], "answer": "#### 4"}\n', ENVIRONMENT, "gsm8k"),
+    (_RIGHT + '{"question": "Two and two?", "answer": "It is 4."}\n', ENVIRONMENT, "a number behind ####"),
+    (_RIGHT + '{"question": "Two and two?", "answer": "It is 4.\\n####"}\n', ENVIRONMENT, "row 2 of 'test'"),
+    (_RIGHT + '{"question": "Two and two?", "answer": "#### four"}\n', ENVIRONMENT, "a number behind ####"),
     (None, ENVIRONMENT, "test.jsonl"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,23 @@ CSQA_ROW = {
 def _write(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "split", "row", "said"),
+    [
+        ("csqa_ll", "commonsense_qa", "validation", {**CSQA_ROW, "id": "1", "answerKey": "Z"}, "letters, got 'Z'"),
+        ("csqa_ll", "commonsense_qa", "validation", {**CSQA_ROW, "id": "1", "answerKey": "b"}, "letters, got 'b'"),
+        ("piqa_gen", "piqa", "validation", {"goal": "g", "sol1": "a", "sol2": "b", "label": -1}, "from 0 on, got -1"),
+        ("mmlu_gen", "mmlu", "test", {"question": "q", "subject": "s", "choices": list("abcd"), "answer": 4}, "got 4"),
+        ("gsm8k", "gsm8k", "test", {"question": "q", "answer": "It is 4."}, "a number behind ####"),
+    ],
+)
+def test_an_answer_that_is_none_of_the_options_is_refused(tmp_path, task, folder, split, row, said):
+    for name in ("train", "validation", "test"):
+        _write(tmp_path / folder, name, [row])
+    with pytest.raises(EnvironmentProblem, match=re.escape(said)):
+        load_task(find_task(task), tmp_path, 0)
 
 
 @real_files

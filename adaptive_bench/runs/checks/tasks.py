@@ -52,6 +52,11 @@ def check_task(
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
         _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings, chat)
+    if len(documents) == 1:
+        findings.note(
+            f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
+            f"told apart there. Give more documents in its data, or a higher --limit."
+        )
     texts = [text for parts in answers[:_ANSWERS] for text in parts]
     check_answers(task, texts, tokenizer, findings)
 
