@@ -126,9 +126,14 @@ class Grid:
     @property
     def title(self) -> str:
         """And on what: `... by saved net FLOPs`."""
+        return f"{self.compared} by {self.axis_text}"
+
+    @property
+    def axis_text(self) -> str:
+        """What the levels are shares of: `saved net FLOPs`."""
         phase = "" if self.phase == "all" else f" of {self.phase}"
         where = "" if self.setting is None else f" ({self.setting})"
-        return f"{self.compared} by {AXES.get(self.axis, self.axis)}{phase}{where}"
+        return f"{AXES.get(self.axis, self.axis)}{phase}{where}"
 
     @property
     def name(self) -> str:

@@ -10,11 +10,14 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench.metric import metric_of
+from adaptive_bench.spec import method_name
 
+from .curves import add_curves
 from .decisions import decisions
 from .grid import Grid, grids, marks, number, percent
 from .row import Row
 from .rows import first_metrics
+from .verdict import answer, level_of
 
 WIDTH = 80
 _LEVELS = 6
@@ -22,6 +25,8 @@ _NARROWEST = 14  # characters a method's name needs to stay readable
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
 _BARS = "▁▂▃▄▅▆▇█"
+_INTERVAL = "95 %\nat"  # header of the column of intervals
+_REFERENCES = ("dense", "base")  # what methods are compared with
 _NOWHERE = "·"  # of a curve that does not reach a level
 
 
@@ -33,6 +38,7 @@ def render(table: Iterable[Mapping[str, Any]], *, wide: bool = False) -> str:
         wide: Scores with their intervals, all levels, and what was saved and spent there, however wide that is.
     """
     rows = [Row.of(row) for row in table]
+    add_curves(rows)
     headline = first_metrics(rows)
     chosen = grids(row for row in rows if row.metric == headline[row.task])
     parts = [part for grid in chosen for part in (_wide(grid) if wide else _narrow(grid))]
@@ -55,28 +61,57 @@ def _narrow(grid: Grid) -> list[str]:
     known = dense is not None and metric_of(grid.metric).retention(dense.reached(), dense.reached()) is not None
     values = {place: _value(grid, row, dense if known else None) for place, row in grid.cells.items()}
     texts = {place: _text(grid, row, values[place], kept=known) for place, row in grid.cells.items()}
+    at = level_of(grid)
+    intervals = {name: _interval(grid.cells.get((name, at)), kept=known) for name in grid.methods} if at else {}
+    taken = _GAP + max(map(len, (*_INTERVAL.split("\n"), *intervals.values())), default=0) + _HEADER
     levels, room = _chosen(grid, texts)
+    shows = any(intervals.values()) and _fits(grid, texts, levels, taken)
+    room -= taken if shows else 0
     highest = max((value for value in values.values() if value is not None), default=0.0)
     header = ["method", "curve", *(f"{100 * level:.4g} %" for level in levels)]
+    header += [f"{_INTERVAL} {100 * at:.4g} %"] if shows and at else []
     body = [
         [
             _broken(name, room),
             "".join(_bar(values.get((name, level)), highest) for level in grid.levels),
             *(texts.get((name, level), "") for level in levels),
+            *([intervals[name]] if shows else []),
         ]
-        for name in grid.methods
+        for name in _best_first(grid, at)
     ]
-    align = ("left", "left", *("right" for _ in levels))
+    align = ("left", "left", *("right" for _ in header[2:]))
     table = tabulate(body, header, tablefmt="simple", colalign=align, disable_numparse=True)
     said = f"% of the dense score, {grid.score('dense', dense.level)}" if dense is not None and known else "score"
     notes = [f"{said}; curve: the same, a bar for each of {len(grid.levels)} levels.", *grid.notes]
+    title = f"{grid.name}: % of the dense score, by {grid.axis_text} ({grid.metric})" if known else grid.title
     parts = [
-        textwrap.fill(grid.title, WIDTH),
+        textwrap.fill(title, WIDTH),
+        textwrap.fill(answer(grid), WIDTH),
         table,
         "\n".join(textwrap.fill(note, WIDTH) for note in notes),
         *_worths(grid),
     ]
     return [part for part in parts if part]
+
+
+def _best_first(grid: Grid, level: float | None) -> list[str]:
+    """Methods by their score at a level; those that save nothing come first, those that do not reach it last."""
+    sign = -1 if metric_of(grid.metric).better == "lower" else 1
+
+    def place(name: str) -> tuple[int, float]:
+        row = grid.cells.get((name, level)) if level is not None else None
+        if method_name(name) in _REFERENCES:
+            return 0, 0.0
+        return (2, 0.0) if row is None or row.score is None else (1, -sign * row.reached())
+
+    return sorted(grid.methods, key=place)
+
+
+def _interval(row: Row | None, *, kept: bool) -> str:
+    """Ends of a cell's interval in whole percent of the dense score; empty where it is not known."""
+    if row is None or not kept or row.kept_low is None or row.kept_high is None:
+        return ""
+    return f"[{100 * row.kept_low:.0f}, {100 * row.kept_high:.0f}]"
 
 
 def _worths(grid: Grid) -> list[str]:
@@ -107,20 +142,31 @@ def _bar(value: float | None, highest: float) -> str:
     return _BARS[round(min(max(share, 0.0), 1.0) * (len(_BARS) - 1))]
 
 
+def _fits(grid: Grid, texts: dict[tuple[str, float], str], levels: Sequence[float], taken: int) -> bool:
+    """Whether a column of so many characters leaves every level and name as it is."""
+    longest = max(map(len, ("method", *grid.methods)))
+    return _room(grid, texts, levels) - taken >= longest
+
+
 def _chosen(grid: Grid, texts: dict[tuple[str, float], str]) -> tuple[list[float], int]:
     """The levels that fit, and the room they leave for the methods' names."""
     longest = max(map(len, ("method", *grid.methods)))
-    curve = _GAP + max(len("curve") + _HEADER, len(grid.levels))
     for count in range(_LEVELS, 0, -1):
         levels = _spread(grid.levels, count)
-        columns = [
-            max(len(f"{100 * level:.4g} %") + _HEADER, *(len(texts.get((name, level), "")) for name in grid.methods))
-            for level in levels
-        ]
-        room = WIDTH - curve - sum(_GAP + column for column in columns)
+        room = _room(grid, texts, levels)
         if room >= min(longest, _NARROWEST):
             break
     return levels, max(room, 1)
+
+
+def _room(grid: Grid, texts: dict[tuple[str, float], str], levels: Sequence[float]) -> int:
+    """What a table of these levels leaves for the methods' names."""
+    curve = _GAP + max(len("curve") + _HEADER, len(grid.levels))
+    columns = [
+        max(len(f"{100 * level:.4g} %") + _HEADER, *(len(texts.get((name, level), "")) for name in grid.methods))
+        for level in levels
+    ]
+    return WIDTH - curve - sum(_GAP + column for column in columns)
 
 
 def _spread(levels: Sequence[float], count: int) -> list[float]:

@@ -41,7 +41,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
     clauses = []
     tested = []
     for grid in chosen[:_MOST_TASKS]:
-        level = _level(grid)
+        level = level_of(grid)
         if not level:
             continue
         found = board.comparisons.get((grid.place, level))
@@ -61,6 +61,22 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
         text += " Told apart by intervals that do not overlap, not by a paired test."
     told = headroom(board.folders, {grid.task for grid in chosen})
     return plain(" ".join([text, *(said for _, said in told)]), LONGEST)
+
+
+def answer(grid: Grid) -> str:
+    """One sentence about one grid whose rows have what `curves.add_curves` gives: as `verdict`, without paired tests.
+
+    A method is ahead of another one only where their intervals do not overlap. Empty where no method that decides per
+    token reached a level above nothing.
+    """
+    level = level_of(grid)
+    if not level or not (said := _clause(grid, level, None)):
+        return ""
+    told = f"At {100 * level:.4g} % {AXES[grid.axis]}, {said}."
+    static = any(method_name(row.method) in STATIC for row in grid.cells.values() if row.score is not None)
+    if not static:
+        told += " Whether leaving out whole layers would keep as much was not measured (static_depth)."
+    return plain(told, LONGEST)
 
 
 def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
@@ -109,7 +125,7 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     return f"{told}; {_names(tied)} not told apart from it" if tied else f"{told}, and ahead of every other method"
 
 
-def _level(grid: Grid) -> float | None:
+def level_of(grid: Grid) -> float | None:
     """Of the levels above nothing that nearly all methods reach that reach any, the one nearest to 15 %."""
     counts = {
         level: sum(

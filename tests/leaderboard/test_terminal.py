@@ -62,6 +62,68 @@ def test_a_line_has_the_curve_and_what_is_kept_at_every_level(make_row):
     assert "% of the dense score, 80.0" in text and "--wide" in text
 
 
+@pytest.fixture
+def compared(make_row):
+    """`compared(mod=0.8, ...)`: methods with these scores, each 0.05 more or less, at 15 %, where dense has 1."""
+
+    def make(levels=(0.0, 0.15), **scores):
+        rows = [make_row(method="dense", level=0.0, score=1.0, low=0.95, high=1.0)]
+        for method, score in scores.items():
+            ends = {"low": score - 0.05, "high": min(score + 0.05, 1.0)}
+            rows += [make_row(method=method, level=level, score=score, **ends) for level in levels]
+        return render(rows)
+
+    return make
+
+
+def test_the_title_says_what_the_cells_are(compared, make_row):
+    assert compared(mod=0.8).startswith(
+        "nano_math: % of the dense score, by saved net FLOPs (exact_match,strict-match)\n"
+    )
+    alone = render([make_row(method="mod", level=0.15)])  # nothing to be a share of: the cells are scores
+    assert alone.startswith("nano_math: exact_match,strict-match (%) by saved net FLOPs\n")
+
+
+def test_the_answer_stands_above_the_table(compared):
+    text = " ".join(compared(random_skip=0.2, static_depth=0.3, mod=0.8, calm=0.5).split())
+    before, _, _ = text.partition("method curve")
+    assert "At 15 % saved net FLOPs, on nano_math mod keeps 80.0 % [75.0, 85.0] of the dense score" in before
+    assert "ahead of random skipping" in before and "ahead of every other method" in before
+
+
+@pytest.mark.parametrize(
+    ("scores", "not_said", "said"),
+    [
+        ({"mod": 0.8, "calm": 0.75, "random_skip": 0.2}, "every other method", "calm is not told apart"),
+        ({"mod": 0.8, "random_skip": 0.75}, "ahead of random", "no method is separated from random skipping"),
+        ({"mod": 0.8}, "ahead of", "no random skipping to compare with"),
+        ({"mod": 0.8, "random_skip": 0.2}, "and of static", "leaving out whole layers would keep as much was not"),
+        ({"mod": 0.8, "static_depth": 0.78}, "whole layers would keep", "mod keeps"),
+    ],
+)
+def test_the_answer_claims_no_more_than_intervals_carry(compared, scores, not_said, said):
+    text = " ".join(compared(**scores).split())
+    assert not_said not in text and said in text
+
+
+@pytest.mark.parametrize("scores", [{}, {"random_skip": 0.5}, {"static_depth": 0.5}])
+def test_without_a_method_there_is_no_answer(compared, scores):
+    assert "At 15 %" not in compared(**scores)
+
+
+def test_methods_stand_best_first_behind_what_they_are_compared_with(compared):
+    lines = compared(random_skip=0.2, base=0.9, calm=0.5, mod=0.8).splitlines()
+    names = [line.split()[0] for line in lines if "  " in line and line[0].isalpha()]
+    assert [name for name in names if name != "method"] == ["dense", "base", "mod", "calm", "random_skip"]
+
+
+def test_intervals_have_a_column_where_it_fits(compared):
+    text = compared(mod=0.8)
+    assert "[75, 85]" in text and "at 15 %" in text and max(map(len, text.splitlines())) <= 80
+    text = compared(**{"a_method_with_a_name_that_leaves_no_room": 0.8}, levels=LEVELS[:4])
+    assert "[75, 85]" not in text and max(map(len, text.splitlines())) <= 80
+
+
 def test_where_lower_is_better_a_higher_bar_is_better_still(make_row):
     facts = {"metric": "bits_per_byte,none", "low": None, "high": None}
     rows = [make_row(method="dense", level=0.0, score=1.0, **facts)]
