@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
@@ -105,7 +106,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
     commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
-        typer.echo(f"\n{what}:\n  {command}")
+        typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if rows and open_page:
         build([outcome.folder], out=outcome.folder / "site", open_=True)

@@ -14,6 +14,7 @@ import yaml
 
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.files import Files, missing_halves
@@ -114,7 +115,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     plugins = [Path(path) for path in about.get("plugins", [])]
     here, began_in = Path.cwd(), Path(about.get("directory", "."))
     if began_in.resolve() == here:
-        said = [f"repeat it with: {run_command(folder, plugins)}"]
+        said = [f"repeat it with: {pasteable(run_command(folder, plugins))}"]
     else:  # paths in its config may be relative
         command = run_command(folder.resolve(), plugins, began_in)
         said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {command}"]
