@@ -16,10 +16,13 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest
+from adaptive_bench.store.results import read_run
+from adaptive_bench.store.savings import COUNTED, saving_name
 
 _WIDTH, _INDENT = 80, 10
+UNITS = {"tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _SHOWN = 400  # characters of a text, unless everything is wanted
 
 
@@ -29,7 +32,8 @@ class Answer:
 
     Attributes:
         method: Its spec.
-        asked, saved: Share of tokens it was asked to save on the task, and what it saved there.
+        asked: Share of tokens it was asked to save on the task.
+        saved: What it saved there, on the axis of the run's tables.
         output: What it wrote or chose.
         correct: The headline metric of the document.
     """
@@ -54,7 +58,9 @@ class Document:
 def samples(
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
-    saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
+    saving: Annotated[
+        float, typer.Option(help="A saving as in the run's table: the measured point next to it.")
+    ] = 0.15,
     methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
     docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,
     first: Annotated[int, typer.Option(min=0, help="Number of the first document.")] = 0,
@@ -80,20 +86,35 @@ def samples(
     wanted = _wanted(tests, methods)
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
-    found = documents(known, wanted, saving)
+    axis, unit = _axis_of(run)
+    found = documents(known, wanted, saving, axis)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
     found = [each for each in found if each.doc >= first][:docs]
     if as_json:
         typer.echo(json.dumps([asdict(document) for document in found], indent=2, ensure_ascii=False))
     elif found:
-        typer.echo("\n\n".join(shown(document, full=full) for document in found))
+        typer.echo("\n\n".join(shown(document, unit, full=full) for document in found))
     else:
         typer.echo("There are no such documents.")
 
 
-def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float) -> list[Document]:
+def _axis_of(run: Path) -> tuple[str, str]:
+    """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it."""
+    about = read_run(run / "config.yaml")
+    axis, phase = about.get("match_on"), about.get("match_phase", "all")
+    if axis not in COUNTED:
+        return saving_name("tokens"), UNITS["tokens"]
+    return saving_name(axis, phase), UNITS[axis] + ("" if phase == "all" else f" of {phase}")
+
+
+def documents(
+    known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float, axis: str = "tokens"
+) -> list[Document]:
     """The documents all these evaluations have measured, at the point of each that is next to a saving.
+
+    Args:
+        axis: Name of the saving (`store.savings.saving_name`).
 
     Raises:
         EnvironmentProblem: Nothing is measured.
@@ -109,15 +130,15 @@ def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: f
             )
         if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        asked = min(savings, key=lambda point: abs(point - saving))
-        point = record.measured(asked)
+        saved = {point: _saved(record.measured(point), axis) for point in savings}
+        asked = min(savings, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
             targets.setdefault(sample.doc, sample.target)
             answers.setdefault(sample.doc, []).append(
                 Answer(
                     f"{one.method}, {one.variant}" if one.variant else one.method,
                     asked,
-                    point.savings["tokens"],
+                    saved[asked],
                     _output(sample, prompts.get(sample.doc)),
                     sample.correct,
                 )
@@ -129,14 +150,23 @@ def documents(known: Manifest, evaluations: Sequence[EvaluationEntry], saving: f
     ]
 
 
-def shown(document: Document, *, full: bool) -> str:
-    """Text of at most 80 columns."""
+def _saved(point: Evaluation, axis: str) -> float:
+    """What a point saves; tokens where a record of an earlier version does not know it by phase."""
+    return point.savings.get(axis, point.savings["tokens"])
+
+
+def shown(document: Document, unit: str, *, full: bool) -> str:
+    """Text of at most 80 columns.
+
+    Args:
+        unit: What the savings are shares of.
+    """
     prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
     lines = [f"document {document.doc} ".ljust(_WIDTH, "-"), *_block("prompt", prompt, full)]
     lines += _block("target", document.target, full)
     for answer in document.answers:
         verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
-        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of tokens{verdict}"]
+        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}"]
         lines += _block("", answer.output, full)
     return "\n".join(lines)
 
