@@ -35,8 +35,14 @@ def diff(
     typer.echo(fitting(changed) if changed else "The configurations are equal.")
     tables = _scores(first), _scores(second)
     rows = list(_rows(*tables))
-    typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
-    for text in _alone(*tables):
+    alone = list(_alone(*tables))
+    moved = sum(row["changed"] != "none" for row in rows)
+    if rows and not moved:
+        typer.echo(f"Equal: every document has the same score at {len(rows)} point(s) that both measured.")
+    else:
+        typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
+        typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured." * bool(rows))
+    for text in alone:
         typer.echo("\n" + paragraph(text))
     for folder in dict.fromkeys((first, second)):
         known = manifest_of(folder)

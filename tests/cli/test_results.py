@@ -60,7 +60,11 @@ def test_diff_names_settings_and_scores(command, folders):
     said = command("diff", *map(str, folders)).stdout
     assert "train.steps" in said and "gateskip" in said
     same = command("diff", str(folders[0]), str(folders[0])).stdout
-    assert "configurations are equal" in same and "+0.0000" in same
+    assert same.splitlines() == [
+        "The configurations are equal.",
+        f"Equal: every document has the same score at {same.split('at ')[1].split()[0]} point(s) that both measured.",
+    ]
+    assert "Equal" not in said and "point(s) that both measured" in said
 
 
 def test_an_export_is_what_python_loads(command, folders, tmp_path):
