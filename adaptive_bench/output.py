@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,6 +72,27 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, atomic.json_text(value))
 
 
+def check(path: Path) -> None:
+    """Refuse what `write_bytes` would refuse, before there is anything to write.
+
+    Raises:
+        UsageError: It can hold no file.
+        EnvironmentProblem: It cannot be written.
+    """
+    if path == STDOUT:
+        return
+    with _writable(path):
+        place = followed(path)
+        if isinstance(place, int):
+            return
+        mode = _mode(place)
+        _refuse_other(path, mode)
+        if mode is None or stat.S_ISREG(mode):  # it comes about beside itself, and takes its name
+            folder = next(one for one in place.absolute().parents if one.exists())
+            with tempfile.TemporaryFile(dir=folder):  # what is missing below is made
+                pass
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write to what the user named, by the rule above.
 
@@ -91,13 +113,11 @@ def write_bytes(path: Path, content: bytes) -> None:
             _into(os.dup(place), content)
             return
         mode = _mode(place)
+        _refuse_other(path, mode)
         if mode is None or stat.S_ISREG(mode):
             atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
-        elif stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-            _into(os.open(place, os.O_WRONLY | os.O_NOCTTY), content)  # never made anew: it is there
         else:
-            kind = "a folder" if stat.S_ISDIR(mode) else "no file, pipe or terminal"
-            raise UsageError(f"Output goes to a file, a pipe or `-`, but {str(path)!r} is {kind}. Name another one.")
+            _into(os.open(place, os.O_WRONLY | os.O_NOCTTY), content)  # never made anew: it is there
 
 
 def followed(path: Path) -> Path | int:
@@ -125,6 +145,13 @@ def _resolved(path: Path) -> Path:
 
 def _circle(path: Path) -> OSError:
     return OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _refuse_other(path: Path, mode: int | None) -> None:
+    if mode is None or stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return
+    kind = "a folder" if stat.S_ISDIR(mode) else "no file, pipe or terminal"
+    raise UsageError(f"Output goes to a file, a pipe or `-`, but {str(path)!r} is {kind}. Name another one.")
 
 
 def _mode(path: Path) -> int | None:

@@ -58,6 +58,8 @@ def check(
         registry.load_plugins(plugin)
     for spec in chain.from_iterable(map(parse_specs, methods or [])):
         registry.check_name("methods", spec.name)  # before seconds go by
+    for file in filter(None, (json_file, capabilities)):
+        output.check(file)  # before what would be lost is measured
     load_libraries()
     specs = _specs(methods or [], everything)
 
@@ -104,6 +106,6 @@ def _print(report: Report, *, err: bool) -> None:
     specs = len(report.matrix)
     failing = len({result.spec for result in report.failures})
     passed = f"{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s)"
-    legend = f"{passed}; `.` passed, `-` does not apply, `F` failed"
-    paragraphs = [*failures, *(f"Warning: {warning}" for warning in report.warnings), legend]
+    legend = "In the table: `.` passed, `-` does not apply, `F` failed."
+    paragraphs = [legend, *failures, *(f"Warning: {warning}" for warning in report.warnings), passed]
     typer.echo("\n\n".join([report.table(), *map(paragraph, paragraphs)]), err=err)

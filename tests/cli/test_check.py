@@ -50,6 +50,18 @@ def test_a_plugin_that_skips_nothing_fails(check, tmp_path):
     assert failed == {("lazy", "effect"), ("lazy@paper", "effect")}
 
 
+def test_the_last_line_is_the_verdict(check):
+    assert check("static_depth@bench").stdout.rstrip().splitlines()[-1].startswith("1 of 1 specs pass")
+
+
+@pytest.mark.parametrize("option", ["--json", "--capabilities"])
+@pytest.mark.parametrize("place", ["/proc/x", "lazy.py/x", "."])
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch, option, place):
+    monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: pytest.fail("it was checked"))
+    result = check("static_depth@bench", option, place)
+    assert result.exit_code in (1, 2) and place in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [[], ["gateskip", "--all"], ["gateskp"], ["gateskip[shape"]])
 def test_what_to_check_has_to_be_clear(check, arguments):
     assert check(*arguments).exit_code == 2
