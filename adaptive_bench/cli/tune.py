@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,9 @@ from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
+from adaptive_bench.cli.program import pasteable
 from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.store.runs import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +139,10 @@ def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
         typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
     folder = studies_folder(out) / result.name
     if result.best:
-        typer.echo(f"\n  {command(result, arguments)}\n\nor, with any config: adaptive-bench run --tuned {result.name}")
+        where = [] if out == DEFAULT_OUT else ["--out", str(out)]
+        methods = ["--methods", ",".join(result.best)]
+        tuned = shlex.join(["adaptive-bench", "run", *methods, "--tuned", result.name, *where])
+        typer.echo(f"\n  {pasteable(command(result, arguments))}\n\nor, with any --config: {pasteable(tuned)}")
     typer.echo(f"\nStudy page: {folder / 'study.html'}\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)
