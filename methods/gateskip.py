@@ -77,6 +77,7 @@ class GateSkipConfig(MethodConfig):
         "stride": SearchRange.parse("int:1:2", source="paper: every layer; every second one in its ablation"),
     }
     unsound: ClassVar[frozenset[str]] = frozenset({"threshold=literal"})
+    falling: ClassVar[Mapping[str, str]] = {"budget_start": "budget_end"}
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
         "separate", description="own gate per branch, or one for all of a kind"

@@ -76,6 +76,7 @@ class MixtureOfDepthsConfig(MethodConfig):
         "capacity_start": SearchRange.parse("linear:0.6:1", source="not from the paper: how gently capacities fall"),
         "every": SearchRange.parse("int:1:2", source="paper: every second block, its best, and every block"),
     }
+    falling: ClassVar[Mapping[str, str]] = {"capacity_start": "capacity"}
     capacity: float | None = Field(
         None,
         gt=0,

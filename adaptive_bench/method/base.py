@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from torch import Tensor, nn
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Site
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
@@ -21,6 +21,7 @@ from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
+from adaptive_bench.validation import rule_of
 
 CausalityClass = Literal["C0", "C1", "C2"]
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
@@ -35,12 +36,22 @@ class MethodConfig(BaseModel):
         unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
             suite: `adaptive-bench check` leaves them out unless they are named.
         search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
+        falling: Of each schedule of training whose value falls: the parameter it starts at, and the one it ends at.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
     search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
+    falling: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _schedules_fall(self) -> Self:
+        for first, last in self.falling.items():
+            start, end = getattr(self, first), getattr(self, last)
+            if end is not None and start < end:
+                raise ValueError(f"{last} is at most {first}, from where training falls to it, got {end} and {start}")
+        return self
 
     def on_model(self, layers: int) -> dict[str, Any]:
         """What the parameters come to on a model of so many layers, as plain values: configs with equal answers are one
@@ -116,10 +127,16 @@ class Method(nn.Module):
 
         return super()._apply(moved, recurse)
 
+    def _lacks(self, name: str, what: str) -> PluginFault:
+        return PluginFault(
+            f"Every method gives `{name}`, {what}, but {type(self).__name__} has none. Add it to the class; "
+            f"`adaptive-bench check` tries all that a method does."
+        )
+
     @property
     def dial(self) -> DialSpec:
         """Name and range of the dial."""
-        raise NotImplementedError
+        raise self._lacks("dial", "a property with the DialSpec of the one value that moves what it saves")
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -151,7 +168,7 @@ class Method(nn.Module):
     @property
     def defer_layer(self) -> int:
         """With the KV policy `defer`: the layer before which tokens leave and wait."""
-        raise NotImplementedError
+        raise self._lacks("defer_layer", "which the KV policy `defer` asks for")
 
     def dial_for(self, saved_tokens: float) -> float:
         """The dial value expected to skip that share of all token-branches.
@@ -160,7 +177,7 @@ class Method(nn.Module):
             UsageError: The method's dial has to be solved for first (`solves_dial`), and was not.
         """
         if not self.solves_dial:
-            raise NotImplementedError
+            raise self._lacks("dial_for", "what gives the value of the dial for a share of saved tokens")
         if saved_tokens > 0 and len(self.dial_table.measured) == 1:
             raise UsageError(
                 f"The dial {self.dial.name!r} has no value known for {saved_tokens:.0%} saved tokens. "
@@ -202,7 +219,7 @@ class Method(nn.Module):
     def decide(self, view: SiteView) -> Decision:
         """Which tokens execute the branch, and with what scale."""
         if view.call.ahead is None:
-            raise NotImplementedError
+            raise self._lacks("decide", "what gives the Decision of a site")
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
@@ -274,7 +291,7 @@ class Method(nn.Module):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or spec.name
             raise UsageError(
-                f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {first['msg']}."
+                f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {rule_of(first)}."
             ) from error
 
 
