@@ -50,6 +50,7 @@ def check_scores(scores: Iterable[float], what: str) -> None:
 
 def _not_finite(what: str) -> NotFinite:
     return NotFinite(
-        f"A model must give finite logits, but gave NaN or infinity in {what}. Look at the end of its train.jsonl: if "
-        f"the training diverged, lower its rates, or train in fp32. A method may also scale a branch by such a number."
+        f"A model must give finite logits, but gave NaN or infinity in {what}. If the losses in its train.jsonl grow "
+        f"towards the end, the training diverged: lower its rates, or train in fp32. If they do not, look at what the "
+        f"method scales branches by: `adaptive-bench check` tries it."
     )

@@ -293,10 +293,15 @@ class _Training:
 
     def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:
         if not math.isfinite(value):
+            got = f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of"
+            if step == 0:  # nothing has been changed yet, at whatever rate
+                raise TrainingDiverged(
+                    f"{got} {len(self.order)}, before any weight was changed: a method scales a branch by such a "
+                    f"number or has such a loss, or the model's weights hold one. Try `adaptive-bench check` on it."
+                )
             bf16 = self.recipe.precision == "bf16"
             raise TrainingDiverged(
-                f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of "
-                f"{len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
+                f"{got} {len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
                 f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
 
