@@ -83,7 +83,7 @@ def _run(folder: Path) -> dict[str, Any]:
         "seeds": about.get("seeds", []),
         "steps": training.get("steps", ""),
         "documents": measuring.get("limit") or "all",
-        "shots": "task's" if measuring.get("num_fewshot") is None else measuring["num_fewshot"],
+        "shots": "own" if measuring.get("num_fewshot") is None else measuring["num_fewshot"],
         "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
         "problem": about.get("problem", ""),
         "folder": str(folder),
@@ -106,11 +106,12 @@ def _columns(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _paragraph(row: Mapping[str, str], width: int | None) -> str:
+    shots = "worked examples as each task has them" if row["shots"] == "own" else f"{row['shots']} worked examples"
     lines = ["  ".join(filter(None, (row["run"], row["date"], row["state"])))]
     if row["methods"]:
         seeds = f"seed{'s' if ',' in row['seeds'] else ''} {row['seeds']}"
         lines.append(f"{row['methods']} on {row['tasks']}")
-        how = f"{row['steps']} steps, {row['documents']} documents, {row['shots']} shots, {seeds}"
+        how = f"{row['steps']} steps, {row['documents']} documents, {shots}, {seeds}"
         lines.append(f"model {row['model']}, {how}")
     first, *others = (wrapped(line, width, "  ") for line in lines)
     return "\n".join([first, *(f"  {line}" for line in others)])

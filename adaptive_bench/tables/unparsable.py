@@ -28,8 +28,8 @@ def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             dense = next((row for row in found if row["method"] == "dense"), None)
             beside = "" if dense is None else f", of dense {dense['score']:.0%}"
             notes.append(
-                f"{task}: no strict answer stands in up to {worst['score']:.0%} of what was written ({worst['method']} "
-                f"at {worst['level']:.4g} saved{beside}); such documents count as wrong. The metrics `unparsable` and "
-                f"`flexible-extract` tell form from knowledge."
+                f"{task}: up to {worst['score']:.0%} of what was written has no answer in the form that is asked for "
+                f"({worst['method']} with {worst['level']:.0%} saved{beside}); such documents count as wrong. The "
+                f"metric `flexible-extract` takes answers in any form."
             )
     return notes
