@@ -289,7 +289,9 @@ class Method(nn.Module):
             return cls.Config.model_validate(dict(spec.params))
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or spec.name
+            if not first["loc"]:  # parameters that do not go together
+                raise UsageError(f"{spec.name}: {rule_of(first)} (in {str(spec)!r}).") from error
+            where = ".".join(map(str, first["loc"]))
             raise UsageError(
                 f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {rule_of(first)}."
             ) from error

@@ -137,6 +137,20 @@ def test_a_loss_that_is_not_finite_stops_with_advice(model, examples, tokenizer,
     assert len(log_of(tmp_path)) == 2 and not (tmp_path / "checkpoint").exists()
 
 
+def test_before_the_first_update_no_rate_is_blamed(model, examples, tokenizer, recipe, tmp_path):
+    healthy = model.forward
+
+    def poisoned(**inputs):
+        output = healthy(**inputs)
+        output.loss = output.loss * math.nan
+        return output
+
+    model.forward = poisoned
+    with pytest.raises(TrainingDiverged, match="step 1 of 6, before any weight was changed") as stopped:
+        train(model, examples, tokenizer, recipe, seed=1, folder=tmp_path)
+    assert "learning_rate" not in str(stopped.value) and "scales a branch" in str(stopped.value)
+
+
 def test_bf16_trains(model, examples, tokenizer, recipe, tmp_path):
     bf16 = recipe.model_copy(update={"precision": "bf16"})
     train(model, examples, tokenizer, bf16, seed=1, folder=tmp_path)
