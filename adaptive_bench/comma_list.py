@@ -15,14 +15,18 @@ _COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec 
 def parts_of(text: str) -> list[str]:
     """The items of a text, without white space around them; none where it holds nothing but commas.
 
+    A comma may end it: `4,` is a list where `4` is a number.
+
     Raises:
-        ValueError: Between two commas, or at an end, there is nothing.
+        ValueError: Between two commas, or at the beginning, there is nothing.
     """
     parts = [part.strip() for part in _COMMA.split(text)]
     if not any(parts):
         return []
+    if not parts[-1]:
+        parts.pop()
     if not all(parts):
-        raise ValueError("a list has an item on either side of a comma (leave the other commas out)")
+        raise ValueError("a list has an item before every comma (leave the other commas out)")
     return parts
 
 

@@ -40,7 +40,7 @@ def test_default_semantics_are_not_written():
     [
         ("mod,dense,mod@bench", "'mod' once"),
         ("mod,,dense", "comma"),
-        ("mod,", "comma"),
+        (",mod", "comma"),
         ("gateskip[a=1,,b=2]", "comma"),
     ],
 )

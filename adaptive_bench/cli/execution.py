@@ -116,12 +116,23 @@ def _unchecked(config: RunConfig) -> list[str]:
     """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
     from adaptive_bench.probed import stored_matrix
 
-    names = {MethodSpec.parse(text).name for text in config.methods}
-    return [
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    specs = [
+        spec for spec in specs if spec.name in registry.names("methods") and registry.is_foreign("methods", spec.name)
+    ]
+    matrices = {spec.name: stored_matrix(spec.name) for spec in specs}
+    never = [
         f"The method {name!r} ({registry.origin('methods', name)}) was never checked: its scores may rest on text that "
         f"comes later. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside the plugin."
-        for name in sorted(names)
-        if name in registry.names("methods") and registry.is_foreign("methods", name) and not stored_matrix(name)
+        for name, matrix in sorted(matrices.items())
+        if not matrix
+    ]
+    found = {spec: matrices[spec.name].get(str(spec), {}).get("causality", "-") for spec in specs}
+    return never + [
+        f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text (causality "
+        f"{causality}): its scores are not those of a model that writes, and cannot be compared with the others."
+        for spec, causality in found.items()
+        if spec.semantics == "bench" and causality not in ("-", "C0")
     ]
 
 

@@ -75,15 +75,15 @@ LISTS = [
     for command, option, (one, other) in _LISTS
     for case in (
         ((*command, option, f"{one},{other},{one}"), USAGE, "every item of a list stands there once"),
-        ((*command, option, f"{one},,{other}"), USAGE, "on either side of a comma"),
-        ((*command, option, f"{one},"), USAGE, "on either side of a comma"),
+        ((*command, option, f"{one},,{other}"), USAGE, "before every comma"),
+        ((*command, option, f",{one}"), USAGE, "before every comma"),
     )
 ] + [
     (("run", "--set", "evaluation.grid=0,0.1,0"), USAGE, "--set evaluation.grid is wrong: every item"),
     (("run", "--set", "train.target=[0.1, 0.1]"), USAGE, "--set train.target is wrong: every item"),
     (("run", "--set", "methods=[dense, dense]"), USAGE, "--set methods is wrong: every item"),
     (("run", "--set", "tasks=[nano_math, '']"), USAGE, "--set tasks is wrong: no item"),
-    (("run", "--set", "train.lora.targets=q_proj,,v_proj"), USAGE, "on either side of a comma"),
+    (("run", "--set", "train.lora.targets=q_proj,,v_proj"), USAGE, "before every comma"),
 ]
 # Found 3 and 4: flags and their values.
 FLAGS = [

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from adaptive_bench.cli.execution import _unchecked
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.store.results import write_run
@@ -161,7 +162,7 @@ def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
 def test_ctrl_c_says_that_the_state_is_kept(command, runs):
     runs.error = KeyboardInterrupt()
     result = command("run", "--out", "there")
-    assert result.exit_code == 1
+    assert result.exit_code == 130
     assert "kept in 'there'" in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
 
@@ -201,6 +202,25 @@ def test_a_dry_run_prices_a_model_that_cannot_be_reached_and_says_what_is_missin
     result = command("run", "--config", "paper_lambada", "--data-dir", str(tmp_path), "--dry-run", "--flops", "4e14")
     assert result.exit_code == 1 and "HF_TOKEN" in result.stderr
     assert "1.24 B parameters, by its name" in result.stdout and "of a device at 4e+14 FLOP/s" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        ({}, "'mine' (a plugin) was never checked"),
+        ({"mine": {"causality": "C1"}}, "depend on more than earlier text (causality C1)"),
+        ({"mine": {"causality": "C0, C2 (qwen2)"}}, "(causality C0, C2 (qwen2))"),
+        ({"mine": {"causality": "C0"}}, None),
+        ({"mine": {"causality": "-"}}, None),
+    ],
+)
+def test_a_plugin_that_may_read_the_future_is_named(monkeypatch, matrix, said):
+    monkeypatch.setattr("adaptive_bench.probed.stored_matrix", lambda name: matrix)
+    monkeypatch.setattr("adaptive_bench.registry.names", lambda group: ["dense", "mine"])
+    monkeypatch.setattr("adaptive_bench.registry.is_foreign", lambda group, name: name == "mine")
+    monkeypatch.setattr("adaptive_bench.registry.origin", lambda group, name: "a plugin")
+    notes = _unchecked(SimpleNamespace(methods=("dense", "mine")))
+    assert notes == [] if said is None else len(notes) == 1 and said in notes[0]
 
 
 def test_flops_are_for_a_dry_run(command):
