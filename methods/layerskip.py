@@ -114,7 +114,7 @@ class LayerSkip(Method):
         layers = range(self.backbone_size[0])
         if call.training:
             return [self._dropped(call, layer) for layer in layers]
-        nobody = Decision(keep=torch.zeros_like(call.valid))
+        nobody = Decision.skip_all(call.valid)
         return [EXECUTE_ALL if layer < round(self.value) else nobody for layer in layers]
 
     def _dropped(self, call: ForwardCall, layer: int) -> Decision:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import torch
 from pydantic import Field
 
 from adaptive_bench.method import (
@@ -71,7 +70,7 @@ class StaticDepth(Method):
         """Nobody or everybody."""
         if self.training and not self.config.trained:
             return [EXECUTE_ALL] * self.backbone_size[0]
-        skipped, nobody = self.skipped_layers(), Decision(keep=torch.zeros_like(call.valid))
+        skipped, nobody = self.skipped_layers(), Decision.skip_all(call.valid)
         return [nobody if layer in skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
 
     @classmethod

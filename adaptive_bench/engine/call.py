@@ -111,12 +111,17 @@ class EngineCall(ForwardCall):
         return keep is not None and id(keep) not in self._host_masks
 
     def foresee(self, ahead: Sequence[Decision] | None) -> None:
-        """Take decisions known before the layers run; all their masks come to the host at once."""
+        """Take decisions known before the layers run; all masks the host does not know come to it at once."""
         self.ahead = ahead
-        masks = {id(one.keep): one.keep for one in ahead or () if one.keep is not None}
-        if masks and self.executor == "packed":
+        if self.executor != "packed":
+            return
+        masks = {id(one.keep): one.keep for one in ahead or () if one.keep is not None and not one.nobody}
+        for one in ahead or ():
+            if one.keep is not None and one.nobody:
+                self._host_masks[id(one.keep)] = one.keep, np.zeros_like(self.host_valid)
+        if masks:
             read = torch.stack(list(masks.values())).cpu().numpy()
-            self._host_masks = {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
+            self._host_masks |= {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
 
     def kept(self, keep: Tensor | None) -> Kept | None:
         """The real tokens among those to keep ([B, S], `None`: all); `None` if that is every slot of the call."""

@@ -20,11 +20,18 @@ class Decision:
         keep: Boolean [B, S], the tokens that execute; `None` means all.
         scale: [B, S, 1] or [B, S, H], multiplies what executing tokens add to the residual stream; `None` means 1.
         input_scale: The same for what the branch reads (after its pre-norm); K,V are projected from the scaled input.
+        nobody: `keep` is False everywhere, which the host knows without reading it; see `skip_all`.
     """
 
     keep: Tensor | None = None
     scale: Tensor | None = None
     input_scale: Tensor | None = None
+    nobody: bool = False
+
+    @classmethod
+    def skip_all(cls, valid: Tensor) -> Decision:
+        """No token of a call [B, S] executes."""
+        return cls(keep=torch.zeros_like(valid, dtype=torch.bool), nobody=True)
 
 
 EXECUTE_ALL = Decision()
