@@ -1,5 +1,6 @@
 """Both executors against the token-by-token reference, on random ragged patterns fed in random ragged chunks."""
 
+import os
 from unittest import mock
 
 import pytest
@@ -9,7 +10,16 @@ from hypothesis import strategies as st
 
 from adaptive_bench.engine.call import EngineCall
 
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+VARIABLE = "ADAPTIVE_BENCH_RANDOM_SHAPES"  # shapes drawn by each test, over all families: 1000 for a thorough run
 LENGTH = 12  # twice the sliding windows of the tiny models
+
+
+def drawn(by_default):
+    """Settings of a test that draws so many shapes for each family, or as many as the environment asks for."""
+    asked = os.environ.get(VARIABLE)
+    count = by_default if asked is None else -(-int(asked) // len(FAMILIES))
+    return settings(max_examples=count, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -44,8 +54,8 @@ def feed(model, text, calls):
     return [torch.cat(parts) for parts in outputs]
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
-@settings(max_examples=60, deadline=None, derandomize=True)
+@pytest.mark.parametrize("family", FAMILIES)
+@drawn(60)
 @given(data=st.data())
 def test_executors_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
@@ -87,8 +97,8 @@ def writings(draw):
     return [(counts, draw(st.sampled_from(["left", "right"]))) for counts in [prompt, *steps] if max(counts)]
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@pytest.mark.parametrize("family", FAMILIES)
+@drawn(40)
 @given(data=st.data())
 def test_steps_of_a_fixed_shape_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
