@@ -132,9 +132,14 @@ class Backbone:
         """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
         return self.decoder.rotary_emb(hidden, positions)
 
+    @property
+    def has_rotary_tables(self) -> bool:
+        """Whether rotary rows depend on the position alone."""
+        return self._rotary_kind in _STATIC_ROTARY
+
     def rotary_at(self, positions: Tensor, reach: int) -> tuple[Tensor, Tensor]:
         """The same tables, looked up; `reach` is larger than every position. For calls of few tokens."""
-        if self._rotary_kind not in _STATIC_ROTARY:
+        if not self.has_rotary_tables:
             return self.rotary(self.decoder.embed_tokens.weight, positions)
         weight, frequencies = self.decoder.embed_tokens.weight, self.decoder.rotary_emb.inv_freq
         known = self._rotary_tables

@@ -225,10 +225,17 @@ class Tally:
     def settle(self) -> None:
         """Book everything noted. What is still on a device is read at once, or for many decode steps together."""
         pending = self.pending()
-        if pending and pending[0].device.type != "cpu" and self.valid.shape[1] == 1:
+        waits = bool(pending) and pending[0].device.type != "cpu" and self.valid.shape[1] == 1
+        if waits or self.ledger.collects:
             self.ledger.defer(self)
         else:
             self.take(read_together(pending))
+
+    def again(self, ledger: Ledger, positions: np.ndarray) -> Tally:
+        """The same notes of a later step, whose tokens stand at other positions [B, 1], for another ledger."""
+        other = Tally(ledger, self.backbone, self.phase, self.valid, positions, self.requests, packed=self.packed)
+        other._branches, other._runs, other._probed = list(self._branches), list(self._runs), self._probed
+        return other
 
     def pending(self) -> list[Tensor]:
         """What has to be known on the host before the books can be made, in an order of its own."""

@@ -102,9 +102,14 @@ class EngineCall(ForwardCall):
 
         Everybody then goes through every branch that is decided upon from hidden states, and what skipped is thrown
         away. Single steps are bound by weights, and those are read for one row as for all. Who takes decisions apart
-        (`between`) counts tokens, and so waits.
+        (`between`) counts tokens, and so waits. A static step is the same on every device.
         """
-        return self.decodes and self.valid.device.type != "cpu" and self.between is None
+        return self.decodes and self.between is None and (self.valid.device.type != "cpu" or self.static)
+
+    @property
+    def static(self) -> bool:
+        """Whether the call may be recorded and repeated (`model.static_decode`): nothing at all is read then."""
+        return self.cache is not None and self.cache.static
 
     def reads(self, keep: Tensor | None) -> bool:
         """Whether the host would have to wait for a mask [B, S] to know who executes."""
@@ -119,7 +124,7 @@ class EngineCall(ForwardCall):
         for one in ahead or ():
             if one.keep is not None and one.nobody:
                 self._host_masks[id(one.keep)] = one.keep, np.zeros_like(self.host_valid)
-        if masks:
+        if masks and not self.static:
             read = torch.stack(list(masks.values())).cpu().numpy()
             self._host_masks |= {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
 

@@ -129,6 +129,8 @@ class AdaptiveCache(Cache):
         capacity: Slots to allocate at once, where the final length is known.
     """
 
+    static = False  # whether decode steps write to buffers that never move (`static_cache`)
+
     def __init__(self, batch: int, device: torch.device, policy: KVPolicy, *, ragged: bool, capacity: int = 0) -> None:
         super().__init__(layers=[])
         self.batch = batch
@@ -291,8 +293,7 @@ class AdaptiveCache(Cache):
     def write_nothing(self, layer: int) -> None:
         """A decode step in which nobody's K,V are projected at this layer."""
         if not self.leaves_nothing:
-            below = self.stores[layer - 1]
-            keys, values = (stored[:, :, -1] for stored in below.view())
+            keys, values = (stored[:, :, 0] for stored in self._newest(layer - 1, 1))
             self.write_step(layer, self._shared.positions[:, -1:], None, keys, values)
 
     def write_step(self, layer: int, positions: Tensor, kept: Kept | None, keys: Tensor, values: Tensor) -> LayerStore:
@@ -383,11 +384,15 @@ class AdaptiveCache(Cache):
 
     def _below(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """K,V that the layer below stored for the tokens of this call, [B, kv heads, S, head size]."""
-        keys, values = self.stores[layer - 1].view()
+        keys, values = self._newest(layer - 1, like.shape[2])
         if keys.shape[1] != like.shape[1] or keys.shape[-1] != like.shape[-1]:
             raise UsageError(
                 f"The KV policy copy_below needs equal K,V shapes in neighbouring layers, but layer {layer - 1} has "
                 f"{tuple(keys.shape[1::2])} and layer {layer} has {tuple(like.shape[1::2])}. Use kv=recompute."
             )
-        length = like.shape[2]
+        return keys, values
+
+    def _newest(self, layer: int, length: int) -> tuple[Tensor, Tensor]:
+        """K,V that a layer stored for the last tokens, [B, kv heads, length, head size]."""
+        keys, values = self.stores[layer].view()
         return keys[:, :, -length:], values[:, :, -length:]

@@ -77,6 +77,8 @@ class Ledger:
         costs: Of the L decoder layers; one more row of MACs holds the language-model head.
     """
 
+    collects = False  # takes notes of a call and books none of them
+
     def __init__(self, costs: LayerCosts) -> None:
         self.costs = costs
         self.num_layers = len(costs.mlp)
@@ -124,6 +126,14 @@ class Ledger:
     def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
         """Add MACs to one bucket; `layer == num_layers` is the head."""
         self._macs[phase][layer, BUCKETS.index(bucket)] += macs
+
+    def book_again(self, phase: Phase, other: Ledger) -> None:
+        """Add what another ledger was told in MACs, bytes and runs, and not in counts of `Work`."""
+        self._macs[phase] += other._macs[phase]
+        self._dense_macs[phase] += other._dense_macs[phase]
+        self.read_weights(phase, other._weight_bytes[phase], other._dense_weight_bytes[phase])
+        for name, tokens in other.runs[phase].items():
+            self.count(phase, name, tokens)
 
     def book_dense_head(self, phase: Phase, macs: float) -> None:
         """Add what the dense model's head needs for the same tokens."""

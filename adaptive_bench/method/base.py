@@ -144,6 +144,16 @@ class Method(nn.Module):
         return "recompute"
 
     @property
+    def repeatable(self) -> bool:
+        """Whether a decode step can be recorded once and repeated on the device without asking the method again.
+
+        So it is where `decide` and `decide_ahead` read no value on the host and whatever differs from one step to the
+        next is in tensors of a fixed shape: those of the call and of `call.session.state`. Waiting tokens (`defer`)
+        come in any number.
+        """
+        return self.kv_policy != "defer"
+
+    @property
     def max_saved_tokens(self) -> float:
         """Largest share of token-branches the dial can skip."""
         return 1.0

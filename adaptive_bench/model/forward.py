@@ -18,6 +18,7 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.engine.loop import run_layers
 from adaptive_bench.engine.meter import DecisionMeter
+from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase, Session
 from adaptive_bench.method.call import label_follows
@@ -226,7 +227,8 @@ class ForwardModel(nn.Module):
             host_positions = session.host_lengths[:, None] + host_steps
             behind = None if requests is None else np.asarray(requests)
             packed = executor == "packed"
-            tally = Tally(self.ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
+            ledger = cache.ledger if isinstance(cache, StaticCache) else self.ledger
+            tally = Tally(ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
         if continuation_mask is None:
             continuation_mask = torch.full_like(valid, phase == "decode")
         return EngineCall(

@@ -17,6 +17,7 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.padding import padded
+from adaptive_bench.model.static_decode import StaticSteps
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -107,6 +108,7 @@ def generate_queue(
     choose: Choose = likeliest,
     ended: Callable[[int], None] | None = None,
     documents: Sequence[int] | None = None,
+    steps: StaticSteps | None = None,
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
 
@@ -122,6 +124,7 @@ def generate_queue(
         choose: Next token [B] from logits [B, V].
         ended: Told how many texts have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
+        steps: Decode in steps that are recorded and repeated, made for this model and at least as many rows.
 
     Returns:
         New token ids of each prompt.
@@ -136,7 +139,7 @@ def generate_queue(
         _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
         for prompt, key in zip(prompts, keys, strict=True)
     ]
-    batch = _Batch(model, choose, frozenset(eos_token_ids), stop)
+    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, steps)
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
         free = rows - len(batch.texts)
@@ -168,9 +171,14 @@ class _Batch:
     """
 
     def __init__(
-        self, model: ForwardModel, choose: Choose, ends: frozenset[int], stop: Callable[[Sequence[int]], bool] | None
+        self,
+        model: ForwardModel,
+        choose: Choose,
+        ends: frozenset[int],
+        stop: Callable[[Sequence[int]], bool] | None,
+        steps: StaticSteps | None,
     ) -> None:
-        self._model, self._choose, self._ends, self._stop = model, choose, ends, stop
+        self._model, self._choose, self._ends, self._stop, self._steps = model, choose, ends, stop, steps
         self._device = next(model.parameters()).device
         self.texts: list[_Text] = []
         self._cache: AdaptiveCache | None = None
@@ -182,10 +190,14 @@ class _Batch:
         documents = torch.tensor([text.document for text in texts], device=self._device)
         output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1, documents=documents)
         remaining, cache, newest = self._write(texts, output.past_key_values, output.logits)
+        if self._steps is not None and remaining:
+            self._steps.join(cache, anew=not self.texts)
+            cache = self._steps.cache
         if self._cache is None or self._newest is None or not self.texts:
             self._cache, self._newest = cache, newest
         elif remaining:
-            self._cache.join(cache)
+            if self._steps is None:
+                self._cache.join(cache)
             self._newest = torch.cat([self._newest, newest])
         self.texts = self.texts + remaining
         return len(texts) - len(remaining)
@@ -193,9 +205,13 @@ class _Batch:
     def step(self) -> int:
         """Write one more token of every text; returns how many ended with it."""
         assert self._newest is not None, "there is a text to go on with"
-        output = self._model(self._newest[:, None], past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         before = len(self.texts)
-        self.texts, self._cache, self._newest = self._write(self.texts, output.past_key_values, output.logits)
+        if self._steps is not None:
+            logits, cache = self._steps.step(self._newest), self._steps.cache
+        else:
+            output = self._model(self._newest[:, None], past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+            logits, cache = output.logits, output.past_key_values
+        self.texts, self._cache, self._newest = self._write(self.texts, cache, logits)
         return before - len(self.texts)
 
     def _write(

@@ -1,0 +1,293 @@
+"""Decoding in steps that are recorded once and then repeated: CUDA graphs.
+
+Launched kernel by kernel, a step of a small model takes as long as Python takes, not as long as the device does. Here
+the step is one function of tensors that never move (`StaticCache`, the tokens, the logits), it reads no value on the
+host, and its shapes depend on the number of rows and on how many slots it attends to, which goes up in powers of two.
+For each pair of these it runs once as it is, which warms up whatever is made at first use, and is recorded the second
+time. Without a recorder the same function runs every time: that is what tests compare, and what a CPU does.
+
+What the padding costs: a step attends to all slots up to the next power of two, and whoever skips goes through its
+branch all the same. Both are in the ledger as `waste.dense`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from adaptive_bench.engine.booking import Tally
+from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.ledger import Deferred, Ledger
+from adaptive_bench.engine.static_cache import StaticCache
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.forward import ForwardModel
+
+Replay = Callable[[], None]
+
+
+class Recorder(Protocol):
+    """Runs a function of fixed tensors, and records it."""
+
+    def warm_up(self, run: Callable[[], Step]) -> Step:
+        """Run it."""
+
+    def record(self, run: Callable[[], Step]) -> tuple[Step, Replay]:
+        """Record what it does on the device, without doing it; gives what does it."""
+
+
+class CudaRecorder:
+    """Records CUDA graphs, which share their memory: only one of them runs at a time, and results are copied."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        self._pool: Any = None
+
+    def warm_up(self, run: Callable[[], Step]) -> Step:
+        """On a stream of its own, as recording demands."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            step = run()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return step
+
+    def record(self, run: Callable[[], Step]) -> tuple[Step, Replay]:
+        """One graph."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            step = run()
+        self._pool = graph.pool()
+        return step, graph.replay
+
+
+@dataclass
+class Step:
+    """What one run of a step leaves behind.
+
+    Attributes:
+        logits: [B, 1, V].
+        noted: What was booked at once.
+        notes: What will be booked when the host knows `values`.
+        values: Of everything that was `notes.pending()`, flat; `None` if nothing was.
+    """
+
+    logits: Tensor
+    noted: Ledger
+    notes: Tally
+    values: Tensor | None
+
+
+class StaticSteps:
+    """Decodes up to `rows` texts at a time in steps that are the same every time.
+
+    Make it once and hand it to every `generate_queue` of the model: what was recorded stays. It is recorded anew after
+    the dial was turned, weights were replaced or thresholds calibrated.
+
+    Args:
+        model: In `eval()` mode.
+        rows: Most texts at a time.
+        capacity: Most tokens of a text, prompt (with its padding) and new ones together.
+        recorder: By default CUDA graphs where the model is on a CUDA device, else none.
+        least_reach: Fewest slots that a step attends to.
+
+    Attributes:
+        recorded: (rows, slots attended to) of what was recorded, in order.
+        not_recorded: Why nothing is; `None` where steps are.
+
+    Raises:
+        UsageError: The method, its KV policy or the model's state do not allow it; the message says which.
+    """
+
+    def __init__(
+        self,
+        model: ForwardModel,
+        *,
+        rows: int,
+        capacity: int,
+        recorder: Recorder | None = None,
+        least_reach: int = 128,
+    ) -> None:
+        if reason := why_not_static(model):
+            raise UsageError(f"{reason} Decode without StaticSteps.")
+        device = model.backbone_model.device
+        if recorder is None and device.type == "cuda" and torch.cuda.is_available():
+            recorder = CudaRecorder()
+        self.not_recorded = None if recorder else f"there is no device for CUDA graphs: the model is on {device.type}"
+        self.recorded: list[tuple[int, int]] = []
+        self._model, self._recorder, self._least_reach = model, recorder, least_reach
+        self._books = _Notes(model.ledger)
+        self.cache = StaticCache(rows, device, model.method.kv_policy, capacity, self._books)
+        self._tokens = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self._begun: set[tuple[int, int, float]] = set()
+        self._steps: dict[tuple[int, int, float], tuple[Step, Replay, list[Tensor]]] = {}
+        self._sources: list[tuple[Tensor, int]] = []
+
+    def join(self, cache: AdaptiveCache, *, anew: bool = False) -> None:
+        """Take in texts whose prompts an ordinary cache of the model holds.
+
+        Args:
+            anew: Forget all other texts first.
+
+        Raises:
+            UsageError: There is no room for them.
+        """
+        sources = _sources(self._model)
+        if [(id(tensor), place) for tensor, place in sources] != [(id(one), place) for one, place in self._sources]:
+            self._sources, self._books.costs = sources, self._model.ledger.costs
+            self._begun.clear()
+            self._steps.clear()
+        if anew:
+            self.cache.clear()
+        self.cache.join(cache)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one more token [B] of every text; gives logits [B, 1, V].
+
+        Raises:
+            UsageError: A text has no room left, or the model's state does not allow it any more.
+        """
+        model, cache = self._model, self.cache
+        if reason := why_not_static(model):
+            raise UsageError(f"{reason} Decode without StaticSteps.")
+        needed = int(cache.host_slots.max(initial=0)) + 1
+        if needed > cache.capacity:
+            raise UsageError(
+                f"A text has room for {cache.capacity} tokens, got {needed}. Make StaticSteps with a larger capacity."
+            )
+        reach = min(cache.capacity, max(self._least_reach, 1 << (needed - 1).bit_length()))
+        self._tokens[: cache.batch, 0] = tokens
+        cache.begin_step(reach)
+        # Taken before: a run in Python counts lengths on, a repeated one does not.
+        positions = cache.session.host_lengths[:, None].copy()
+        step = self._take(reach)
+        model.ledger.defer(_Booking(model.ledger, step, positions))
+        cache.count_step()
+        return step.logits.clone() if self._recorder else step.logits
+
+    def _take(self, reach: int) -> Step:
+        key = (self.cache.batch, reach, self._model.dial)
+        if self._recorder is None:
+            return self._run()
+        if key not in self._begun:
+            self._begun.add(key)
+            return self._recorder.warm_up(self._run)
+        if key not in self._steps:
+            # What is made while recording holds no values yet: a table for later calls has to be there before.
+            self._model.backbone.rotary_at(self._tokens[:1], reach=self.cache.capacity)
+            try:
+                with _Reads() as reads:
+                    step, replay = self._recorder.record(self._run)
+            except RuntimeError as error:
+                raise UsageError(
+                    f"A step can be recorded where nothing in it waits for the device, got from "
+                    f"{type(self._model.method).__name__}: {error}. Decode without StaticSteps, or set repeatable to "
+                    f"False in the method's class."
+                ) from error
+            self._steps[key] = step, replay, reads.found
+            self.recorded.append(key[:2])
+        step, replay, _ = self._steps[key]
+        replay()
+        return step
+
+    def _run(self) -> Step:
+        """The step itself: nothing but work on the device."""
+        cache, books = self.cache, self._books
+        books.reset()
+        ids = self._tokens[: cache.batch]
+        logits = self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        cache.end_step()
+        pending = books.notes.pending()
+        values = torch.cat([one.flatten().long() for one in pending]) if pending else None
+        noted = Ledger(books.costs)
+        noted.book_again("decode", books)
+        return Step(logits, noted, books.notes, values)
+
+
+def why_not_static(model: ForwardModel) -> str | None:
+    """The rule that keeps a model from decoding in static steps, as a sentence; `None` if there is none."""
+    method = model.method
+    if model.training or model.executor != "packed":
+        return "Static steps are for the packed executor in eval() mode."
+    if not method.repeatable:
+        return f"{type(method).__name__} with the KV policy {method.kv_policy} has no step that can be repeated."
+    if model.between is not None or method.listeners:
+        return "What stands between decisions and executors, or listens to them, is not asked when a step is repeated."
+    if not model.backbone.has_rotary_tables:
+        return "The backbone's rotary rows depend on more than the position."
+    return None
+
+
+def _sources(model: ForwardModel) -> list[tuple[Tensor, int]]:
+    """What a recorded step is made from besides its own buffers, and where that lies."""
+    thresholds = model.method.thresholds
+    tensors = [*model.parameters(), *([] if thresholds is None else [thresholds.values])]
+    return [(tensor, tensor.data_ptr()) for tensor in tensors]
+
+
+class _Notes(Ledger):
+    """Keeps the notes of the last step."""
+
+    collects = True
+    notes: Tally
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger.costs)
+
+    def defer(self, notes: Deferred) -> None:
+        assert isinstance(notes, Tally)
+        self.notes = notes
+
+
+class _Booking:
+    """The books of one step, made when the host knows what it decided."""
+
+    def __init__(self, ledger: Ledger, step: Step, positions: np.ndarray) -> None:
+        self._ledger, self._step = ledger, step
+        self._tally = step.notes.again(ledger, positions)
+        self._tally.book_dense()
+        ledger.book_again("decode", step.noted)
+        self._values = [] if step.values is None else [step.values.clone()]
+
+    def pending(self) -> list[Tensor]:
+        return self._values
+
+    def take(self, values: Sequence[np.ndarray]) -> None:
+        parts, start = [], 0
+        for tensor in self._tally.pending():
+            part = values[0][start : start + tensor.numel()].reshape(tuple(tensor.shape))
+            parts.append(part.astype(bool) if tensor.dtype == torch.bool else part)
+            start += tensor.numel()
+        self._tally.take(parts)
+
+
+class _Reads(TorchDispatchMode):
+    """Keeps the tensors that were read and not made inside: a graph knows their addresses and does not hold them.
+
+    Attributes:
+        found: One tensor for each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Tensor] = []
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in self._new((args, kwargs)):
+            self.found.append(tensor)
+        made = function(*args, **(kwargs or {}))
+        list(self._new(made))
+        return made
+
+    def _new(self, values: Any) -> list[Tensor]:
+        found = [one for one in tree_leaves(values) if isinstance(one, Tensor)]
+        new = [one for one in found if one.untyped_storage()._cdata not in self._known]
+        self._known.update(one.untyped_storage()._cdata for one in new)
+        return new
