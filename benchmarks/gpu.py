@@ -4,8 +4,9 @@ Needs PyTorch and transformers as they are found, and nothing else: no installat
 within its time: what no time is left for is named in the record. Writes `benchmarks/gpu.json` after each part, and
 `docs/benchmarks.md` from it where `python benchmarks page` can run.
 
-Parts: `conformance` of all methods in fp32 and bf16, `decode` and `prefill` in bf16, `training` steps, `static_decode`
-(Hugging Face's compiled one), and the conformance `suite` with the time that is left.
+Parts: `conformance` of all methods in fp32 and bf16 (and of recorded steps), `decode`, `recorded_decode` (CUDA graphs)
+and `prefill` in bf16, `training` steps, `static_decode` (Hugging Face's compiled one), and the conformance `suite` with
+the time that is left.
 """
 
 from __future__ import annotations
@@ -158,6 +159,12 @@ def measure(session: Session, sizes: Sizes, device: Any) -> None:
         with session.part(f"decode at batch {batch}", least_s=15) as has_time:
             if has_time:
                 session.add("decode", gpu_speed.decode(plain, driven, batch, sizes.prompt, sizes.steps, peaks))
+    for batch in sizes.batches:
+        with session.part(f"recorded decode at batch {batch}", least_s=15) as has_time:
+            if has_time:
+                vocabulary = plain.config.vocab_size
+                found = gpu_speed.recorded_decode(driven, batch, sizes.prompt, sizes.steps, vocabulary)
+                session.add("recorded_decode", found)
     for batch, length in sizes.prefills:
         with session.part(f"prefill of {batch} x {length}", least_s=5 + 1e-4 * batch * length) as has_time:
             if has_time:
@@ -165,8 +172,8 @@ def measure(session: Session, sizes: Sizes, device: Any) -> None:
     for spec, steps in zip(("gateskip", "dense"), sizes.training_steps, strict=True):
         with session.part(f"training of {spec}", least_s=30) as has_time:
             if has_time:
-                found = gpu_training.train(spec, sizes.shape, device, *sizes.training, steps, peaks)
-                session.add("training", [found])
+                trained = gpu_training.train(spec, sizes.shape, device, *sizes.training, steps, peaks)
+                session.add("training", [trained])
     for batch in sizes.batches:  # compiling takes longest, and may fail where the rest does not
         with session.part(f"compiled decode at batch {batch}", least_s=60) as has_time:
             if has_time:

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.static_decode import StaticSteps, why_not_static
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.checks.comparison import TOLERANCE, generated_tokens
+from adaptive_bench.testing.checks.comparison import NEW_TOKENS, TOLERANCE, generated_tokens
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
 
@@ -74,8 +75,9 @@ def compare(spec: str, family: str, device: torch.device, change: Callable[[Adap
         change: Done to the model on the device first.
 
     Returns:
-        `fp32` and `bf16` distances of the device from the CPU, `yardstick` the CPU's from bf16 to fp32, and `wrong`:
-        what is beyond the rules, empty if nothing is.
+        `fp32` and `bf16` distances of the device from the CPU, `yardstick` the CPU's from bf16 to fp32, `recorded` the
+        CUDA graphs that decoding took or why there are none, and `wrong`: what is beyond the rules, empty if nothing
+        is.
     """
     subject = Subject(MethodSpec.parse(spec), family)
     model, dials = subject.model(), subject.all_dials
@@ -90,14 +92,29 @@ def compare(spec: str, family: str, device: torch.device, change: Callable[[Adap
     moved = tuple(text.to(device) for text in texts)
     fp32 = Distance.of(here, _observe(there, dials, *moved))
     bf16 = Distance.of(rounded, _observe(there_bf16, dials, *moved))
+    recorded, unlike = _recorded(there, dials, moved[1])
     return {
         "spec": spec,
         "family": family,
+        "recorded": recorded,
         "fp32": vars(fp32),
         "bf16": vars(bf16),
         "yardstick": vars(yardstick),
-        "wrong": [*_wrong_fp32(fp32), *_wrong_bf16(bf16, yardstick)],
+        "wrong": [*_wrong_fp32(fp32), *_wrong_bf16(bf16, yardstick), *unlike],
     }
+
+
+def _recorded(model: AdaptiveModel, dials: Iterable[float], prompts: Text) -> tuple[int | str, list[str]]:
+    """Graphs recorded at all dial values, or why there are none; and where recorded steps write something else."""
+    if reason := why_not_static(model):
+        return reason, []
+    rows, longest = prompts.input_ids.shape
+    steps = StaticSteps(model, rows=rows, capacity=longest + NEW_TOKENS, least_reach=8)
+    unlike = []
+    for model.dial in dials:
+        if generated_tokens(model, prompts, steps=steps) != generated_tokens(model, prompts):
+            unlike.append(f"fp32: recorded steps write other texts at {model.method.dial.name} {model.dial:g}")
+    return len(steps.recorded) or steps.not_recorded or "no step came twice", unlike
 
 
 def _wrong_fp32(found: Distance) -> list[str]:

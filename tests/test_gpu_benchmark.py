@@ -88,6 +88,7 @@ def test_it_runs_to_its_end_with_pytorch_and_transformers_alone(tiny_run):
     assert "adaptive-bench is not installed" in done.stdout and "pydantic is not installed" in done.stdout
     assert record["failed"] == record["left_out"] == []
     assert {"peaks", "conformance", "prefill", "decode", "static_decode", "training", "suite"} <= set(record)
+    assert "recorded_decode" in record
     assert record["elapsed_s"] < 60
 
 
@@ -108,11 +109,25 @@ def test_the_record_holds_every_variant_with_its_share_of_the_roofline(tiny_run,
     assert [one["method"] for one in record["training"]] == ["gateskip", "dense"]
 
 
+def test_the_record_says_what_was_recorded_and_why_not(tiny_run, benchmark):
+    _, record = tiny_run
+    sizes, names = benchmark("gpu").TINY, set(benchmark("gpu_speed").VARIANTS)
+    rows = record["recorded_decode"]
+    assert {(row["batch"], row["variant"]) for row in rows} == {(b, v) for b in sizes.batches for v in names}
+    for row in rows:
+        assert row["graphs"] == 0 and "the model is on cpu" in row["not_recorded"]
+        assert row["seconds"] > 0 and 0 < row["wasted"] < 1
+    assert {row["recorded"] for row in record["conformance"]} == {rows[0]["not_recorded"]}
+    waiting = benchmark("gpu_conformance").compare("free@paper", "llama", torch.device("cpu"))
+    assert "no step that can be repeated" in waiting["recorded"]
+
+
 def test_the_section_is_made_of_the_record(tiny_run, benchmark):
     done, record = tiny_run
     section = benchmark("gpu_page").section(record)
     assert section in done.stdout
-    for heading in ("On a GPU", "Prefill on a GPU", "Decode on a GPU", "Against a static cache", "Training steps"):
+    headings = ("On a GPU", "Prefill on a GPU", "Decode on a GPU", "Recorded steps", "Against a static cache")
+    for heading in (*headings, "Training steps"):
         assert f"# {heading}" in section or f"## {heading}" in section
     assert "nan" not in section and "None" not in section
     short = {key: record[key] for key in ("peaks", "model", "device", "torch", "transformers", "python", "elapsed_s")}

@@ -121,7 +121,7 @@ def test_steps_of_a_fixed_shape_follow_the_definitions(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@drawn(20)
+@drawn(10)
 @given(data=st.data())
 def test_repeated_steps_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text

@@ -23,7 +23,7 @@ VARIANTS = (
     "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "gateskip[threshold=literal]@paper",
     "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "position_skip[kv=evict]",
 )  # fmt: skip
-SPECS = (*NAMES, *(f"{name}@paper" for name in NAMES), *VARIANTS)
+SPECS = (*NAMES, "free@paper", "gateskip@paper", "mod@paper", "router_tuned_mod@paper", *VARIANTS)
 NOT_REPEATABLE = {"free@paper", "free[kv=defer]", "gateskip[threshold=literal]@paper"}
 REPEATABLE = [spec for spec in SPECS if spec not in NOT_REPEATABLE]
 LENGTHS = (9, 3, 7, 7, 1, 12)

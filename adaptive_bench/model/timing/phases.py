@@ -16,6 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.static_decode import StaticSteps
 from adaptive_bench.model.timing.clock import in_turns
 
 _WARM_UP_STEPS = 3
@@ -29,11 +30,14 @@ class Drive:
         new_cache: Makes an empty cache for B rows and as many tokens each: `new_cache(batch, tokens)`.
         forward: Runs token ids [B, S] behind what the cache holds.
         ledger: The variant's own books; `None` for the plain model.
+        steps: Makes static steps for B rows and as many tokens each, with the variant's dial and books: `steps(batch,
+            tokens)`; `None` for the plain model.
     """
 
     new_cache: Callable[[int, int], Any]
     forward: Callable[[Tensor, Any], object]
     ledger: Ledger | None = None
+    steps: Callable[[int, int], StaticSteps] | None = None
 
 
 def drive_plain(model: PreTrainedModel) -> Drive:
@@ -53,7 +57,11 @@ def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
         model.dial, model.ledger = dial, ledger
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
-    return Drive(model.new_cache, forward, ledger)
+    def steps(batch: int, tokens: int) -> StaticSteps:
+        model.dial, model.ledger = dial, ledger
+        return StaticSteps(model, rows=batch, capacity=tokens)
+
+    return Drive(model.new_cache, forward, ledger, steps)
 
 
 @torch.no_grad()

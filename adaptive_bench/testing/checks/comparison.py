@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.model.static_decode import StaticSteps
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Violation
 
@@ -25,11 +28,14 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
     return model(**text.arguments).logits[text.valid]
 
 
-def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
-    """What the model writes after the prompts; some rows finish before others."""
-    return new_tokens(
-        model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=lambda new: new[-1] % 7 == 0
-    )
+def generated_tokens(model: AdaptiveModel, text: Text, steps: StaticSteps | None = None) -> list[list[int]]:
+    """What the model writes after the prompts; some rows finish before others.
+
+    Args:
+        steps: Written with these.
+    """
+    how: dict[str, Any] = {"stop": lambda new: new[-1] % 7 == 0, "steps": steps}
+    return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, **how)
 
 
 def demand(condition: bool, message: str) -> None:
