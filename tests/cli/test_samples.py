@@ -1,10 +1,9 @@
 import hashlib
 import json
-import shutil
 
 import pytest
-import yaml
 
+from adaptive_bench.store import manifest
 from adaptive_bench.store.atomic import write_sealed
 
 
@@ -35,27 +34,31 @@ def test_prompt_target_and_every_method(command, finished):
     assert sum(line.startswith("random_skip, saves") for line in lines) == 2
 
 
-def test_the_point_is_found_on_the_axis_of_the_runs_table(command, finished, tmp_path):
+def test_the_point_is_found_on_the_axis_of_the_runs_table(command, finished, monkeypatch):
     """Net FLOPs: the dense part of a model is not saved, so the same share of them takes more tokens."""
-    shutil.copytree(finished.parents[1], tmp_path / "copy")
-    run = tmp_path / "copy" / "runs" / finished.name
-    about = yaml.safe_load((run / "config.yaml").read_text())
-    (run / "config.yaml").write_text(yaml.safe_dump(about | {"match_on": "net"}))
-    how = ("--task", "nano_math", "--saving", "0.2", "--methods", "random_skip", "--docs", "1")
-    told = command("samples", str(run), *how).stdout
+    how = (
+        "samples",
+        str(finished),
+        "--task",
+        "nano_math",
+        "--saving",
+        "0.2",
+        "--methods",
+        "random_skip",
+        "--docs",
+        "1",
+    )
+    by_tokens = json.loads(command(*how, "--json").stdout)[0]["answers"][0]
+    monkeypatch.setattr("adaptive_bench.cli.samples.read_run", lambda file: {"match_on": "net"})
+    told = command(*how).stdout
     assert "% of net FLOPs" in told and "% of tokens" not in told
-    by_net = json.loads(command("samples", str(run), *how, "--json").stdout)[0]["answers"][0]
-    by_tokens = json.loads(command("samples", str(finished), *how, "--json").stdout)[0]["answers"][0]
-    measured = [point for file in run.parents[1].rglob("eval/*/*.json") if (point := _net(file)) is not None]
+    by_net = json.loads(command(*how, "--json").stdout)[0]["answers"][0]
+    known = manifest.read(finished)
+    (one,) = (one for one in known.evaluations if (one.method, one.task) == ("random_skip", "nano_math"))
+    record = known.record_of(one)
+    measured = [record.measured(saving).savings["net"] for saving in record.savings()]
     assert abs(by_net["saved"] - 0.2) == pytest.approx(min(abs(net - 0.2) for net in measured))
     assert by_net["asked"] >= by_tokens["asked"]
-
-
-def _net(file):
-    """Saved net FLOPs of a point of random skipping on nano_math."""
-    if "random_skip" not in file.parents[2].name or "nano_math" not in file.parent.name or not file.stem[0].isdigit():
-        return None
-    return json.loads(file.read_text())["savings"]["net"]
 
 
 def test_choices_are_shown_as_text(command, finished):
