@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import registry
-from adaptive_bench.cli.tables import fits, fitting, wrapped
+from adaptive_bench.cli.tables import fits, fitting, terminal_width, wrapped
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.results import problem_of, read_run
@@ -106,12 +106,12 @@ def _columns(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _paragraph(row: Mapping[str, str], width: int | None) -> str:
-    shots = "worked examples as each task has them" if row["shots"] == "own" else f"{row['shots']} worked examples"
+    shots = "each task's worked examples" if row["shots"] == "own" else f"{row['shots']} worked examples"
     lines = ["  ".join(filter(None, (row["run"], row["date"], row["state"])))]
     if row["methods"]:
         seeds = f"seed{'s' if ',' in row['seeds'] else ''} {row['seeds']}"
         lines.append(f"{row['methods']} on {row['tasks']}")
         how = f"{row['steps']} steps, {row['documents']} documents, {shots}, {seeds}"
         lines.append(f"model {row['model']}, {how}")
-    first, *others = (wrapped(line, width, "  ") for line in lines)
+    first, *others = (wrapped(line, (width or terminal_width()) - 2, "  ") for line in lines)
     return "\n".join([first, *(f"  {line}" for line in others)])
