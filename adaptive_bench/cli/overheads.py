@@ -42,4 +42,5 @@ def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[st
         "bytes": f"{found.parameter_bytes:,}",
         "decision MACs per token": f"{found.decision_macs:,.0f}",
         "of dense MACs": f"{found.decision_macs / found.dense_macs:.2%}",
+        "adapter MACs per token": f"{found.adapter_macs:,.0f}",
     }

@@ -45,14 +45,15 @@ class _Branch:
 
 @dataclass
 class Run:
-    """Something that was run for some tokens in order to decide.
+    """Something that was run for some tokens: in order to decide, or instead of a branch.
 
     Attributes:
         name: What the ledger counts it as.
         tokens: Flat indices [N]; on the device until the call has ended.
         macs: For one token.
         weight_bytes: Read for all of them together.
-        among: Boolean [B, S], the tokens that had to be decided, where the others were run for a fixed shape alone.
+        among: Boolean [B, S], the tokens that it was needed for, where the others were run for a fixed shape alone.
+        bucket: Of the ledger.
     """
 
     layer: int
@@ -61,6 +62,7 @@ class Run:
     macs: float
     weight_bytes: float = 0.0
     among: Tensor | None = None
+    bucket: str = "overhead.decision"
 
 
 class Tally:
@@ -178,9 +180,15 @@ class Tally:
         macs = reading.macs / max(1, reading.inputs)
         self._runs.append(Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes, among))
 
+    def book_instead(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book a linear map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` see `Run`."""
+        macs = reading.macs / tokens.numel()
+        name, adapter = f"method.{reading.name}", "overhead.adapter"
+        self._runs.append(Run(layer, name, tokens, macs, reading.weight_bytes, among, adapter))
+
     @property
     def runs(self) -> int:
-        """Notes so far of what was run for some tokens in order to decide."""
+        """Notes so far of what was run for some tokens."""
         return len(self._runs)
 
     def take_runs(self, since: int) -> list[Run]:
@@ -301,8 +309,9 @@ class Tally:
             tokens = read(run.tokens)
             assert tokens is not None
             count = int(self.requests[tokens // self.valid.shape[1]].sum())
-        self.ledger.book(self.phase, run.layer, "overhead.decision", count * run.macs)
-        self.ledger.count(self.phase, run.name, count)
+        self.ledger.book(self.phase, run.layer, run.bucket, count * run.macs)
+        if count or run.bucket != "overhead.adapter":  # nobody skipped: not even asked for where shapes may differ
+            self.ledger.count(self.phase, run.name, count)
         self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
 
     def _pairs_of_all(self, window: int | None) -> int:

@@ -92,6 +92,11 @@ class EngineCall(ForwardCall):
         return torch.from_numpy(np.flatnonzero(self.host_valid)).to(self.valid.device)
 
     @cached_property
+    def slots(self) -> Tensor:
+        """Flat indices [B S] of every token of the call, padding included."""
+        return torch.arange(self.valid.numel(), device=self.valid.device)
+
+    @cached_property
     def turn(self) -> Turn:
         """Rotary rows of the one token per row."""
         return Turn.of(*self.rotary)

@@ -3,7 +3,8 @@
 Buckets (per layer, per phase):
 
 * `core.*`      work the decisions ask for, for real tokens and visible keys only;
-* `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens);
+* `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens,
+  `overhead.adapter`: what those get instead of the branch);
 * `waste.dense` work executed although nothing needed it: padding, keys behind the causal mask, masked execution.
 
 Weights count as read once per call by every map that runs for any token: branches, gates, routers, probes, the head,

@@ -9,6 +9,7 @@ from adaptive_bench.backbone import Branch, Site
 from adaptive_bench.engine import decode, masked, packed
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.deferral import run_deferred
+from adaptive_bench.engine.otherwise import add_instead
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
 from adaptive_bench.method.decisions import check_decision
@@ -41,14 +42,19 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
                 view = SiteView(Site(layer, branch), hidden, call)
                 decision = EXECUTE_ALL if method is None else decide(method, call, view)
                 hidden = run_branch(call, view, decision)
+                if decision.otherwise is not None:
+                    hidden = add_instead(method, call, view, hidden, decision)
         else:
             start = hidden
-            decision = decide(method, call, SiteView(Site(layer, "layer"), hidden, call))
+            whole = SiteView(Site(layer, "layer"), hidden, call)
+            decision = decide(method, call, whole)
             kept = Decision(decision.keep)
             for branch in _BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
             if decision.scale is not None:  # it multiplies the update of the whole block; lerp is exact at 0 and at 1
                 hidden = torch.lerp(start, hidden, decision.scale.to(hidden.dtype))
+            if decision.otherwise is not None:
+                hidden = add_instead(method, call, whole, hidden, decision)
         if call.layer_states is not None:
             call.layer_states.append(hidden)
     return hidden
@@ -58,7 +64,8 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method.
 
     Raises:
-        UsageError: It scales the input of a whole layer, which has none of its own.
+        UsageError: It scales the input of a whole layer, which has none of its own, or gives something to tokens that
+            do not pass the layer but wait.
     """
     call.meter.take()  # whatever ran since does not count as deciding here
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
@@ -71,7 +78,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     if call.tally is not None:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
-    check_decision(decision, view.hidden, method)
+    check_decision(decision, view.hidden, method, training=call.training)
     if call.between is not None:
         decision = call.between.pass_on(view, decision, call.take_effort(runs, answers))
     for listen in method.listeners:
@@ -83,4 +90,9 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
                 f"whole from {type(method).__name__}. Leave it out, or set unit = 'branch'."
             )
         view.normed = view.normed * decision.input_scale.to(view.normed.dtype)
+    if decision.otherwise is not None and call.kv_policy == "defer":
+        raise UsageError(
+            f"Decision.otherwise is for tokens that skip a branch and go on, got it from {type(method).__name__} with "
+            "the KV policy 'defer', under which they wait. Leave it out, or choose another policy."
+        )
     return decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +21,19 @@ class Decision:
         keep: Boolean [B, S], the tokens that execute; `None` means all.
         scale: [B, S, 1] or [B, S, H], multiplies what executing tokens add to the residual stream; `None` means 1.
         input_scale: The same for what the branch reads (after its pre-norm); K,V are projected from the scaled input.
+        otherwise: What tokens that do not execute get instead of nothing: called with flat indices [N] of such tokens,
+            gives what is added to their residual stream, [N, H]. Called after the branch, for as few tokens as the
+            executor can; its linear maps are metered, and booked as `overhead.adapter` for tokens that skip alone.
+            Keys and values of skipped tokens are the KV policy's matter still. In training `keep` may be `None`: a
+            choice that is to have a gradient on both sides scales the branch by e and the result of this by 1 - e, and
+            it is called for all tokens.
         nobody: `keep` is False everywhere, which the host knows without reading it; see `skip_all`.
     """
 
     keep: Tensor | None = None
     scale: Tensor | None = None
     input_scale: Tensor | None = None
+    otherwise: Callable[[Tensor], Tensor] | None = None
     nobody: bool = False
 
     @classmethod
@@ -37,8 +45,11 @@ class Decision:
 EXECUTE_ALL = Decision()
 
 
-def check_decision(decision: object, hidden: Tensor, method: object) -> None:
+def check_decision(decision: object, hidden: Tensor, method: object, *, training: bool) -> None:
     """Refuse what is no decision about hidden states [B, S, H]; a tensor of another shape could broadcast in silence.
+
+    Args:
+        training: Whether choices may be soft.
 
     Raises:
         PluginFault: With what the method gave.
@@ -64,6 +75,24 @@ def check_decision(decision: object, hidden: Tensor, method: object) -> None:
                 f"{_rule(method)} whose {name} has the shape {(rows, tokens, 1)} or {(rows, tokens, width)}, got "
                 f"{_kind(scale)}."
             )
+    if decision.otherwise is not None and keep is None and not training:
+        raise PluginFault(
+            f"{_rule(method)} that says by keep who gets what otherwise gives, got keep=None outside of training. "
+            "Leave otherwise out where every token executes."
+        )
+
+
+def check_instead(output: object, wanted: tuple[int, int], method: object) -> None:
+    """Refuse what is no output of `Decision.otherwise` for N tokens of width H.
+
+    Raises:
+        PluginFault: With what it gave.
+    """
+    if not (isinstance(output, Tensor) and output.shape == wanted and output.is_floating_point()):
+        raise PluginFault(
+            f"{_rule(method)} whose otherwise gives numbers of shape {wanted} (tokens asked for, width), got "
+            f"{_kind(output)}. Index states with the flat indices it is called with."
+        )
 
 
 def _rule(method: object) -> str:

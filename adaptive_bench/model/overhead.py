@@ -1,4 +1,6 @@
-"""What a method adds to a model: parameters, memory, and the cost of deciding, all read from the live model."""
+"""What a method adds to a model: parameters, memory, the cost of deciding and of what skipped tokens get instead of a
+branch, all read from the live model.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ class Overhead:
         parameter_bytes: Memory of the method's parameters and buffers.
         decision_macs: Multiply-accumulates spent on deciding for one generated token, at the dial value where they
             are most (a probe costs only while there is something to decide).
+        adapter_macs: The same spent on what tokens get that skip (`Decision.otherwise`).
         dense_macs: What the model without the method spends on the same token.
     """
 
@@ -30,6 +33,7 @@ class Overhead:
     backbone_parameters: int
     parameter_bytes: int
     decision_macs: float
+    adapter_macs: float
     dense_macs: float
 
 
@@ -39,12 +43,13 @@ def measure_overhead(model: AdaptiveModel) -> Overhead:
     costs. Leaves dial, thresholds and ledger of the model changed.
     """
     own = [*model.method.parameters(), *model.method.buffers()]
-    decision, dense = max(_costs_per_token(model, dial) for dial in _dials(model))
+    decision, adapter, dense = map(max, zip(*(_costs_per_token(model, dial) for dial in _dials(model)), strict=True))
     return Overhead(
         parameters=sum(parameter.numel() for parameter in model.method.parameters()),
         backbone_parameters=sum(parameter.numel() for parameter in model.backbone_model.parameters()),
         parameter_bytes=sum(tensor.numel() * tensor.element_size() for tensor in own),
         decision_macs=decision,
+        adapter_macs=adapter,
         dense_macs=dense,
     )
 
@@ -59,8 +64,8 @@ def _dials(model: AdaptiveModel) -> list[float]:
     return [method.dial.at(travel) for travel in _TRAVELS]
 
 
-def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float]:
-    """MACs of deciding and of the dense model for one generated token."""
+def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float, float]:
+    """MACs of deciding, of what tokens get instead of a branch, and of the dense model for one generated token."""
     model.eval()
     model.dial = dial
     ids = _tokens(model)
@@ -68,8 +73,9 @@ def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float]:
     model.reset_ledger()
     model(ids[:, _PROMPT:], past_key_values=prompt.past_key_values, use_cache=True)
     counts = model.compute_report()["counts"]["decode"]
-    column = BUCKETS.index("overhead.decision")
-    return sum(row[column] for row in counts["macs"]) / counts["tokens"], sum(counts["dense_macs"]) / counts["tokens"]
+    own = (BUCKETS.index(name) for name in ("overhead.decision", "overhead.adapter"))
+    decision, adapter = (sum(row[column] for row in counts["macs"]) / counts["tokens"] for column in own)
+    return decision, adapter, sum(counts["dense_macs"]) / counts["tokens"]
 
 
 def _tokens(model: AdaptiveModel) -> torch.Tensor:

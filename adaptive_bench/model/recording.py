@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from adaptive_bench.method import Decision, Method, Site, SiteView
 
@@ -18,7 +19,7 @@ def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
 
     def listen(view: SiteView, decision: Decision) -> None:
         keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
-        decisions.append((view.site, Decision(keep, decision.scale, decision.input_scale)))
+        decisions.append((view.site, replace(decision, keep=keep)))
 
     method.listeners.append(listen)
     try:

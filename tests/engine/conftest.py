@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Backbone
@@ -23,6 +23,7 @@ class Pattern:
     """Who executes what, with what scales: keep, scale and input_scale [B, 2L, S] by row, site and position.
 
     With `unit="layer"` the attention's entry of a layer speaks for the whole layer, and inputs are not scaled.
+    `instead` [2L, H, H] are maps whose output, for what the branch would have read, is what skipped tokens get.
     """
 
     keep: Tensor
@@ -30,6 +31,7 @@ class Pattern:
     input_scale: Tensor
     kv: str = "recompute"
     unit: str = "branch"
+    instead: Tensor | None = None
 
 
 class PatternMethod(Method):
@@ -39,6 +41,10 @@ class PatternMethod(Method):
         super().__init__(MethodConfig(), backbone, "bench", 0)
         self.pattern = pattern
         self.unit = pattern.unit  # type: ignore[misc]
+        sites = 0 if pattern.instead is None else len(pattern.instead)
+        self.instead = nn.ModuleList(nn.Linear(*pattern.instead.shape[1:], bias=False) for _ in range(sites))
+        for linear, weight in zip(self.instead, pattern.instead if sites else (), strict=True):
+            linear.weight.data = weight.clone()
 
     @property
     def dial(self) -> DialSpec:
@@ -56,7 +62,8 @@ class PatternMethod(Method):
             table[rows, view.site.number].gather(1, view.call.positions)
             for table in (self.pattern.keep, self.pattern.scale, self.pattern.input_scale)
         )
-        return Decision(keep, scale[..., None], None if self.unit == "layer" else input_scale[..., None])
+        otherwise = (lambda at: self.instead[view.site.number](view.normed_at(at).float())) if self.instead else None
+        return Decision(keep, scale[..., None], None if self.unit == "layer" else input_scale[..., None], otherwise)
 
 
 def pattern_model(backbone: PreTrainedModel, pattern: Pattern) -> AdaptiveModel:
@@ -93,11 +100,18 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
         if keep:
             update = _attend(model, layer.self_attn, query, stored[index], at)
             hidden = hidden + scales[0] * (layer.post_attention_layernorm(update) if gemma else update)
+        elif pattern.instead is not None:
+            hidden = hidden + normed @ pattern.instead[attention_site].T
+            if pattern.unit == "layer":  # once for both branches, unscaled
+                continue
 
+        normed = (layer.pre_feedforward_layernorm if gemma else layer.post_attention_layernorm)(hidden)
+        normed = normed * input_scales[1]
         if bool(pattern.keep[row, mlp_site, at]):
-            norm = layer.pre_feedforward_layernorm if gemma else layer.post_attention_layernorm
-            update = layer.mlp(norm(hidden) * input_scales[1])
+            update = layer.mlp(normed)
             hidden = hidden + scales[1] * (layer.post_feedforward_layernorm(update) if gemma else update)
+        elif pattern.instead is not None:
+            hidden = hidden + normed @ pattern.instead[mlp_site].T
         if pattern.unit == "layer":
             hidden = start + pattern.scale[row, attention_site, at] * (hidden - start)
     logits = model.lm_head(model.model.norm(hidden))[0]
@@ -139,7 +153,9 @@ def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], a
 
 @pytest.fixture(scope="session")
 def make_pattern() -> Callable[..., Pattern]:
-    """`make_pattern(batch, length, layers, kv=, unit=, seed=, share=, scaled=)`: a random table."""
+    """`make_pattern(batch, length, layers, kv=, unit=, seed=, share=, scaled=, instead=)`: a random table; `instead` is
+    the width of the states, where skipped tokens are to get something.
+    """
 
     def make(
         batch: int,
@@ -151,11 +167,13 @@ def make_pattern() -> Callable[..., Pattern]:
         seed: int = 0,
         share: float | Tensor = 0.6,
         scaled: bool = True,
+        instead: int = 0,
     ) -> Pattern:
         generator = torch.Generator().manual_seed(seed)
         keep = torch.rand(batch, 2 * layers, length, generator=generator) < share
         scales = 0.5 + torch.rand(2, *keep.shape, generator=generator) if scaled else torch.ones(2, *keep.shape)
-        return Pattern(keep, *scales, kv=kv, unit=unit)
+        maps = torch.randn(2 * layers, instead, instead, generator=generator) / instead**0.5 if instead else None
+        return Pattern(keep, *scales, kv=kv, unit=unit, instead=maps)
 
     return make
 

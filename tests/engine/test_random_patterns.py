@@ -79,6 +79,7 @@ def test_executors_follow_the_definitions(
         unit=data.draw(st.sampled_from(["branch", "layer"]), label="unit"),
         share=torch.tensor(shares).view(batch, 2 * layers, 1),
         scaled=data.draw(st.booleans(), label="scaled"),
+        instead=data.draw(st.sampled_from([0, backbone.config.hidden_size]), label="instead"),
     )
     text = random_text(batch, LENGTH)
     lengths = [sum(counts[row] for counts, _ in calls) for row in range(batch)]
@@ -110,7 +111,9 @@ def test_steps_of_a_fixed_shape_follow_the_definitions(
     batch, layers = len(calls[0][0]), backbone.config.num_hidden_layers
     kv = data.draw(st.sampled_from(["recompute", "copy_below", "evict"]), label="kv")
     unit = data.draw(st.sampled_from(["branch", "layer"]), label="unit")
-    pattern = make_pattern(batch, LENGTH, layers, kv=kv, unit=unit, seed=data.draw(st.integers(0, 9), label="seed"))
+    seed, instead = data.draw(st.integers(0, 9), label="seed"), data.draw(st.booleans(), label="instead")
+    width = backbone.config.hidden_size * instead
+    pattern = make_pattern(batch, LENGTH, layers, kv=kv, unit=unit, seed=seed, instead=width)
     text = random_text(batch, LENGTH)
     model = run_pattern(backbone, pattern)
     with mock.patch.object(EngineCall, "fixed_shapes", property(lambda call: call.decodes)):
