@@ -33,9 +33,8 @@ from adaptive_bench.method import (
     SearchRange,
     Semantics,
     SiteView,
-    draw_key,
     initialised_linear,
-    uniform_from,
+    sampled_choice,
 )
 
 ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
@@ -85,8 +84,8 @@ class SkipLayer(Method):
         logits = self.routers[view.site.layer](view.normed.float())
         if not view.call.training:
             return Decision(keep=logits[..., EXECUTE] + self.value > logits[..., SKIP])
-        soft = ((logits + self._gumbel(view)) / self.config.temperature).softmax(dim=-1)[..., EXECUTE]
-        chosen = (soft > 0.5).to(soft) + (soft - soft.detach())  # exactly 0 or 1
+        heat, layer = self.config.temperature, view.site.layer
+        chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=heat, place=layer)
         view.record(executed=chosen)
         return Decision(scale=chosen[..., None])
 
@@ -95,14 +94,6 @@ class SkipLayer(Method):
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
-
-    def _gumbel(self, view: SiteView) -> Tensor:
-        """Gumbel noise [B, S, 2] that depends on document, text, seed, step and layer alone."""
-        noise = [
-            uniform_from(view.call.draw_counters, draw_key(self.seed, self.step, 2 * view.site.layer + side))
-            for side in (SKIP, EXECUTE)
-        ]
-        return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:

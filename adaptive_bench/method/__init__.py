@@ -23,6 +23,7 @@ from adaptive_bench.method.decisions import (
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.eligible import described, every_branch
+from adaptive_bench.method.gumbel import sampled_choice
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
@@ -70,6 +71,7 @@ __all__ = [
     "paper_quantile_keep",
     "quantile_threshold",
     "register",
+    "sampled_choice",
     "starting_spec",
     "top_k_per_row",
     "trained_alike",

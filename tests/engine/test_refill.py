@@ -17,6 +17,7 @@ SPECS = [
     "calm",
     "free",
     "skiplayer",
+    "skipgpt",
     "layerskip",
     "static_depth",
 ]

@@ -19,6 +19,7 @@ H, L, V = 32, 4, 97
         ("mod@paper", 2 * (H + 1 + H * H // 2 + H // 2 + H // 2 + 1), 2 * (H + H * H // 2 + H // 2)),
         ("router_tuned_mod", 2 * (H + 1), 2 * H),
         ("skiplayer", L * 2 * (H + 1), L * 2 * H),
+        ("skipgpt", 2 * L * 2 * (H + 1), 2 * L * 2 * H),
         ("calm", 0, (L - 1) * H * V),
         ("calm[min_exit=2]", 0, (L - 2) * H * V),
         ("free", 0, H * V),
@@ -33,3 +34,11 @@ def test_parameters_and_cost_of_deciding(make_model, make_backbone, spec, parame
     assert found.backbone_parameters == sum(parameter.numel() for parameter in backbone.parameters())
     assert found.decision_macs == pytest.approx(decision_macs)
     assert found.dense_macs > H * V
+
+
+def test_cost_of_what_skipped_tokens_get(make_model, make_backbone):
+    """Where the dial lets everybody skip: a forecaster per branch, an adapter per routed layer; nothing without one."""
+    wanted = {"skipgpt": 0}
+    for spec, macs in wanted.items():
+        found = measure_overhead(make_model(spec, backbone=make_backbone("llama")))
+        assert found.adapter_macs == pytest.approx(macs)

@@ -26,6 +26,7 @@ CHOOSING = [
     "gateskip[placement=both]",
     "mod",
     "skiplayer",
+    "skipgpt",
     "router_tuned_mod",
     "calm",
     "calm[confidence=state]",

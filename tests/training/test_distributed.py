@@ -21,6 +21,7 @@ SPECS = [
     "random_skip[trained=true]",
     "layerskip",
     "skiplayer",
+    "skipgpt",
     "router_tuned_mod",
     "calm",
 ]

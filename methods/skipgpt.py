@@ -1,0 +1,73 @@
+"""SkipGPT: a router before every attention and every MLP decides, token by token, whether the branch runs.
+
+Idea: attention and MLP matter for different tokens, so each has a linear router of its own, and one target holds for
+all of them together: layers and branches share the saving out among themselves. Only the routers train.
+
+Paper: "SkipGPT: Dynamic Layer Pruning Reinvented with Token Awareness and Module Decoupling",
+    https://arxiv.org/abs/2506.04179.
+Equations: logits r = W x + b with x the raw residual stream at the layer's input, for both routers of a layer; a
+    branch runs iff r_execute >= r_skip and adds its full output, else nothing; loss CE + 20 |(1 - s) - mean executed
+    share|, the mean over all branches and tokens; hard Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped
+    tokens are computed.
+
+Where paper and code differ the released inference code is followed: one linear map per router (`router=two_layer` is
+the training script's H -> H/4 -> 2 with a ReLU) and no sampling in evaluation, which the training script does. The
+MLP's router does not see what attention added (`mlp_reads=branch_input` lets it). Padding does not enter the executed
+share (in the code it does).
+
+Deviations: stage 1 alone (routers on a frozen model); the LoRA stage after it, which leaves the routers as they are, is
+no part of this. The model starts from the fine-tuned dense one, routers start biased towards execute (+5), and the
+target falls from 1 to 1 - s on the schedule all methods share (the code: constant, or in steps as a variant). The dial,
+an offset on the execute logit at inference, is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from adaptive_bench.method import MethodConfig, SearchRange, SiteView
+
+from .branch_routers import BranchRouters, BranchRoutersConfig, biased_linear, two_layer_router
+
+_LAYER_INPUT = "layer_input"
+
+
+class SkipGPTConfig(BranchRoutersConfig):
+    """Parameters of SkipGPT."""
+
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "penalty_weight": SearchRange.parse("log:2:200", source="a decade around the released code's 20"),
+    }
+    penalty_weight: float = Field(20.0, ge=0, description="weight of the distance to the target (released code)")
+    router: Literal["linear", "two_layer"] = Field(
+        "linear", description="router network: linear (released file), or H -> H/4 -> 2 (training script)"
+    )
+    mlp_reads: Literal["layer_input", "branch_input"] = Field(
+        "layer_input", description="what an MLP's router sees: as attention's (released code), or after attention"
+    )
+
+
+class SkipGPT(BranchRouters):
+    """Routes attention and MLP apart under one target; the dial is an offset on the execute logit."""
+
+    supports_data_parallel = True
+    Config: ClassVar[type[MethodConfig]] = SkipGPTConfig
+    config: SkipGPTConfig
+
+    def new_router(self, hidden: int) -> nn.Module:
+        """As configured."""
+        if self.config.router == "linear":
+            return biased_linear(hidden)
+        return two_layer_router(hidden, max(1, hidden // 4))
+
+    def reads(self, view: SiteView) -> Tensor:
+        """The residual stream at the layer's input, before any norm."""
+        if self.config.mlp_reads == "branch_input":
+            return view.hidden
+        if view.site.branch == "attention":
+            view.call.scratch[_LAYER_INPUT] = view.hidden
+        return view.call.scratch[_LAYER_INPUT]

@@ -1,0 +1,124 @@
+"""SkipGPT against its formulas: routers per branch, what they read, one penalty for all of them."""
+
+import pytest
+import torch
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.methods.branch_routers import EXECUTE, EXECUTE_BIAS, SKIP, target_distance, temperature
+from adaptive_bench.methods.skipgpt import SkipGPT
+from adaptive_bench.spec import MethodSpec
+
+LAYERS, LENGTH = 4, 12
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(4, LENGTH)
+
+
+def test_penalty_by_hand():
+    """T-SP1: executed shares of .7 (attention) and .8 (MLP) around 1 - .2 cost 20 * .05 = 1."""
+    assert 20 * float(target_distance(torch.tensor([0.7, 0.8]), 0.8)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("micro_step", "wanted"), [(1, 5.0), (9, 4.9996), (40_001, 3.0), (80_000, 1.0004)])
+def test_temperature(micro_step, wanted):
+    """T-SP2: from 5 to 1 over 10 000 optimizer steps of 8 micro-steps."""
+    assert temperature((micro_step - 1) // 8 + 1, 10_000) == pytest.approx(wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("spec", "moves"), [("skipgpt", False), ("skipgpt[mlp_reads=branch_input]", True)])
+def test_what_the_router_of_an_mlp_reads(make_model, make_backbone, ids, watch, spec, moves):
+    """T-SP3: what attention adds is no matter to the MLP's decision in the same layer, unless it reads it."""
+    found = []
+    for factor in (1.0, -3.0):
+        model = make_model(spec, backbone=make_backbone("llama"))
+        model.backbone_model.model.layers[0].self_attn.o_proj.weight.mul_(factor)
+        model.dial = 0.0
+        for number, bias in ((0, 50.0), (1, 0.0)):  # everybody attends; the MLP's router says who goes on
+            model.method.routers[number].bias.copy_(torch.tensor([bias, 0.0]))
+        with watch(model) as watched:
+            model(ids)
+        found.append(watched.keep[Site(0, "mlp")][0])
+    assert 0 < float(found[0].float().mean()) < 1
+    assert torch.equal(*found) != moves
+
+
+@torch.no_grad()
+def test_a_large_offset_is_the_base_model(make_model, make_backbone, ids):
+    """T-SP4: at its end the dial executes everything, however sure a router is to skip; deciding still costs."""
+    model = make_model("skipgpt", backbone=make_backbone("llama"))
+    for router in model.method.routers:
+        router.bias.copy_(torch.tensor([0.0, 1e4]))
+    model.dial = model.method.dial.skip_nothing
+    model.reset_ledger()
+    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
+    assert model.compute_report()["macs"]["overhead.decision"] == 2 * LAYERS * ids.numel() * 2 * 32
+    assert model.compute_report()["saved"]["tokens"] == 0.0
+
+
+def test_padding_does_not_move_the_penalty(trainee, random_text):
+    """T-SP5: the executed share is that of real tokens."""
+    ids, found = random_text(2, 10), []
+    for padding in (0, 5):
+        model = trainee("skipgpt[sparsity=0.4]")
+        padded = torch.nn.functional.pad(ids, (0, padding))
+        mask = torch.arange(10 + padding).expand(2, -1) < 10
+        with torch.no_grad():
+            for router in model.method.routers:  # sampled choices that fall to both sides
+                router.bias.zero_()
+            model(padded, mask, labels=padded.masked_fill(~mask, -100))
+        found.append(model.loss_terms["target"])
+    assert found[0] == pytest.approx(found[1], abs=1e-6) and found[0] > 0.01
+
+
+def test_penalty_of_a_call(trainee, training_batch, watch):
+    """The mean over all branches against a target that falls from 1 to 1 - s; skipped tokens get nothing."""
+    model = trainee("skipgpt[sparsity=0.4,penalty_weight=20]", step=8, total_steps=21)
+    ids, mask, labels = training_batch
+    with torch.no_grad(), watch(model) as watched:
+        loss = float(model(ids, mask, labels=labels).loss)
+    scales = [decisions[0].scale[..., 0] for decisions in watched.decisions.values()]
+    assert set(torch.cat([scale.flatten() for scale in scales]).tolist()) == {0.0, 1.0}
+    executed = torch.stack([scale[mask].mean() for scale in scales]).mean()
+    assert model.loss_terms["target"] == pytest.approx(abs(0.8 - float(executed)), abs=1e-6)  # half of the way to 0.6
+    assert loss == pytest.approx(model.loss_terms["ce"] + 20 * model.loss_terms["target"], rel=1e-5)
+
+
+def test_only_routers_train(trainee, training_batch):
+    """Stage 1: no parameter of the backbone gets a gradient; every router gets one from the cross entropy alone."""
+    model = trainee("skipgpt[penalty_weight=0]")
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert trained == {f"method.routers.{n}.{part}" for n in range(2 * LAYERS) for part in ("weight", "bias")}
+    assert all(float(router.weight.grad.abs().sum()) > 0 for router in model.method.routers)
+    assert SkipGPT.starts_from(MethodSpec("skipgpt")) == MethodSpec("dense")
+
+
+@torch.no_grad()
+def test_evaluation_takes_the_larger_logit(shared_model, ids, watch):
+    """At offset 0 a branch runs where the execute logit is not below the other; nothing is sampled."""
+    model = shared_model("skipgpt")
+    model.dial = 0.0
+    with watch(model) as watched:
+        model(ids)
+    for number, router in enumerate(model.method.routers):
+        site = Site(number // 2, ("attention", "mlp")[number % 2])
+        layer_input = watched.hidden[Site(number // 2, "attention")][0]
+        logits = router(layer_input)
+        assert torch.equal(watched.keep[site][0], logits[..., EXECUTE] >= logits[..., SKIP])
+
+
+@torch.no_grad()
+def test_routers_start_at_execute(make_backbone, ids):
+    """Untrained routers let nearly everybody pass, at any width."""
+    from adaptive_bench.model import AdaptiveModel
+
+    for spec in ("skipgpt", "skipgpt[router=two_layer]"):
+        model = AdaptiveModel.build(make_backbone("llama"), spec).eval()
+        model.dial = 0.0
+        model(ids)
+        assert model.compute_report()["saved"]["tokens"] == 0.0
+        assert model.method.routers[0](torch.zeros(1, 32))[0, EXECUTE] == EXECUTE_BIAS
