@@ -62,6 +62,7 @@ def deeper(make_model, make_backbone, spec, layers, saved):
         ("gateskip@paper", 0.3, 0),
         ("skiplayer", 0.3, 0),
         ("skipgpt", 0.3, 0),
+        ("informed_routing", 0.3, 0),
         ("calm", 0.3, 0),
         ("free@paper", 0.2, 1),
     ],

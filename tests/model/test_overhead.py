@@ -20,6 +20,7 @@ H, L, V = 32, 4, 97
         ("router_tuned_mod", 2 * (H + 1), 2 * H),
         ("skiplayer", L * 2 * (H + 1), L * 2 * H),
         ("skipgpt", 2 * L * 2 * (H + 1), 2 * L * 2 * H),
+        ("informed_routing[substitute=none]", 2 * L * (16 * (H + 1) + 2 * 17), 2 * L * 16 * (H + 2)),
         ("calm", 0, (L - 1) * H * V),
         ("calm[min_exit=2]", 0, (L - 2) * H * V),
         ("free", 0, H * V),
@@ -38,7 +39,7 @@ def test_parameters_and_cost_of_deciding(make_model, make_backbone, spec, parame
 
 def test_cost_of_what_skipped_tokens_get(make_model, make_backbone):
     """Where the dial lets everybody skip: a forecaster per branch, an adapter per routed layer; nothing without one."""
-    wanted = {"skipgpt": 0}
+    wanted = {"informed_routing": 2 * L * 2 * H * 100, "skipgpt": 0}
     for spec, macs in wanted.items():
         found = measure_overhead(make_model(spec, backbone=make_backbone("llama")))
         assert found.adapter_macs == pytest.approx(macs)

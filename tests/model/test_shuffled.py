@@ -27,6 +27,7 @@ CHOOSING = [
     "mod",
     "skiplayer",
     "skipgpt",
+    "informed_routing",
     "router_tuned_mod",
     "calm",
     "calm[confidence=state]",

@@ -22,6 +22,7 @@ SPECS = [
     "layerskip",
     "skiplayer",
     "skipgpt",
+    "informed_routing",
     "router_tuned_mod",
     "calm",
 ]

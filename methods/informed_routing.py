@@ -1,0 +1,165 @@
+"""Informed Routing: a token that skips a branch gets a cheap forecast of the branch's output instead of nothing.
+
+Idea: what matters is not how important a branch is to a token but how well its output can be forecast. First a small
+net per branch learns to forecast the output; then a router per branch learns, under one target, for which tokens the
+forecast will do. `substitute=none` leaves the forecast out: SkipGPT with this router, the ablation of the idea.
+
+Paper: "Informed Routing in LLMs: Smarter Token-Level Computation for Faster Inference",
+    https://arxiv.org/abs/2510.13831.
+Equations: h' = h + e f(x) + (1 - e) g(x), g(x) = W2 SiLU(W1 x) of rank 100, x the pre-normed state, e = 1 where the
+    execute logit is not below the other. Stage 1, everything executes: sum over branches of SmoothL1(g(x), f(x)). Stage
+    2: CE + 8 |(1 - s) - mean executed share| + 0.1 mean_l sum_b [sum_t m (1 - cos(h, h + f)) / (sum_t m + 1)] with m =
+    1 - e; hard Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
+
+Where paper and code differ the paper's idea is followed: the released router scripts pass a flag that drops the
+forecast, and evaluation samples; here forecasts count and the larger logit decides. Routers are those of the code,
+H -> H/4 - 200 -> 2 with a ReLU, but at least 16 wide (the rule has no width at H <= 800), reading the pre-normed state
+(its `--post_norm_router`).
+
+Deviations: both stages are one training, the first `forecast_share` of its steps and the rest (paper: 2000 and 2000);
+the LoRA stage after them is no part of this. The similarity term takes the forecast for f, which nothing shows where a
+token skipped, and its gradient reaches the router by m alone. The model starts from the fine-tuned dense one, routers
+start biased towards execute (+5), and over stage 2 the target falls from 1 to 1 - s on the schedule all methods share.
+Padding does not enter any mean. The dial, an offset on the execute logit at inference, is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    ForwardCall,
+    MethodConfig,
+    SearchRange,
+    Semantics,
+    SiteView,
+    initialised_linear,
+)
+
+from .branch_routers import BranchRouters, BranchRoutersConfig, two_layer_router
+
+FORECASTER_STD = 1e-3
+_SMALLEST_ROUTER = 16
+
+
+class InformedRoutingConfig(BranchRoutersConfig):
+    """Parameters of Informed Routing."""
+
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "penalty_weight": SearchRange.parse("log:0.8:80", source="a decade around the released code's 8"),
+        "forecast_share": SearchRange.parse("linear:0.1:0.5", source="our guess; released code 2000 of 4000 steps"),
+    }
+    penalty_weight: float = Field(8.0, ge=0, description="weight of the distance to the target (released code)")
+    similarity_weight: float = Field(0.1, ge=0, description="weight of the similarity term, w (released code)")
+    substitute: Literal["forecast", "none"] = Field("forecast", description="what a skipped token gets")
+    rank: int = Field(100, ge=1, description="width inside a forecaster (released code)")
+    forecast_share: float = Field(
+        0.25, gt=0, lt=1, description="share of the training that the forecasters take (released code: a half)"
+    )
+
+
+class InformedRouting(BranchRouters):
+    """Routes branches by how well they can be forecast; the dial is an offset on the execute logit."""
+
+    supports_data_parallel = True
+    Config: ClassVar[type[MethodConfig]] = InformedRoutingConfig
+    wants_layer_states = True
+    config: InformedRoutingConfig
+
+    def __init__(self, config: InformedRoutingConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        count = 2 * layers if config.substitute == "forecast" else 0
+        self.forecasters = nn.ModuleList(_forecaster(hidden, config.rank) for _ in range(count))
+
+    def new_router(self, hidden: int) -> nn.Module:
+        """As in the released code, where that has a width."""
+        return two_layer_router(hidden, max(_SMALLEST_ROUTER, hidden // 4 - 200))
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether this is a step of stage 1."""
+        return self.step <= self._forecast_steps
+
+    @property
+    def routing_step(self) -> tuple[int, int]:
+        """Of stage 2 alone."""
+        return self.step - self._forecast_steps, self.total_steps - self._forecast_steps
+
+    @property
+    def _forecast_steps(self) -> int:
+        return max(1, round(self.config.forecast_share * self.total_steps)) if self.forecasters else 0
+
+    def decide(self, view: SiteView) -> Decision:
+        """In stage 1 everything executes; then routers decide, and whoever skips gets the forecast."""
+        if view.call.training and self.forecasts:
+            view.record(before=view.hidden.detach(), read=view.normed.detach())
+            return EXECUTE_ALL
+        decision = super().decide(view)
+        if decision is EXECUTE_ALL or not self.forecasters:
+            return decision
+        if not view.call.training:
+            return replace(decision, otherwise=lambda tokens: self._forecast(view, tokens))
+        assert decision.scale is not None
+        skips = 1.0 - decision.scale.flatten(0, 1)
+        return replace(decision, otherwise=lambda tokens: self._weighed(view, tokens, skips.index_select(0, tokens)))
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """The forecasters' error in stage 1; then the distance to the target and the similarity term."""
+        if self.forecasts:
+            return {"forecast": (1.0, self._errors(call).sum())}
+        if not self.forecasters:
+            return super().losses(call)
+        layers = self.backbone_size[0]
+        turns = [call.whole(turned).sum(dim=0) for turned in call.records["turned"]]
+        similarity = torch.stack([turned / (skipped + 1.0) for turned, skipped in turns]).sum() / layers
+        return {**super().losses(call), "similarity": (self.config.similarity_weight, similarity)}
+
+    def main_loss_weight(self, call: ForwardCall) -> float:
+        """Stage 1 has no cross entropy."""
+        return 0.0 if self.forecasts else 1.0
+
+    def _errors(self, call: ForwardCall) -> Tensor:
+        """Mean SmoothL1 distance of every forecast to what the branch added, [branches]."""
+        assert call.layer_states is not None
+        before = call.records["before"]
+        after = [state.detach() for pair in zip(before[1::2], call.layer_states, strict=True) for state in pair]
+        errors = []
+        for number, forecaster in enumerate(self.forecasters):
+            wanted = call.of_real(after[number] - before[number]).float()
+            found = forecaster(call.of_real(call.records["read"][number]).float())
+            errors.append(call.whole(functional.smooth_l1_loss(found, wanted, reduction="none").mean(dim=-1)).mean())
+        return torch.stack(errors)
+
+    def _forecast(self, view: SiteView, tokens: Tensor) -> Tensor:
+        """Forecasts [N, H] of the branch's output; forecasters rest after stage 1."""
+        forecaster = self.forecasters[view.site.number]
+        resting = {name: value.detach() for name, value in forecaster.named_parameters()}
+        output: Tensor = functional_call(forecaster, resting, (view.normed_at(tokens).float(),))
+        return output
+
+    def _weighed(self, view: SiteView, tokens: Tensor, skips: Tensor) -> Tensor:
+        """Forecasts times 1 - e [N, 1], whose values are 0 and 1; notes by how much they turn the states."""
+        forecast = self._forecast(view, tokens)
+        with torch.no_grad():
+            states = view.hidden.flatten(0, 1).index_select(0, tokens).float()
+            turned = 1.0 - functional.cosine_similarity(states, states + forecast, dim=-1)
+        view.record(turned=torch.cat([skips * turned[:, None], skips], dim=-1))
+        return skips * forecast
+
+
+def _forecaster(hidden: int, rank: int) -> nn.Module:
+    """H -> rank -> H with a SiLU, starting at next to nothing."""
+    maps = (initialised_linear(*sizes, std=FORECASTER_STD, bias=0.0) for sizes in ((hidden, rank), (rank, hidden)))
+    return nn.Sequential(next(maps), nn.SiLU(), next(maps))
