@@ -63,6 +63,7 @@ def deeper(make_model, make_backbone, spec, layers, saved):
         ("skiplayer", 0.3, 0),
         ("skipgpt", 0.3, 0),
         ("informed_routing", 0.3, 0),
+        ("flexidepth", 0.3, 0),
         ("calm", 0.3, 0),
         ("free@paper", 0.2, 1),
     ],

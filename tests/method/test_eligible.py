@@ -40,6 +40,7 @@ def test_sites_are_told_in_few_words(sites, text):
         ("skiplayer", "layers 0-3"),
         ("skipgpt", "layers 0-3"),
         ("informed_routing", "layers 0-3"),
+        ("flexidepth", "layers 2, 3"),
         ("router_tuned_mod", "attention of layers 1, 2"),
         ("calm", "layers 1-3"),
         ("calm[confidence=state]", "layers 2, 3"),

@@ -21,6 +21,7 @@ H, L, V = 32, 4, 97
         ("skiplayer", L * 2 * (H + 1), L * 2 * H),
         ("skipgpt", 2 * L * 2 * (H + 1), 2 * L * 2 * H),
         ("informed_routing[substitute=none]", 2 * L * (16 * (H + 1) + 2 * 17), 2 * L * 16 * (H + 2)),
+        ("flexidepth", L // 2 * (2 * 2 * H + 2 + H + 3 * 3 * H), L // 2 * (2 * 2 * H + H)),
         ("calm", 0, (L - 1) * H * V),
         ("calm[min_exit=2]", 0, (L - 2) * H * V),
         ("free", 0, H * V),
@@ -39,7 +40,7 @@ def test_parameters_and_cost_of_deciding(make_model, make_backbone, spec, parame
 
 def test_cost_of_what_skipped_tokens_get(make_model, make_backbone):
     """Where the dial lets everybody skip: a forecaster per branch, an adapter per routed layer; nothing without one."""
-    wanted = {"informed_routing": 2 * L * 2 * H * 100, "skipgpt": 0}
+    wanted = {"informed_routing": 2 * L * 2 * H * 100, "flexidepth": L // 2 * 3 * H * 3, "skipgpt": 0}
     for spec, macs in wanted.items():
         found = measure_overhead(make_model(spec, backbone=make_backbone("llama")))
         assert found.adapter_macs == pytest.approx(macs)

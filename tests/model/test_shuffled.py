@@ -28,6 +28,7 @@ CHOOSING = [
     "skiplayer",
     "skipgpt",
     "informed_routing",
+    "flexidepth",
     "router_tuned_mod",
     "calm",
     "calm[confidence=state]",

@@ -23,6 +23,7 @@ SPECS = [
     "skiplayer",
     "skipgpt",
     "informed_routing",
+    "flexidepth",
     "router_tuned_mod",
     "calm",
 ]

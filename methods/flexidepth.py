@@ -1,0 +1,210 @@
+"""FlexiDepth: on a frozen model, routed layers send a token through the layer or through a small adapter.
+
+Idea: a router reads the layer's input. Above the threshold the token attends, and its MLP is scaled by the router's
+gate g; below it, it leaves keys and values alone and takes an adapter, scaled by 1 - g, in the MLP's place. Both
+factors give the router its gradient; a penalty on the squared number of layers a token uses sets how many it skips.
+
+Paper: "Adaptive Layer-skipping in Pre-trained LLMs", https://arxiv.org/abs/2503.23798.
+Equations: g = sigmoid(w U tanh(RMSNorm(D z))), z the layer's pre-normed input, D: H -> H/16, U: H/16 -> H,
+    w: H -> 1, without biases; run iff g > 0.5: h' = h + attention, h'' = h' + g MLP; else h'' = h + (1 - g) adapter, a
+    gated MLP of a sixteenth of the width; loss CE + alpha mean_t (sum_l g)^2, alpha 1e-3. The second half of the layers
+    is routed. K,V of tokens that skip are computed.
+
+Where sources differ the released checkpoint, as its port reads it, is followed: RMSNorm before tanh (a summary of the
+paper has them the other way round), and the factors g and 1 - g of the paper. `factors=straight_through` is the later
+variant without them: they are 1, with the gradient they would have.
+
+Deviations: the adapter reads what the MLP would read (which norm feeds it was published nowhere). The model starts from
+the fine-tuned dense one; without biases gates start around one half. Neither target nor schedule: alpha decides what is
+saved, as in the paper. The dial, a threshold on g, is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    InitialChange,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    SearchRange,
+    Semantics,
+    Site,
+    SiteView,
+    UsageError,
+    every_branch,
+)
+
+NARROWER = 16  # router and adapter are a sixteenth as wide as the states and the MLP
+TRAINED_THRESHOLD = 0.5
+_KEEP, _GATE = "flexidepth_keep", "flexidepth_gate"
+
+
+class FlexiDepthConfig(MethodConfig):
+    """Parameters of FlexiDepth."""
+
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "alpha": SearchRange.parse(
+            "log:1e-5:1e-1", source="paper 1e-3, released code 1e-4 and 1e-5; more for few layers"
+        ),
+        "layers": SearchRange.parse("int:1:16", source="paper 16 of 32; from 1 on (ours)"),
+    }
+    alpha: float = Field(1e-3, ge=0, description="weight of the squared number of layers used (paper)")
+    layers: int = Field(0, ge=0, examples=[1], description="routed layers, the deepest; 0 means half (paper: 16 of 32)")
+    factors: Literal["gates", "straight_through"] = Field(
+        "gates", description="what MLP and adapter are scaled by: g and 1 - g, or 1 with their gradient"
+    )
+
+    def routed_layers(self, layers: int) -> int:
+        """How many of a model's layers are routed."""
+        return self.layers or layers // 2
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        return super().on_model(layers) | {"layers": self.routed_layers(layers)}
+
+
+class FlexiDepth(Method):
+    """Sends tokens through deep layers or past them, by an adapter; the dial is the threshold on the router's gate."""
+
+    supports_data_parallel = True
+    Config: ClassVar[type[MethodConfig]] = FlexiDepthConfig
+    solves_dial = True
+    config: FlexiDepthConfig
+
+    def __init__(self, config: FlexiDepthConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        count = config.routed_layers(layers)
+        if not 1 <= count <= layers:
+            raise UsageError(
+                f"FlexiDepth routes 1 .. {layers} of {layers} layers, got layers={count}. Choose a number in between."
+            )
+        self.routed = list(range(layers - count, layers))
+        width = max(1, backbone.config.intermediate_size // NARROWER)
+        self.routers = nn.ModuleDict({str(layer): Router(hidden) for layer in self.routed})
+        self.adapters = nn.ModuleDict({str(layer): Adapter(hidden, width) for layer in self.routed})
+
+    @property
+    def dial(self) -> DialSpec:
+        """Threshold on the router's gate; at 0 everything runs."""
+        return DialSpec("threshold", 0.0, 1.0, 0.0)
+
+    @property
+    def freezes_backbone(self) -> bool:
+        """Only routers and adapters train."""
+        return True
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Both branches of routed layers."""
+        return every_branch(self.routed)
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Only routed layers can be skipped."""
+        return len(self.routed) / self.backbone_size[0]
+
+    def decide(self, view: SiteView) -> Decision:
+        """Attention's site asks the router; the MLP's takes over what it said, with factors and adapter."""
+        name, scratch = str(view.site.layer), view.call.scratch
+        if name not in self.routers:
+            return EXECUTE_ALL
+        if view.site.branch == "attention":
+            gate = torch.sigmoid(self.routers[name](view.normed.float()))[..., 0]
+            threshold = TRAINED_THRESHOLD if view.call.training else self.value
+            scratch[_GATE], scratch[_KEEP] = gate, gate > threshold
+            if view.call.training:
+                view.record(gate=gate)
+            return Decision(scratch[_KEEP] if self._may_skip(view) else None)
+        gate, keep = scratch[_GATE], scratch[_KEEP]
+        soft = self.config.factors == "gates"
+        runs, skips = (gate, 1.0 - gate) if soft else (_one(gate), _one(-gate))
+        scale = runs[..., None] if soft or view.call.training else None
+        if not self._may_skip(view):
+            return Decision(scale=scale)
+
+        def adapted(tokens: Tensor) -> Tensor:
+            share: Tensor = skips.flatten().index_select(0, tokens)[:, None]
+            output: Tensor = self.adapters[name](view.normed_at(tokens).float())
+            return share * output
+
+        return Decision(keep, scale, otherwise=adapted)
+
+    def _may_skip(self, view: SiteView) -> bool:
+        return view.call.training or self.value != self.dial.skip_nothing
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Squared number of layers that a token uses."""
+        gates = torch.stack([call.whole(call.of_real(gate)) for gate in call.records["gate"]], dim=-1)
+        return {"layers_used": (self.config.alpha, layers_used(gates))}
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+        """With factors, gates about halve their MLPs."""
+        assert isinstance(config, FlexiDepthConfig)
+        if config.factors == "straight_through":
+            return None
+        reason = "routers have no biases, so that gates start around one half, and MLPs are scaled by them"
+        return InitialChange(reason, bound=0.5)
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """The dense model, fine-tuned: it has learned the template."""
+        return MethodSpec("dense")
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same."""
+        return MethodSpec(spec.name, spec.params)
+
+
+class Router(nn.Module):
+    """w U tanh(RMSNorm(D z)): states [..., H] to a logit [..., 1]."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        inner = max(1, hidden // NARROWER)
+        self.down, self.norm = nn.Linear(hidden, inner, bias=False), nn.RMSNorm(inner, eps=1e-6)
+        self.up, self.out = nn.Linear(inner, hidden, bias=False), nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Logit of running the layer."""
+        logit: Tensor = self.out(self.up(torch.tanh(self.norm(self.down(states)))))
+        return logit
+
+
+class Adapter(nn.Module):
+    """A gated MLP, states [..., H] to states [..., H]."""
+
+    def __init__(self, hidden: int, width: int) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(hidden, width, bias=False), nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(width, hidden, bias=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """What a token that skips gets."""
+        output: Tensor = self.down(functional.silu(self.gate(states)) * self.up(states))
+        return output
+
+
+def layers_used(gates: Tensor) -> Tensor:
+    """mean_t (sum_l g)^2 of gates [N, L]."""
+    return gates.sum(dim=-1).square().mean()
+
+
+def _one(values: Tensor) -> Tensor:
+    """Ones with the gradient of these values."""
+    return 1.0 + (values - values.detach())

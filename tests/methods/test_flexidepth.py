@@ -1,0 +1,151 @@
+"""FlexiDepth against its formulas: router, factors, adapter, penalty."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import Decision
+from adaptive_bench.methods.flexidepth import Router, layers_used
+
+LAYERS, LENGTH, WIDTH, INNER, ADAPTER = 4, 12, 32, 2, 3
+ROUTED = [2, 3]
+HALF = 0.5
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(4, LENGTH)
+
+
+@pytest.fixture
+def model(make_model, make_backbone):
+    made = make_model("flexidepth", backbone=make_backbone("llama"))
+    made.dial = HALF
+    made.reset_ledger()
+    return made
+
+
+def test_penalty_by_hand():
+    """T-FD1: 16 layers at g = 1 cost 256; 8 at 1 and 8 at a half 144."""
+    assert float(layers_used(torch.ones(3, 16))) == 256.0
+    assert float(layers_used(torch.cat([torch.ones(3, 8), torch.full((3, 8), 0.5)], dim=1))) == 144.0
+
+
+def test_the_routers_last_maps_fold_into_one_vector():
+    """T-FD2: nothing stands between them, as a port that folds them relies on; the norm comes before the tanh."""
+    torch.manual_seed(0)
+    router, states = Router(64), torch.randn(9, 64)
+    low = states @ router.down.weight.T
+    normed = low / (low.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+    folded = torch.tanh(normed) @ (router.out.weight @ router.up.weight)[0]
+    torch.testing.assert_close(router(states)[:, 0], folded, atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_keys_and_values_do_not_hang_on_who_runs(model, ids):
+    """T-FD3: those of the first routed layer are the same whether a token runs it or not."""
+    stored = []
+    for dial in (0.0, 1.0):
+        model.dial = dial
+        stored.append(model(ids, use_cache=True).past_key_values.store(ROUTED[0]).view())
+    torch.testing.assert_close(*stored, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("executor", ["masked", "packed"])
+def test_nothing_given_and_no_factors_are_layer_skipping(make_model, make_backbone, ids, watch, executor):
+    """T-FD4: a zero adapter with factors of 1 skips layers with the mask, bit for bit."""
+    model = make_model("flexidepth[factors=straight_through]", backbone=make_backbone("llama"))
+    for adapter in model.method.adapters.values():
+        adapter.down.weight.zero_()
+    model.executor, model.dial = executor, HALF
+    with watch(model) as watched:
+        logits = model(ids).logits
+    assert all(decision.scale is None for part in watched.decisions.values() for decision in part)
+    plain = make_model("skiplayer", backbone=model.backbone_model)
+    plain.executor = executor
+    keep = {layer: watched.keep[Site(layer, "attention")][0] for layer in range(LAYERS)}
+    assert all(torch.equal(keep[layer], watched.keep[Site(layer, "mlp")][0]) for layer in range(LAYERS))
+    plain.method.decide = lambda view: Decision(keep[view.site.layer])
+    assert torch.equal(logits, plain(ids).logits)
+    assert all(0 < float(keep[layer].float().mean()) < 1 for layer in ROUTED)
+
+
+@torch.no_grad()
+def test_adapters_are_booked_for_tokens_that_skip(model, ids, watch):
+    """T-FD5: 3 H I / 16 MACs each, in `overhead.adapter`; routers for everybody, H H/16 twice and H."""
+    with watch(model) as watched:
+        model(ids)
+    skipped = sum(int((~watched.keep[Site(layer, "mlp")][0]).sum()) for layer in ROUTED)
+    macs = model.compute_report()["macs"]
+    assert macs["overhead.adapter"] == skipped * 3 * WIDTH * ADAPTER > 0
+    assert macs["overhead.decision"] == len(ROUTED) * ids.numel() * (2 * WIDTH * INNER + WIDTH)
+
+
+@torch.no_grad()
+def test_both_paths(model, ids, watch):
+    """Run: attention, then g MLP; skip: (1 - g) adapter of what the MLP would have read."""
+    with watch(model) as watched:
+        model(ids)
+    layer, name = ROUTED[0], str(ROUTED[0])
+    before, after = watched.hidden[Site(layer, "attention")][0], watched.hidden[Site(layer + 1, "attention")][0]
+    block = model.backbone_model.model.layers[layer]
+    gate = torch.sigmoid(model.method.routers[name](block.input_layernorm(before)))
+    keep = gate[..., 0] > HALF
+    adapter = model.method.adapters[name]
+    read = block.post_attention_layernorm(before)
+    skipped = before + (1 - gate) * adapter.down(functional.silu(adapter.gate(read)) * adapter.up(read))
+    torch.testing.assert_close(after[~keep], skipped[~keep], atol=1e-5, rtol=1e-5)
+    attended = watched.hidden[Site(layer, "mlp")][0]
+    assert torch.equal(attended[~keep], before[~keep]) and not torch.equal(attended[keep], before[keep])
+    run = attended + gate * block.mlp(block.post_attention_layernorm(attended))
+    torch.testing.assert_close(after[keep], run[keep], atol=1e-5, rtol=1e-5)
+    assert 0 < float(keep.float().mean()) < 1
+
+
+@torch.no_grad()
+def test_all_run_is_not_the_base_model(make_model, make_backbone, ids):
+    """Section 2: the gates scale the MLP also where nobody skips; without factors it is the base, bit for bit."""
+    for spec, same in (("flexidepth", False), ("flexidepth[factors=straight_through]", True)):
+        model = make_model(spec, backbone=make_backbone("llama"))
+        model.dial = model.method.dial.skip_nothing
+        assert torch.equal(model(ids).logits, model.backbone_model(ids).logits) == same
+        assert model.compute_report()["saved"]["tokens"] == 0.0
+
+
+@pytest.mark.parametrize("spec", ["flexidepth[alpha=0]", "flexidepth[alpha=0,factors=straight_through]"])
+def test_routers_and_adapters_learn_and_the_backbone_rests(trainee, training_batch, spec):
+    """The gradient of the cross entropy reaches routers through both paths, with the factors or as if there were."""
+    model = trainee(spec)
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels).loss.backward()
+    reached = {name for name, value in model.named_parameters() if value.grad is not None and bool(value.grad.any())}
+    assert reached == {name for name, _ in model.named_parameters() if name.startswith("method.")}
+
+
+def test_penalty_of_a_call(trainee, training_batch, watch):
+    """alpha mean_t (sum_l g)^2 of real tokens; in training a token runs above one half, whatever the dial."""
+    model = trainee("flexidepth[alpha=0.01]")
+    model.dial = 1.0
+    ids, mask, labels = training_batch
+    with torch.no_grad(), watch(model) as watched:
+        loss = float(model(ids, mask, labels=labels).loss)
+    gates = torch.stack([watched.decisions[Site(layer, "mlp")][0].scale[..., 0] for layer in ROUTED])
+    keep = torch.stack([watched.keep[Site(layer, "mlp")][0] for layer in ROUTED])
+    assert torch.equal(keep[:, mask], (gates > HALF)[:, mask])
+    assert model.loss_terms["layers_used"] == pytest.approx(float(gates.sum(0)[mask].square().mean()), rel=1e-5)
+    assert loss == pytest.approx(model.loss_terms["ce"] + 0.01 * model.loss_terms["layers_used"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("count", "routed"), [(0, [2, 3]), (1, [3]), (4, [0, 1, 2, 3])])
+def test_routed_layers(make_model, count, routed):
+    method = make_model(f"flexidepth[layers={count}]").method
+    assert method.routed == routed
+    assert method.max_saved_tokens == len(routed) / LAYERS
+
+
+def test_too_many_routed_layers_are_refused(make_model):
+    with pytest.raises(UsageError, match=r"FlexiDepth routes 1 \.\. 4 of 4 layers, got layers=5"):
+        make_model("flexidepth[layers=5]")
