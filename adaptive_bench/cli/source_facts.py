@@ -71,10 +71,8 @@ def _method(module: ast.Module, target: str, file: Path) -> dict[str, Any] | Non
     name, there = named
     if name == _BASE_CONFIG:
         return about | {"parameters": []}
-    config = _class(name, there.module, there.file)
-    if config is None or [ast.unparse(base) for base in config.found.bases] != [_BASE_CONFIG]:
-        return None
-    return about | {"parameters": list(_fields(config.found))}
+    parameters = _fields(name, there)
+    return None if parameters is None else about | {"parameters": parameters}
 
 
 def _config_name(place: _Place) -> tuple[str, _Place] | None:
@@ -86,7 +84,18 @@ def _config_name(place: _Place) -> tuple[str, _Place] | None:
     return next((_config_name(base) for base in bases if base is not None), None)
 
 
-def _fields(settings: ast.ClassDef) -> Iterator[str]:
+def _fields(config: str, there: _Place) -> list[str] | None:
+    """Of a config and of those it is built upon, in the order pydantic gives them; `None` of one that is not found."""
+    if config == _BASE_CONFIG:
+        return []
+    place = _class(config, there.module, there.file)
+    if place is None or len(place.found.bases) != 1:
+        return None
+    inherited = _fields(ast.unparse(place.found.bases[0]), place)
+    return None if inherited is None else list(dict.fromkeys([*inherited, *_own_fields(place.found)]))
+
+
+def _own_fields(settings: ast.ClassDef) -> Iterator[str]:
     for statement in settings.body:
         if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement.annotation).startswith("ClassVar"):
             yield ast.unparse(statement.target)

@@ -84,7 +84,7 @@ def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypat
     rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
     assert rows["gateskip"][0] == "8,448"
     assert rows["gateskip[shape=scalar]"][0] == "264"
-    assert rows["dense"] == ["0", "0.00%", "0", "0", "0.00%"]
+    assert rows["dense"] == ["0", "0.00%", "0", "0", "0.00%", "0"]
 
 
 def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, tmp_path, make_backbone, monkeypatch):
