@@ -37,11 +37,12 @@ def diff(
     rows = list(_rows(*tables))
     alone = list(_alone(*tables))
     moved = sum(row["changed"] != "none" for row in rows)
-    if rows and not moved:
+    if rows and not moved and not changed:
         typer.echo(f"Equal: every document has the same score at {len(rows)} point(s) that both measured.")
     else:
         typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
-        typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured." * bool(rows))
+    if rows and (moved or changed):
+        typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured.")
     for text in alone:
         typer.echo("\n" + paragraph(text))
     for folder in dict.fromkeys((first, second)):

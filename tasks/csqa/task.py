@@ -97,9 +97,11 @@ def _explained(rows: list[dict[str, Any]], data_dir: Path | str | None) -> list[
     return [_document(row, " ".join(explanations[row["id"]].split())) for row in rows]
 
 
-def _answered(row: Row) -> None:
+def _answered(row: Row) -> Row:
+    """The row, unless what it gives as its answer is none."""
     if row["answerKey"] not in row["choices"]["label"]:
         raise ValueError(f"the answer is one of the options' letters, got {row['answerKey']!r}")
+    return row
 
 
 def _document(row: Row, reasoning: str = "") -> dict[str, Any]:

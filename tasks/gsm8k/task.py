@@ -54,9 +54,11 @@ def traced(request: ExampleRequest) -> list[Example]:
     return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
 
 
-def _answered(row: Row) -> None:
+def _answered(row: Row) -> Row:
+    """The row, unless what it gives as its answer is none."""
     if number_after_mark(row["answer"]) == INVALID:
         raise ValueError("an answer ends in a number behind ####")
+    return row
 
 
 def _document(row: Row, reasoning: str | None = None) -> dict[str, Any]:
