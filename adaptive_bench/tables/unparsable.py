@@ -29,7 +29,7 @@ def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             beside = "" if dense is None else f", of dense {dense['score']:.0%}"
             notes.append(
                 f"{task}: up to {worst['score']:.0%} of what was written has no answer in the form that is asked for "
-                f"({worst['method']} with {worst['level']:.0%} saved{beside}); such documents count as wrong. The "
-                f"metric `flexible-extract` takes answers in any form."
+                f"({worst['method']} with {100 * worst['level']:.4g}% saved{beside}); such documents count as wrong. "
+                f"The metric `flexible-extract` takes answers in any form."
             )
     return notes
