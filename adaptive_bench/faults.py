@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import sys
 import traceback
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
 
 from adaptive_bench import opened
@@ -56,6 +59,11 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         return EnvironmentProblem(
             "Memory ran out. Choose a smaller --model, or a machine or --device with more memory."
         )
+    if isinstance(error, ImportError) and (package := _not_importable(error)) is not None:
+        return EnvironmentProblem(
+            f"adaptive-bench needs the package {package!r}, but it cannot be imported here: {what}. Install it into "
+            f"this Python, `{sys.executable} -m pip install {package}`, and give the same command again."
+        )
     if isinstance(error, OSError) and error.errno in _MACHINE:
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
     if suspect is not None:
@@ -67,6 +75,24 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "
         "it with what it shows."
     )
+
+
+def _not_importable(error: ImportError) -> str | None:
+    """The package that this distribution requires and that an import failed at: the one that was asked for, or the
+    innermost one that asked for something else. `None` where it is none of these, as with a module of our own.
+    """
+    required = {_normalised(text) for text in requires("adaptive-bench") or ()} - {
+        "adaptive-bench"
+    }  # by its own extras
+    frames = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    asked = [error.name or "", *reversed(frames)]
+    return next((name for one in asked if (name := _normalised(one.partition(".")[0])) in required), None)
+
+
+def _normalised(requirement: str) -> str:
+    """The name in a requirement or of a module, as packages are called: `lm-eval` of `lm_eval` and `lm_eval[hf]>=1`."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return "" if found is None else re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,6 +1,9 @@
 """Whose fault an error is."""
 
 import errno
+import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -93,3 +96,33 @@ def test_several_problems_have_the_code_of_the_gravest():
     both = SeveralProblems([EnvironmentProblem("a"), UsageError("b")])
     assert both.exit_code == 2
     assert "(1) Environment problem: a (2) Usage error: b" in str(both)
+
+
+@pytest.mark.parametrize(
+    ("files", "package"),
+    [
+        ({"torch.py": "raise ImportError('libcudart.so: no such file')"}, "torch"),
+        ({"lm_eval.py": "import nowhere_at_all"}, "lm-eval"),
+        ({"transformers/__init__.py": "import transformers.gone"}, "transformers"),
+    ],
+)
+def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, package):
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    code = (
+        "from adaptive_bench.cli.failures import reported\n"
+        "from adaptive_bench.cli.waiting import load_libraries\n"
+        "with reported(debug=False): load_libraries()"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "Environment problem" in said and "defect" not in said.lower()
+    assert f"needs the package {package!r}" in said and f"-m pip install {package}`" in said
+
+
+def test_a_module_of_our_own_that_is_not_there_is_a_defect():
+    error = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
+    assert isinstance(faults.explained(error), Defect)
