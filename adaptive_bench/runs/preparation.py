@@ -82,7 +82,7 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     """Write down what the run is."""
     for note in known.notes:
         reporter.line(f"Note: {note}")
-    write_beginning(folder, config)
+    write_beginning(folder, config, computes=overwrite is not Overwrite.only_cache)
     if known.memory is not None and known.memory.is_same(outputs_of(folder)):
         return known  # its list of records is one of these outputs
     looks = overwrite is not Overwrite.only_cache  # else whoever writes the table does

@@ -271,9 +271,11 @@ def writable(path: Path) -> Iterator[None]:
         if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
             check_stage()
         reason = (error.strerror if isinstance(error, OSError) else None) or error
+        refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+        mend = "Get permission to write there" if refused else "Free some space"
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
-            f"Free some space or choose another folder with --out."
+            f"{mend} or choose another folder with --out."
         ) from error
 
 

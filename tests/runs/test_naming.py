@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.runs.outcome.naming import run_name
+from adaptive_bench.runs.outcome.naming import run_name, write_beginning
 
 
 def test_a_name_says_model_methods_and_seeds(config_of):
@@ -23,3 +23,14 @@ def test_it_depends_on_what_the_table_depends_on_and_nothing_else(config_of, tmp
 def test_it_is_one_part_of_a_path_and_one_word_of_a_command(config_of, model):
     name = run_name(config_of("dense", model=model))
     assert not set(name) & set("/ ;$") and not name.startswith((".", "-"))
+
+
+def test_a_table_of_what_is_there_leaves_what_the_run_was_begun_with(config_of, tmp_path, monkeypatch):
+    config, folder = config_of("dense"), tmp_path / "run"
+    write_beginning(folder, config, computes=False)
+    before = (folder / "command.json").read_bytes()
+    monkeypatch.setattr("adaptive_bench.registry.plugin_files", lambda: [tmp_path / "mine.py"])
+    write_beginning(folder, config, computes=False)
+    assert (folder / "command.json").read_bytes() == before
+    write_beginning(folder, config)
+    assert b"mine.py" in (folder / "command.json").read_bytes()

@@ -1,6 +1,8 @@
 """What is written is complete or absent, also when the writer is killed."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -64,3 +66,11 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="--out"):
         atomic.write_text(tmp_path / "file" / "below", "text")
+
+
+@pytest.mark.parametrize(
+    ("number", "mend"), [(errno.EROFS, "Get permission"), (errno.EACCES, "Get permission"), (errno.ENOSPC, "Free some")]
+)
+def test_what_to_do_fits_what_the_system_said(tmp_path, number, mend):
+    with pytest.raises(EnvironmentProblem, match=f"{mend}.*or choose another folder"), atomic.writable(tmp_path):
+        raise OSError(number, os.strerror(number))

@@ -45,8 +45,12 @@ def run_name(config: RunConfig) -> str:
     )
 
 
-def write_beginning(folder: Path, config: RunConfig) -> None:
-    """Note the config, when a run began, and what its command needs beside; of one that continues nothing is new."""
+def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -> None:
+    """Note the config, when a run began, and what its command needs beside; of one that continues nothing is new.
+
+    Args:
+        computes: Whether anything is computed: else what the run was begun with stays as it is noted.
+    """
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
         "schema": SCHEMA,
@@ -56,6 +60,8 @@ def write_beginning(folder: Path, config: RunConfig) -> None:
         "command": run_command(folder, registry.plugin_files()),
     }
     file = folder / "command.json"
+    if not computes and file.is_file():
+        return
     if not _says(file, {key: about[key] for key in ("schema", "plugins", "command")}):
         atomic.write_json(file, about)
 
