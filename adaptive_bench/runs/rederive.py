@@ -13,12 +13,9 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
-from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.work.left import left
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_file
 from adaptive_bench.store.manifest import FILE as LIST
@@ -70,7 +67,7 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
             replace(listed, timings={}).check()  # of times an archive has none
         there = config.model_copy(update={"out": Path(folder)})
         whole = plan_of(there, of_records(there, _keys(Path(folder))))
-        if missing := [*_absent(whole), *map(str, left(whole))]:
+        if missing := [*absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
                 f"A table is made again from all its records, but {len(missing)} of them are missing in "
                 f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
@@ -100,19 +97,6 @@ def _comparable(row: _Row, away: Collection[str]) -> _Row:
 
 def _spec_of(row: _Row) -> str:
     return str(row["method"]) + ("" if row["semantics"] == "bench" else f"@{row['semantics']}")
-
-
-def _absent(whole: Plan) -> list[str]:
-    """What a configuration asks for and no record says anything of."""
-    known = {(sweep.spec, sweep.task, sweep.training.seed) for sweep in whole.sweeps}
-    config = whole.config
-    return [
-        f"{spec} on {name}, seed {seed}"
-        for spec in map(MethodSpec.parse, config.methods)
-        for name in (find_task(task).name for task in config.tasks)
-        for seed in config.seeds
-        if (spec, name, seed) not in known
-    ]
 
 
 def _keys(out: Path) -> list[str]:

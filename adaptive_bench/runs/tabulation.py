@@ -19,13 +19,16 @@ from adaptive_bench.runs.outcome.table_files import write_table
 from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_of
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import plugins_of, prepare_table
-from adaptive_bench.runs.work.left import left
+from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_file, read_once
+from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.manifest import read as read_manifest
 from adaptive_bench.store.results import RUN, TABLES, check_unchanged
 from adaptive_bench.store.runs import KEY_DIGITS, run_key
+
+_UNLISTED = f"the run asks for it, but its {MANIFEST} has no record of it. Re-run the command to find or to do it."
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
@@ -47,7 +50,7 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
-    failures = left(known.plan)
+    failures = [Failure(f"evaluate {what}", _UNLISTED, "Not listed") for what in absent(known.plan)] + left(known.plan)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."

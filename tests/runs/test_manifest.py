@@ -92,6 +92,19 @@ def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):
     assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
 
 
+@pytest.mark.parametrize("is_listed", [lambda one: one["method"] != "dense", lambda one: False])
+def test_nor_by_that_of_a_list_from_which_somebody_took_evaluations(finished, is_listed):
+    config, outcome = finished
+    file = outcome.folder / manifest.FILE
+    about = json.loads(file.read_text())
+    about.pop("content_sha256")
+    write_sealed(file, about | {"evaluations": list(filter(is_listed, about["evaluations"]))})
+    with pytest.raises(EnvironmentProblem, match=r"not replaced by a poorer one.*evaluate (dense|gateskip) on"):
+        run(config, table_only=True)
+    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
+    assert run(config).rows == outcome.rows and run(config, table_only=True).rows == outcome.rows
+
+
 def test_nor_by_a_run_that_fails(finished, monkeypatch):
     config, outcome = finished
     listed = (outcome.folder / manifest.FILE).read_bytes()

@@ -1,9 +1,11 @@
-"""What a plan still lacks."""
+"""What a plan still lacks, and what it does not plan."""
 
 from __future__ import annotations
 
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 
 
@@ -16,6 +18,21 @@ def left(plan: Plan) -> list[Failure]:
         if sweep.training.folder not in missing and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record))
     return failures
+
+
+def absent(plan: Plan) -> list[str]:
+    """What the configuration asks for and no sweep of the plan is of: a plan that was read from a list of records, and
+    not worked out, has what that list has.
+    """
+    known = {(sweep.spec, sweep.task, sweep.training.seed) for sweep in plan.sweeps}
+    config = plan.config
+    return [
+        f"{spec} on {name}, seed {seed}"
+        for spec in map(MethodSpec.parse, config.methods)
+        for name in (find_task(task).name for task in config.tasks)
+        for seed in config.seeds
+        if (spec, name, seed) not in known
+    ]
 
 
 def _why(work: str, record: Record) -> Failure:
