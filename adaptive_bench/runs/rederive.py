@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs.outcome.differences import differences
 from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.work.left import absent, left
@@ -23,8 +23,6 @@ from adaptive_bench.store.manifest import Manifest, from_json
 from adaptive_bench.store.packing import unpack
 from adaptive_bench.store.results import digest_in_entry
 
-_ROUNDING = 1e-9  # another machine sums in another order
-_PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing")
 _PROJECTED = ("projected_net", "projected_shape")
 _Row = Mapping[str, Any]
 
@@ -77,7 +75,7 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
     away = {text for text, name in methods.items() if name not in registry.names("methods")}
     said, found = ([_comparable(row, away) for row in table if _is_comparable(row, away)] for table in (rows, now))
     sealed = listed is not None and bool(listed.seals)
-    return Rederived(len(found), tuple(_differences(said, found)), tuple(sorted(away)), sealed)
+    return Rederived(len(found), tuple(differences(said, found)), tuple(sorted(away)), sealed)
 
 
 def _list_beside(packed: Path, out: Path) -> Manifest | None:
@@ -101,25 +99,3 @@ def _spec_of(row: _Row) -> str:
 
 def _keys(out: Path) -> list[str]:
     return sorted(folder.name for folder in (out / "records").iterdir())
-
-
-def _differences(said: Sequence[_Row], now: Sequence[_Row]) -> list[str]:
-    claimed, found = ({tuple(str(row.get(key)) for key in _PLACE): row for row in table} for table in (said, now))
-    columns = {key for row in said for key in row}  # a table of an earlier version has fewer
-    told = [f"{_named(place)}: not in the records" for place in claimed.keys() - found.keys()]
-    told += [f"{_named(place)}: not in the table" for place in found.keys() - claimed.keys()]
-    for place, row in found.items():
-        if (other := claimed.get(place)) is not None:
-            wrong = [key for key in columns if not _same(row.get(key), other.get(key))]
-            told += [f"{_named(place)}: {key} {other.get(key)}, by the records {row.get(key)}" for key in sorted(wrong)]
-    return told
-
-
-def _named(place: tuple[str, ...]) -> str:
-    return ", ".join(part for part in place if part != "None")
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
-    return bool(one == other)

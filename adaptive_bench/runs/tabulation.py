@@ -95,8 +95,7 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     # Seals and table are of the same bytes: they are read once.
     with read_once(), guard.watching(plugins_of(known.plan.config)):
         listed = manifest_of(known.plan) if failures else sealed_manifest_of(known.plan)
-        listed.write(folder)
         memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
         memory = memory or Memory(folder, known.plan)
-        rows, warnings = write_table(known.plan, folder, failures, notes, start_s, memory)
+        rows, warnings = write_table(known.plan, listed, folder, failures, notes, start_s, memory)
     return RunOutcome(rows, folder, warnings, failures)

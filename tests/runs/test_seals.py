@@ -20,6 +20,7 @@ from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.methods.random_skip import RandomSkip
 from adaptive_bench.progress import Line, Reporter
 from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.outcome import table_files
 from adaptive_bench.runs.rederive import rederive
 from adaptive_bench.store import manifest, timings
 from adaptive_bench.store.atomic import write_sealed
@@ -27,6 +28,7 @@ from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.packing import pack, unpack
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import key_in, run_command
+from adaptive_bench.tables.matching import Interpolation
 
 HELD_TO = "as they were when it ended"
 
@@ -274,6 +276,47 @@ def test_a_copy_beside_a_point_is_nobody_s(finished):
     for end in (".json", ".samples.jsonl"):
         shutil.copy(sweep / f"0.3{end}", sweep / f"0.3 (1){end}")
     assert read(folder) == before and list(compared(folder, folder)) and table_only(config).rows
+
+
+def doubled_scores(monkeypatch, factor=2.0):
+    """Another rule of matching, which nobody raised a version for."""
+    right = Interpolation.of
+    monkeypatch.setattr(Interpolation, "of", lambda mix, values: factor * right(mix, values))
+
+
+def forget_rows(folder):
+    """As after an edit of the code, by whose bytes rows are remembered."""
+    for name in ("remembered.json", "remembered.jsonl"):
+        (folder / name).unlink()
+
+
+@pytest.mark.parametrize("again", [run, table_only])
+def test_other_numbers_from_the_same_records_are_told(finished, monkeypatch, again):
+    config, folder, _ = finished
+    before = read_table(folder / "table.json")
+    forget_rows(folder)
+    assert not any("another table" in text for text in again(config).warnings)
+    doubled_scores(monkeypatch)
+    forget_rows(folder)
+    (told,) = (text for text in again(config).warnings if "another table" in text)
+    assert "raise TABLES" in told and "bench, nano_qa_ll" in told
+    assert told in again(config).warnings and told in json.loads((folder / "run.json").read_text())["warnings"]
+    monkeypatch.undo()
+    forget_rows(folder)
+    assert any("another table" in text for text in again(config).warnings)
+    assert untimed(read_table(folder / "table.json")) == untimed(before)
+
+
+def test_other_numbers_for_a_reason_are_not_told(finished, monkeypatch):
+    config, folder, sweep = finished
+    change(sweep / "0.3.json", wall_s=9.0)  # a record made anew
+    doubled_scores(monkeypatch)
+    forget_rows(folder)
+    assert not any("another table" in text for text in run(config, jobs=1).warnings)
+    doubled_scores(monkeypatch)
+    monkeypatch.setattr(table_files, "TABLES", table_files.TABLES + 1)
+    forget_rows(folder)
+    assert not any("another table" in text for text in run(config, jobs=1).warnings)
 
 
 def change_out(folder: Path, out: Path):
