@@ -29,12 +29,12 @@ from adaptive_bench.store.schema import SCHEMA, check_schema
 FOLDED = "result.json"
 DOCUMENTS = ".samples.jsonl"  # ends the name of a measured point's documents
 _RESULTS = (".json", DOCUMENTS)
-_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:e-[0-9]{2})?"  # of a measured point: `f"{saving:g}"`
-POINT = re.compile(rf"({_NUMBER})\.json", re.ASCII)
+NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:e-[0-9]{2})?"  # of a measured point: `f"{saving:g}"`
+POINT = re.compile(rf"({NUMBER})\.json", re.ASCII)
 # Every file of a record that others may rely on. What else lies there, such as a copy, belongs to nobody.
 OURS = (
     r"(?:(?:config|env|status|data|cost|target|timing|dial|calibration|behaviour|files_read)\.json|train\.jsonl"
-    rf"|{_NUMBER}(?:\.json|\.samples\.jsonl))"
+    rf"|{NUMBER}(?:\.json|\.samples\.jsonl))"
 )
 # They hold no result: how long a training took, and that its weights are elsewhere.
 NOT_SEALED = ("timing.json", "without_weights.json")

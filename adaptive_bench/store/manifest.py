@@ -7,10 +7,11 @@ data that are here now. Whether it may be used again does, and that only a run t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem
@@ -109,14 +110,15 @@ class Manifest:
         return next(one for one in self.trainings if one.record == evaluation.training)
 
     def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
-        """State, log and measured points of an evaluation.
+        """State, log and measured points of an evaluation: of a finished run those that it ended with.
 
         Raises:
             EnvironmentProblem: It, or its training, is not what this list says of it, or is not what it was when the
                 run ended.
         """
         training = self.training_of(evaluation)
-        record = DialEvaluationRecord(self.out / "records" / evaluation.record)
+        own = self.seals_of(evaluation.record) or None
+        record = DialEvaluationRecord(self.out / "records" / evaluation.record, own)
         self.check(training.record, evaluation.record)
         check_training(training, Record(self.out / "records" / training.record))
         check_evaluation(evaluation, record)
@@ -131,7 +133,7 @@ class Manifest:
         """
         for record in records or self.seals:
             folder = self.out / "records" / record
-            for found in seals.broken(files_of(folder), self._seals_of(record), deep=deep):
+            for found in seals.broken(files_of(folder), self.seals_of(record), deep=deep):
                 yield f"{folder / found.name} {found.how}"
         if not records:
             yield from self.broken_timings()
@@ -144,13 +146,16 @@ class Manifest:
                 how = "changed" if name in known else "is missing"
                 yield f"{self.out / timings.FOLDER / name} {how}"
 
-    def check(self, *records: str) -> None:
+    def check(self, *records: str, deep: bool = False) -> None:
         """Refuse records, all of them without any, that are not what they were when the run ended.
+
+        Args:
+            deep: See `store.seals.broken`.
 
         Raises:
             EnvironmentProblem: A file of theirs is missing or is another one; all are counted, the first is named.
         """
-        if found := list(self.broken(*records)):
+        if found := list(self.broken(*records, deep=deep)):
             more = f", and {len(found) - 1} more file(s) are not what they were" if found[1:] else ""
             raise EnvironmentProblem(
                 f"The results of a finished run stay as they were when it ended, but {found[0]} since then{more}. "
@@ -163,6 +168,8 @@ class Manifest:
         `check`ed instead.
         """
         for one in evaluations:
+            if one.record in self.seals:
+                continue
             record = Record(self.out / "records" / one.record)
             what = f"`evaluate {one.method} on {one.task}`"
             if halves := missing_halves(record.files.names()):
@@ -170,14 +177,21 @@ class Manifest:
             elif record.state != "done":
                 yield f"{what} is {record.state}: give the run's command again."
 
-    def sealed(self, used: Iterable[Path] = ()) -> Manifest:
+    def sealed(
+        self, used: Iterable[Path] = (), measured: Mapping[str, Collection[float]] = MappingProxyType({})
+    ) -> Manifest:
         """The same list with the seals of what its records hold now.
 
         Args:
             used: The timings that the table is made with.
+            measured: By record of an evaluation, the savings that the run itself asked for; of others that lie there
+                nothing is sealed. All are, where a record is not named.
         """
         home = self.out / "records"
-        found = {record: seals.as_text(seals.seals_of(files_of(home / record))) for record in self.records}
+        found = {
+            record: seals.as_text(seals.seals_of(files_of(home / record), measured.get(record)))
+            for record in self.records
+        }
         known = timings.seals_in(self.out)
         return replace(self, seals=found, timings={path.name: known[path.name] for path in sorted(used)})
 
@@ -192,7 +206,12 @@ class Manifest:
         timed = {name: seal for name, seal in self.timings.items() if known.get(name) == seal}
         return replace(self, seals=kept, timings=timed)
 
-    def _seals_of(self, record: str) -> Seals:
+    def seals_of(self, record: str) -> Seals:
+        """What the files of a record were when the run ended, nothing where that is not known.
+
+        Raises:
+            EnvironmentProblem: The list says something else.
+        """
         try:
             return seals.from_text(self.seals.get(record, ""))
         except ValueError as error:

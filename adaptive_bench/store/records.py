@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -211,7 +211,16 @@ class Record:
 
 
 class DialEvaluationRecord(Record):
-    """The folder of one sweep: its measured points by the share of saved tokens they were asked for."""
+    """The folder of one sweep: its measured points by the share of saved tokens they were asked for.
+
+    Args:
+        own: Names of files: of the points that lie there, only those among them are this record's. A sweep may be
+            shared with a run that asked for others. By default all are.
+    """
+
+    def __init__(self, folder: Path, own: Collection[str] | None = None) -> None:
+        super().__init__(folder)
+        self._own = own
 
     @property
     def max_saved_tokens(self) -> float | None:
@@ -254,6 +263,7 @@ class DialEvaluationRecord(Record):
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
         names = set(self.files.names())
+        names &= names if self._own is None else set(self._own)
         asked = (found[1] for name in names if (found := POINT.fullmatch(name)) is not None)
         return sorted(float(text) for text in asked if f"{text}{DOCUMENTS}" in names)
 

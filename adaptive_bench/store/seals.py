@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from adaptive_bench.store.files import DOCUMENTS, NOT_SEALED, OURS, Files
+from adaptive_bench.store.files import DOCUMENTS, NOT_SEALED, NUMBER, OURS, Files
 
 _LONG = (DOCUMENTS, "train.jsonl")
 Seals = Mapping[str, str]  # name of a file -> its seal, empty where the file need only be there
@@ -23,6 +23,7 @@ _GROWING = {"env.json", "status.json", "calibration.json", "behaviour.json", "fi
 _DIGITS = 16  # as of a key
 _DAMAGED = "-"  # no digest: what was damaged already when the run ended is no finding later
 _FILE = re.compile(OURS, re.ASCII)
+_POINT = re.compile(rf"{NUMBER}(?:\.json|{re.escape(DOCUMENTS)})", re.ASCII)
 _PART = re.compile(rf"(\S+):([0-9a-f]{{{_DIGITS}}}|-|)", re.ASCII)
 
 
@@ -33,9 +34,16 @@ class Broken(NamedTuple):
     how: Literal["is missing", "changed"]
 
 
-def seals_of(files: Files) -> Seals:
-    """The seals of a record's files as they are now."""
+def seals_of(files: Files, savings: Collection[float] | None = None) -> Seals:
+    """The seals of a record's files as they are now.
+
+    Args:
+        savings: What points are sealed of those that were measured, by what they were asked for; by default all.
+    """
     names = [name for name in files.names() if _FILE.fullmatch(name) and name not in NOT_SEALED]
+    if savings is not None:
+        points = {f"{saving:g}{end}" for saving in savings for end in (".json", DOCUMENTS)}
+        names = [name for name in names if name in points or _POINT.fullmatch(name) is None]
     return {name: _seal(files, name) for name in names}
 
 

@@ -278,6 +278,26 @@ def test_a_copy_beside_a_point_is_nobody_s(finished):
     assert read(folder) == before and list(compared(folder, folder)) and table_only(config).rows
 
 
+@pytest.fixture
+def shared(finished, config_of):
+    """A finished run whose sweeps another run has gone on with, for points of its own."""
+    config, folder, sweep = finished
+    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
+    other = config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
+    assert run(other, jobs=1).exit_code == 0 and (sweep / "0.2.json").is_file()
+    return config, folder, sweep, before
+
+
+def test_points_that_another_run_measured_are_not_shown(shared):
+    config, folder, _, (texts, rows, listed) = shared
+    forget_rows(folder)
+    for _ in range(2):
+        known = manifest.read(folder)
+        assert read(folder) == texts == documents(known, known.evaluations, 0.2)
+        assert list(compared(folder, folder)) == rows
+        assert table_only(config).rows and (folder / manifest.FILE).read_bytes() == listed
+
+
 def doubled_scores(monkeypatch, factor=2.0):
     """Another rule of matching, which nobody raised a version for."""
     right = Interpolation.of

@@ -44,7 +44,7 @@ def manifest_of(whole: Plan) -> Manifest:
     )
     evaluations = (
         EvaluationEntry(
-            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
+            record=_record_of(sweep),
             method=str(sweep.spec),
             task=sweep.task,
             split=sweep.split,
@@ -68,7 +68,14 @@ def sealed_manifest_of(whole: Plan) -> Manifest:
             of_model.setdefault(setting, {})[str(sweep.spec)] = curve
     for model, curves in by_model.items():
         used.update(find_used(whole.config.out, model, curves))
-    return manifest_of(whole).sealed(used)
+    # A sweep may be shared with a run that asks for other points: they are not this one's.
+    measured = {_record_of(sweep): points for sweep in whole.sweeps if (points := sweep.finished()) is not None}
+    return manifest_of(whole).sealed(used, measured)
+
+
+def _record_of(sweep: DialEvaluation) -> str:
+    """Its record below the folder of records."""
+    return f"{sweep.training.folder.name}/eval/{sweep.folder.name}"
 
 
 def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:
