@@ -13,7 +13,7 @@ import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.packing import pack
+from adaptive_bench.store.packing import pack, pack_run
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
 from adaptive_bench.strict_yaml import read_mapping
 
@@ -76,9 +76,8 @@ def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
 
 
 def _records(run: Path) -> dict[str, bytes]:
-    if (listed := manifest.read(run)) is not None:
-        listed.check()
-    return {PACKED_RECORDS: pack(records_of(run))}
+    listed = manifest.read(run)
+    return {PACKED_RECORDS: pack_run(listed) if listed is not None and listed.seals else pack(records_of(run))}
 
 
 def _contents(run: Path) -> dict[str, bytes]:

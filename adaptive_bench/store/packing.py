@@ -21,6 +21,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, seals
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import DOCUMENTS, OURS, Files, files_of
+from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.records import WITHOUT_WEIGHTS, Record
 from adaptive_bench.store.schema import SCHEMA
 
@@ -71,15 +72,21 @@ def pack(records: Iterable[Path]) -> bytes:
     done = [folder for folder in sorted(records) if Record(folder).state == "done"]
     if not done:
         raise UsageError("Records that are done can be packed, but there is none. Give the run's command first.")
-    packed = BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
-        for folder in done:
-            for name, content in _files(folder):
-                content = _anonymous(content) if name.endswith("/env.json") else content
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, BytesIO(content))
-    return packed.getvalue()
+    return _archive(file for folder in done for file in _files(folder))
+
+
+def pack_run(listed: Manifest) -> bytes:
+    """As `pack`, of the files that a finished run ended with. What another run does in a record that both have, or did
+    there since, is not passed on.
+
+    Args:
+        listed: The run's list, with seals.
+
+    Raises:
+        EnvironmentProblem: A file is not what it was when the run ended.
+    """
+    listed.check(deep=True)
+    return _archive(_sealed_files(listed))
 
 
 def unpack(file: Path, out: Path, sha256: str | None = None) -> Unpacked:
@@ -120,6 +127,17 @@ def unpack(file: Path, out: Path, sha256: str | None = None) -> Unpacked:
             f"as one ({type(error).__name__}: {error}). Fetch it again."
         ) from error
     return Unpacked(written, known, tuple(different))
+
+
+def _archive(files: Iterable[tuple[str, bytes]]) -> bytes:
+    packed = BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        for name, content in files:
+            content = _anonymous(content) if name.endswith("/env.json") else content
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, BytesIO(content))
+    return packed.getvalue()
 
 
 def _sha256(file: Path) -> str:
@@ -163,6 +181,17 @@ def _files(record: Path) -> Iterator[tuple[str, bytes]]:
         name = f"{record.name}/{path.relative_to(record).as_posix()}"
         if _NAME.fullmatch(name) and (content := files_of(path.parent).content(path.name)) is not None:
             yield name, content
+
+
+def _sealed_files(listed: Manifest) -> Iterator[tuple[str, bytes]]:
+    """Those of a finished run, by their place in the archive. They are done, whoever is at their records now."""
+    for place, name in sorted((record, name) for record in listed.records for name in listed.seals_of(record)):
+        files = files_of(listed.out / "records" / place)
+        content = files.content(name)
+        if name == "status.json" and (status := files.read(name)) is not None and status["state"] != "done":
+            content = sealed(json.dumps(status | {"state": "done", "reason": ""}, indent=2)).encode()
+        if content is not None and _NAME.fullmatch(f"{place}/{name}"):
+            yield f"{place}/{name}", content
 
 
 def _anonymous(environment: bytes) -> bytes:

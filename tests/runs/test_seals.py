@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from adaptive_bench.store import manifest, timings
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.packing import pack, unpack
+from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import key_in, run_command
 from adaptive_bench.tables.matching import Interpolation
@@ -296,6 +298,29 @@ def test_points_that_another_run_measured_are_not_shown(shared):
         assert read(folder) == texts == documents(known, known.evaluations, 0.2)
         assert list(compared(folder, folder)) == rows
         assert table_only(config).rows and (folder / manifest.FILE).read_bytes() == listed
+
+
+def test_an_entry_has_the_records_that_its_run_ended_with(shared, tmp_path):
+    config, folder, sweep, _ = shared
+    DialEvaluationRecord(sweep).move("running")
+    (sweep / "0.2.json").unlink()  # the other run was killed while it measured this one
+    archive = submit(folder, tmp_path / "entries", with_records=True) / "records.tar.xz"
+    found = rederive(config, archive, read_table(folder / "table.json"))
+    assert found.sealed and not found.differences
+    with tarfile.open(archive) as packed:
+        names = [Path(name).name for name in packed.getnames()]
+    assert "0.3.json" in names and not {"0.2.json", "0.2.samples.jsonl"} & set(names)
+    unpack(archive, tmp_path / "there")
+    assert {piece.state for piece in pieces(tmp_path / "there")} == {"done"}
+
+
+def test_an_entry_with_an_edited_answer_is_refused(finished, tmp_path):
+    _, folder, sweep = finished
+    file = sweep / "0.3.samples.jsonl"
+    file.write_text(file.read_text().replace('"doc": 0', '"doc": 9', 1))
+    with pytest.raises(EnvironmentProblem, match=r"0\.3\.samples\.jsonl changed since"):
+        submit(folder, tmp_path / "entries", with_records=True)
+    assert not (tmp_path / "entries").exists()
 
 
 def doubled_scores(monkeypatch, factor=2.0):
