@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.results import ENTRY
+from adaptive_bench.store.results import ENTRY, wrote
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 from adaptive_bench.tables.matching import mixes
@@ -105,13 +105,13 @@ class Answers:
 
 
 def read_answers(folder: Path) -> Answers:
-    """The answers beside a table; empty where there are none.
+    """The answers beside a table; empty where its run wrote none.
 
     Raises:
-        Rejected: The file is damaged or breaks a rule.
+        Rejected: The file is gone, is damaged or breaks a rule.
     """
     path = folder / FILE_NAME
-    if not path.is_file() or path.is_symlink():
+    if not path.is_file() and not wrote(path):
         return Answers()
     if not (folder / ENTRY).is_file():  # an entry is checked as a whole
         check_run(path)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
 from .headroom import FILE_NAME as HEADROOM
+from .plain import plain
 from .rows import Rejected, read_json
 
 SCHEMA = 2
@@ -22,6 +23,7 @@ FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
 LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
+_LONGEST_REASON = 2000
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -31,14 +33,13 @@ def read_rows(path: Path) -> list[Any]:
     Raises:
         Rejected: It is no table, belongs to a version that is not known, or was changed since it was submitted.
     """
+    if is_run := not path.with_name(FILE_NAME).is_file():
+        check_run(path)
+    version = SCHEMA if is_run else check(path.parent)
     value = read_json(path)
     if not isinstance(value, list):
         raise Rejected(f"a table is a list of rows, got {type(value).__name__}")
-    about = path.with_name(FILE_NAME)
-    if not about.is_file():
-        check_run(path)
-        return value
-    return migrated(value, check(path.parent))
+    return migrated(value, version)
 
 
 def check_run(file: Path) -> None:
@@ -50,7 +51,8 @@ def check_run(file: Path) -> None:
     try:
         check_unchanged(file)
     except EnvironmentProblem as error:
-        raise Rejected(f"{file.name} is not what the sealed run.json beside it says that the run wrote") from error
+        # It names paths, the command that makes it again among them: longer than what a table says of itself may be.
+        raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
 
 
 def check(folder: Path) -> int:

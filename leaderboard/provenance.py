@@ -15,6 +15,7 @@ from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
+from adaptive_bench.store.results import wrote
 
 from . import verified
 from .entry import check_run
@@ -95,28 +96,30 @@ def variants_of(folders: Sequence[Path]) -> dict[str, str]:
 def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each run says of its methods, by spec."""
     for folder in folders:
-        methods = {} if _is_changed(folder / "methods.json") else _object(folder / "methods.json").get("methods")
+        methods = {} if _lost(folder / "methods.json") else _object(folder / "methods.json").get("methods")
         for spec, facts in methods.items() if isinstance(methods, dict) else ():
             if isinstance(facts, dict):
                 yield spec, facts
 
 
-def _is_changed(file: Path) -> bool:
-    """Whether a file of a run is there, and not what the run wrote. Those of an entry are checked with its table."""
-    if file.with_name("entry.json").is_file() or not file.is_file():
-        return False
+def _lost(file: Path) -> str:
+    """Why a file that a run wrote cannot be used, as a sentence without its full stop; else an empty text. Those of an
+    entry are checked with its table.
+    """
+    if file.with_name("entry.json").is_file() or not (file.is_file() or wrote(file)):
+        return ""
     try:
         check_run(file)
-    except Rejected:
-        return True
-    return False
+    except Rejected as why:
+        return str(why)
+    return ""
 
 
 def not_as_left(folder: Path) -> Iterator[str]:
     """What beside the table of a run is not what it was when the run ended, one sentence each."""
     name = plain(folder.name, 100)
-    if _is_changed(folder / "methods.json"):
-        yield f"What methods.json of {name} says of methods is left out: it is not what the run wrote."
+    if why := _lost(folder / "methods.json"):
+        yield f"What methods.json of {name} says of methods is left out: {why}."
     if (folder / "entry.json").is_file():
         return
     try:

@@ -18,7 +18,7 @@ from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.runs import find_run, run_command, run_name
+from adaptive_bench.store.runs import find_run, is_run, plugins_in, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
@@ -41,7 +41,7 @@ def show(
 
     What the models were asked and wrote: `adaptive-bench samples RUN`.
     """
-    if (folder / "config.yaml").is_file():
+    if is_run(folder):
         typer.echo(_run(folder))
     elif "config.json" in Files(folder).names():
         typer.echo(_cell(folder))
@@ -74,7 +74,7 @@ def _run(folder: Path) -> str:
         f"run {run_name(folder)}: {about.get('state', 'unfinished')}"
         + (f", {about['problem']}" if "problem" in about else ""),
         f"finished {about.get('finished', 'never')}" + (f" after {about['took_s']:.0f} s" if "took_s" in about else ""),
-        *_repeating(folder, about),
+        *(_repeating(folder, about) if (folder / "config.yaml").is_file() else ()),
         _yaml(settings | recipe),
     ]
     records = _records(folder, about)
@@ -112,7 +112,7 @@ def _not_as_left(folder: Path) -> list[str]:
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
-    plugins = [Path(path) for path in about.get("plugins", [])]
+    plugins = plugins_in(folder)
     here, began_in = Path.cwd(), Path(about.get("directory", "."))
     if began_in.resolve() == here:
         said = [f"repeat it with: {pasteable(run_command(folder, plugins))}"]

@@ -19,7 +19,7 @@ from adaptive_bench.store import atomic, seals, timings
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import files_of, forget, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
-from adaptive_bench.store.runs import key_in, output_of, run_command
+from adaptive_bench.store.runs import check_key, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.store.seals import Seals
 from adaptive_bench.task import DocumentSplit
@@ -256,12 +256,8 @@ def read(folder: Path) -> Manifest | None:
         raise EnvironmentProblem(
             f"A run's {FILE} stays as the run wrote it, but that in {str(folder)!r} changed since. {_anew(folder)}"
         )
-    if (key := about.get("run_key")) is not None and key != key_in(folder):
-        raise EnvironmentProblem(
-            f"A run's {FILE} belongs to the config.yaml beside it, but that in {str(folder)!r} is of the run {key!r} "
-            f"and the config.yaml of {key_in(folder)!r}: one of them is another run's, or was changed. Put the run's "
-            f"own back. {_anew(folder)}"
-        )
+    if (key := about.get("run_key")) is not None:
+        check_key(folder, FILE, key, run_command(folder))
     try:
         return from_json(about, output_of(folder))
     except (LookupError, TypeError, AttributeError) as error:
@@ -286,7 +282,7 @@ def from_json(about: Mapping[str, Any], out: Path) -> Manifest:
 
 
 def _anew(folder: Path) -> str:
-    return f"To write a new one, which computes nothing twice: `{run_command(folder, ())}`."
+    return f"To write a new one, which computes nothing twice: `{run_command(folder)}`."
 
 
 def _evaluation(values: Mapping[str, Any]) -> EvaluationEntry:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
-from adaptive_bench.store.runs import files_of_runs, find_run, key_in, run_command, run_name
-from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.store.runs import check_key, config_in, find_run, has_ended, run_command, run_name, tables_below
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -97,17 +96,27 @@ def check_unchanged(file: Path) -> None:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         said, different = {}, [about.name]
     if different:
+        how = "changed since" if (folder / different[0]).is_file() else "is missing"
         raise EnvironmentProblem(
-            f"A run's table stays as the run wrote it, but {different[0]} in {str(folder)!r} changed since. "
+            f"A run's table stays as the run wrote it, but {different[0]} in {str(folder)!r} {how}. "
             f"Write it again from the records: `{_again(folder)}`."
         )
     key = said.get("run_key") if about.name == RUN else None
-    if key is not None and key != key_in(folder):
-        raise EnvironmentProblem(
-            f"A run's table is read beside the run's own config.yaml, but {RUN} in {str(folder)!r} is of the run "
-            f"{key!r} and the config.yaml there of {key_in(folder)!r}: one of them is another run's, or was changed. "
-            f"Put the run's own back."
-        )
+    if key is not None:
+        check_key(folder, RUN, key, _again(folder))
+
+
+def wrote(file: Path) -> bool:
+    """Whether a run, or an entry, says that it wrote a file beside its table, which may be gone since. Of what says
+    nothing that can be used nobody knows; whoever reads its table refuses it.
+    """
+    about = next((one for name in (ENTRY, RUN) if (one := file.with_name(name)).is_file()), None)
+    try:
+        said = None if about is None else read_json(about)
+    except EnvironmentProblem:
+        said = None
+    files = said.get("files") if isinstance(said, dict) else None
+    return isinstance(files, dict) and file.name in files
 
 
 def problem_of(folder: Path) -> str:
@@ -148,7 +157,7 @@ def digest_in_entry(file: Path) -> str | None:
 
 
 def _again(folder: Path) -> str:
-    return f"{run_command(folder, ())} --table-only"
+    return f"{run_command(folder)} --table-only"
 
 
 def read_run(config: Path) -> dict[str, Any]:
@@ -159,7 +168,7 @@ def read_run(config: Path) -> dict[str, Any]:
         config: The run's `config.yaml`.
     """
     try:
-        about = read_mapping(config)
+        about = config_in(config.parent)
         for file in (config.with_name("command.json"), config.with_name("run.json")):
             if file.is_file():
                 known = read_json(file)
@@ -194,16 +203,14 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, Any]]:
     """The rows of `load_results`, without pandas."""
-    chosen = [find_run(folder) for folder in folders] or [
-        file.parent for file in files_of_runs(Path(out), "table.json")
-    ]
+    chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(Path(out))]
     if not chosen:
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
     rows = []
     for folder in chosen:
-        if not (folder / "table.json").is_file():
+        if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
                 f"shows the runs; an unfinished one continues with `adaptive-bench retry {run_name(folder)}`."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,9 @@ from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
 KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
+_ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
+# A run begins with the first two and ends with the third: any of them is left where another was lost.
+_OF_A_RUN = ("config.yaml", "manifest.json", "run.json")
 _MOST_NAMED = 5
 
 
@@ -88,9 +92,10 @@ def _begun(folders: Iterable[Path]) -> list[Path]:
     """Those of some folders that are runs, the newest first."""
     found = []
     for folder in folders:
-        with suppress(OSError):  # it was no folder, is gone by now, or may not be read
-            about = (folder / "config.yaml").stat()
-            found.append((about.st_mtime, folder))
+        for name in _OF_A_RUN:
+            with suppress(OSError):  # it was no folder, is gone by now, or may not be read
+                found.append(((folder / name).stat().st_mtime, folder))
+                break
     return [folder for _, folder in sorted(found, key=lambda one: one[0], reverse=True)]
 
 
@@ -116,7 +121,12 @@ def run_folders(out: Path) -> list[Path]:
     """Runs that were begun in an output folder, or somewhere below it; the newest first. What cannot be read has none,
     and among records nobody looks for runs.
     """
-    return _begun(file.parent for file in files_of_runs(out, "config.yaml"))
+    return _begun(folders_of_runs(out, *_OF_A_RUN))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, one that lost its `config.yaml` included."""
+    return any((folder / name).is_file() for name in _OF_A_RUN)
 
 
 def run_name(folder: Path) -> str:
@@ -128,12 +138,13 @@ def run_name(folder: Path) -> str:
 
 
 def tables(folder: Path) -> list[Path]:
-    """The tables of a run's folder, or of every run below a folder.
+    """The tables of a run's folder, or of every run below a folder that has ended: one that is gone by now as well,
+    which whoever reads it says.
 
     Raises:
         EnvironmentProblem: There is none.
     """
-    found = [folder / "table.json"] if (folder / "table.json").is_file() else files_of_runs(folder, "table.json")
+    found = [folder / "table.json"] if has_ended(folder) else tables_below(folder)
     if not found:
         raise EnvironmentProblem(
             f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
@@ -142,24 +153,49 @@ def tables(folder: Path) -> list[Path]:
     return found
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether a folder has the table of a run, or what says how the run ended."""
+    return any((folder / name).is_file() for name in _ENDED)
+
+
+def tables_below(folder: Path) -> list[Path]:
+    """As `tables`, of every run below a folder; there may be none."""
+    return [run / "table.json" for run in folders_of_runs(folder, *_ENDED)]
+
+
 def output_of(run: Path) -> Path:
     """The output folder of a run, wherever it lies by now; one that was moved away from its records is asked where they
     were.
 
     Raises:
         UsageError: Its `config.yaml` is damaged.
+        EnvironmentProblem: It is not there.
     """
     home = run.resolve().parent.parent
-    return home if (home / "records").is_dir() else Path(read_mapping(run / "config.yaml").get("out", DEFAULT_OUT))
+    return home if (home / "records").is_dir() else Path(config_in(run).get("out", DEFAULT_OUT))
 
 
-def run_command(folder: Path, plugins: Iterable[Path], directory: Path | None = None) -> str:
+def plugins_in(folder: Path) -> list[Path]:
+    """The plugin files that a run was made with, as its `command.json` says; none where that cannot be used, of which
+    `read_run` says so.
+    """
+    try:
+        about = json.loads((folder / "command.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    named = about.get("plugins") if isinstance(about, dict) else None
+    return [Path(path) for path in named if isinstance(path, str)] if isinstance(named, list) else []
+
+
+def run_command(folder: Path, plugins: Iterable[Path] | None = None, directory: Path | None = None) -> str:
     """The command that repeats a run, or goes on with it, where it lies now: a moved one is told so by `--out`.
 
     Args:
+        plugins: Files to name; by default those that the run was made with.
         directory: Where the command is to be given; by default the working directory.
     """
-    options = [part for path in plugins for part in ("--plugin", str(path))]
+    named = plugins_in(folder) if plugins is None else plugins
+    options = [part for path in named for part in ("--plugin", str(path))]
     home = folder.absolute().parent.parent
     if folder.parent.name == "runs" and _written_out(folder, directory or Path.cwd()) not in (None, home.resolve()):
         options += ["--out", str(home)]
@@ -192,6 +228,47 @@ def run_key(config: Mapping[str, Any]) -> str:
     return key_of(values)
 
 
+def config_in(folder: Path) -> dict[str, Any]:
+    """What the `config.yaml` of a run says.
+
+    Raises:
+        UsageError: It is damaged.
+        EnvironmentProblem: It is not there.
+    """
+    if not (folder / "config.yaml").is_file():
+        raise EnvironmentProblem(
+            f"A run is what its config.yaml says, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
+        )
+    return read_mapping(folder / "config.yaml")
+
+
+_PUT_BACK = (
+    "Put the run's own back; or give `adaptive-bench run` the options that the run was made with: it writes the file "
+    "again and computes nothing twice."
+)
+
+
+def check_key(folder: Path, name: str, key: str, again: str) -> None:
+    """Refuse a file of a run that is not of the `config.yaml` beside it.
+
+    Args:
+        name, key: Of the file, and the key of the run that it says it is of.
+        again: The command that writes the file again.
+
+    Raises:
+        EnvironmentProblem: It is of another run. Which of the two was changed is seen by the name of the folder.
+        UsageError: The `config.yaml` is damaged.
+    """
+    own = key_in(folder)
+    if key == own:
+        return
+    said = f"{name} in {str(folder)!r} is of the run {key!r} and the config.yaml there of {own!r}"
+    rule = "What a run wrote is read beside its own config.yaml, but"
+    if folder.resolve().name.endswith(own[:KEY_DIGITS]):
+        raise EnvironmentProblem(f"{rule} {said}: {name} is another run's. To write the run's own: `{again}`.")
+    raise EnvironmentProblem(f"{rule} {said}: config.yaml was changed, or is another run's. {_PUT_BACK}")
+
+
 def key_in(folder: Path) -> str:
     """The key of the configuration in a run's folder.
 
@@ -200,7 +277,7 @@ def key_in(folder: Path) -> str:
         EnvironmentProblem: It is not there.
     """
     try:
-        return run_key(read_mapping(folder / "config.yaml"))
+        return run_key(config_in(folder))
     except (TypeError, ValueError) as error:  # a date, say, or a number without end
         raise UsageError(
             f"A run's config.yaml holds names, numbers and lists, but that in {str(folder)!r} does not "
@@ -208,18 +285,23 @@ def key_in(folder: Path) -> str:
         ) from error
 
 
-def files_of_runs(folder: Path, name: str) -> list[Path]:
-    """Files of a name below a folder, in order; not among the records of an output folder, which are many and hold no
-    run, nor where nothing can be read.
+def folders_of_runs(above: Path, *names: str) -> list[Path]:
+    """Folders with a file of one of some names, in order; not among the records of an output folder, which are many and
+    hold no run, nor where nothing can be read.
     """
     found = []
-    for place, below, files in os.walk(folder):
-        if name in files:
-            found.append(Path(place) / name)
+    for place, below, files in os.walk(above):
+        if not set(names).isdisjoint(files):
+            found.append(Path(place))
         below[:] = [one for one in below if not (one == "records" and "runs" in below)]
     return sorted(found)
 
 
 def newest(folder: Path) -> Path:
-    """The table below a folder that was written last."""
-    return max(tables(folder), key=lambda path: path.stat().st_mtime)
+    """The table of the run below a folder that ended last."""
+    return max(tables(folder), key=_ended_s)
+
+
+def _ended_s(table: Path) -> float:
+    """When a table was written; of one that is gone when the run said that it ended."""
+    return next(file.stat().st_mtime for name in _ENDED if (file := table.with_name(name)).is_file())

@@ -1,0 +1,126 @@
+"""A file of a finished run that was deleted or edited is named by every reader, with advice that repairs it."""
+
+import json
+import shutil
+
+import pytest
+
+from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import find_run, key_in, run_command, run_name, tables
+
+ROW = {
+    "method": "mod",
+    "semantics": "bench",
+    "task": "gsm8k",
+    "metric": "exact_match,strict-match",
+    "axis": "net",
+    "level": 0.1,
+    "score": 0.9,
+    "low": None,
+    "high": None,
+    "seeds": 1,
+    "saved_tokens": 0.2,
+    "saved_core": 0.15,
+    "saved_net": 0.1,
+    "status": "ok",
+}
+CONFIG = {"methods": ["mod"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1]}
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Two finished runs; the first was made with a plugin."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    found = []
+    for seed in (1, 2):
+        folder = tmp_path / "runs" / "runs" / "new"
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(json.dumps(CONFIG | {"seeds": [seed]}))
+        key = key_in(folder)
+        folder = folder.rename(folder.with_name(f"nano-mod-seed{seed}-{key[:8]}"))
+        plugins = [str(tmp_path / "mine.py")] if seed == 1 else []
+        (folder / "command.json").write_text(json.dumps({"plugins": plugins}))
+        (folder / "table.json").write_text(json.dumps([ROW | {"seeds": seed}]))
+        (folder / "answers.json").write_text('{"schema": 1, "sweeps": []}')
+        (folder / "methods.json").write_text('{"schema": 1, "methods": {}}')
+        write_run(folder, CONFIG | {"seeds": [seed], "state": "done", "run_key": key})
+        found.append(folder)
+    return found
+
+
+def said(result):
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def again(folder):
+    return f"run --config {folder}/config.yaml --plugin {folder.parents[2]}/mine.py --table-only"
+
+
+def problems(folder):
+    return " ".join(read_board([folder / "table.json"]).problems)
+
+
+def test_nothing_is_said_of_runs_that_are_whole(command, folders):
+    assert not problems(folders[0]) and "damaged" not in said(command("list", "runs"))
+    assert "2 run(s)" in said(command("export"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("leaderboard", "runs"), ("export",), ("export", "{run}"), ("leaderboard", "{run}"), ("leaderboard", "build")],
+)
+def test_a_table_that_is_gone_is_missed(command, folders, arguments):
+    shutil.rmtree(folders[1]) if arguments[-1] == "build" else None  # which shows the newest run
+    (folders[0] / "table.json").unlink()
+    result = command(*(part.format(run=folders[0]) for part in arguments))
+    assert "table.json in" in said(result) and "is missing" in said(result)
+    assert arguments[-1] == "build" or result.exit_code == 1
+    assert again(folders[0]).split()[-1] in said(result) and f"--plugin {folders[0].parents[2]}/mine.py" in said(result)
+
+
+def test_a_board_of_all_runs_names_the_one_without_table(command, folders):
+    (folders[0] / "table.json").unlink()
+    assert [path.parent for path in tables(folders[0].parent)] == sorted(folders)
+    result = command("leaderboard", "build", "runs")
+    assert f"{folders[0].name}/table.json is left out" in said(result) and "is missing" in said(result)
+
+
+@pytest.mark.parametrize(("name", "what"), [("answers.json", "Paired tests"), ("methods.json", "What methods.json")])
+def test_a_board_says_what_it_lacks_of_what_lay_beside_a_table(folders, name, what):
+    (folders[0] / name).unlink()
+    assert what in problems(folders[0]) and f"{name} in" in problems(folders[0])
+    assert "is missing" in problems(folders[0]) and again(folders[0]) in problems(folders[0])
+
+
+def test_answers_behind_a_link_count_as_long_as_they_are_those_of_the_run(folders, tmp_path):
+    (folders[0] / "answers.json").rename(tmp_path / "answers.json")
+    (folders[0] / "answers.json").symlink_to(tmp_path / "answers.json")
+    assert not problems(folders[0])
+    (tmp_path / "answers.json").unlink()
+    assert "answers.json in" in problems(folders[0])
+
+
+def test_a_run_without_its_config_is_one_still(command, folders):
+    (folders[0] / "config.yaml").unlink()
+    assert find_run(run_name(folders[0])).resolve() == folders[0]
+    states = {run["run"]: run for run in json.loads(command("list", "runs", "--json").stdout)}
+    damaged = states[folders[0].name]
+    assert damaged["state"] == "damaged" and "config.yaml is missing" in damaged["problem"]
+    assert "config.yaml is missing" in said(command("show", folders[0].name))
+    result = command("export")
+    assert result.exit_code == 1 and "config.yaml is missing" in said(result)
+    assert "config.yaml is missing" in problems(folders[0])
+
+
+def test_a_config_that_was_edited_is_what_is_named(command, folders):
+    (folders[0] / "config.yaml").write_text(json.dumps(CONFIG | {"seeds": [5]}))
+    for text in (problems(folders[0]), said(command("leaderboard", "submit", folders[0].name))):
+        assert "config.yaml was changed" in text and "options that the run was made with" in text
+        assert "--config" not in text  # of the edited one, which would make another run
+
+
+def test_the_command_of_a_run_has_its_plugins(folders):
+    assert run_command(folders[0]).endswith(f"--plugin {folders[0].parents[2]}/mine.py")
+    assert "--plugin" not in run_command(folders[0], ()) and "--plugin" not in run_command(folders[1])
