@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
+from adaptive_bench.cli.named_run import naming_plugins
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -144,10 +145,11 @@ def run(
             raise_all_missing(overrides.load(DEFAULT_PRESET), error)
     only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
-    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
-        check_task_name(name)  # before seconds go by
-    for text in () if only_reads else run_config.methods:
-        registry.check_name("methods", MethodSpec.parse(text).name)
+    with naming_plugins(Path(preset).parent):  # of the `config.yaml` of a run
+        for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
+            check_task_name(name)  # before seconds go by
+        for text in () if only_reads else run_config.methods:
+            registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
     load_libraries()

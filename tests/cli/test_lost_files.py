@@ -1,7 +1,6 @@
 """A file of a finished run that was deleted or edited is named by every reader, with advice that repairs it."""
 
 import json
-import shutil
 
 import pytest
 
@@ -68,16 +67,19 @@ def test_nothing_is_said_of_runs_that_are_whole(command, folders):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("leaderboard", "runs"), ("export",), ("export", "{run}"), ("leaderboard", "{run}"), ("leaderboard", "build")],
+    "arguments", [("leaderboard", "runs"), ("export",), ("export", "{run}"), ("leaderboard", "{run}")]
 )
 def test_a_table_that_is_gone_is_missed(command, folders, arguments):
-    shutil.rmtree(folders[1]) if arguments[-1] == "build" else None  # which shows the newest run
     (folders[0] / "table.json").unlink()
     result = command(*(part.format(run=folders[0]) for part in arguments))
-    assert "table.json in" in said(result) and "is missing" in said(result)
-    assert arguments[-1] == "build" or result.exit_code == 1
-    assert again(folders[0]).split()[-1] in said(result) and f"--plugin {folders[0].parents[2]}/mine.py" in said(result)
+    assert result.exit_code == 1 and "table.json in" in said(result) and "is missing" in said(result)
+    assert f"--plugin {folders[0].parents[2]}/mine.py --table-only" in said(result)
+
+
+def test_the_newest_run_stays_the_newest_without_its_table(command, folders):
+    (folders[1] / "table.json").unlink()
+    for text in (said(command("leaderboard")), said(command("leaderboard", "build"))):
+        assert f"{folders[1].name}' is missing" in text
 
 
 def test_a_board_of_all_runs_names_the_one_without_table(command, folders):
@@ -121,6 +123,25 @@ def test_a_config_that_was_edited_is_what_is_named(command, folders):
         assert "--config" not in text  # of the edited one, which would make another run
 
 
+def test_an_unknown_method_of_a_run_is_told_with_its_plugin(command, folders):
+    values = CONFIG | {"methods": ["every_so_often"]}
+    (folders[0] / "config.yaml").write_text(json.dumps(values))
+    (folders[0].parents[2] / "mine.py").unlink()
+    for arguments in (("run", "--config", f"{folders[0]}/config.yaml"), ("retry", str(folders[0]))):
+        result = command(*arguments)
+        assert result.exit_code == 2 and "No method is called 'every_so_often'" in said(result)
+        assert "mine.py" in said(result) and "any more" in said(result)
+
+
 def test_the_command_of_a_run_has_its_plugins(folders):
     assert run_command(folders[0]).endswith(f"--plugin {folders[0].parents[2]}/mine.py")
     assert "--plugin" not in run_command(folders[0], ()) and "--plugin" not in run_command(folders[1])
+
+
+def test_retry_loads_the_plugins_of_a_run(command, folders, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("adaptive_bench.registry.load_plugins", loaded.append)
+    monkeypatch.setattr("adaptive_bench.cli.execution.execute", lambda config, debug: None)
+    (folders[0] / "config.yaml").write_text(json.dumps({"model": "nano", "methods": ["mod"], "tasks": ["nano_math"]}))
+    assert command("retry", str(folders[0])).exit_code == 0
+    assert loaded == [[folders[0].parents[2] / "mine.py"]]
