@@ -1,7 +1,8 @@
 """What the configs of methods need of pydantic, for a machine that has PyTorch and transformers and nothing else.
 
 Fields with defaults, types of one word (`Literal`, `bool`, `int`, `float`, `str`, or one of them or `None`) and bounds;
-values may be texts, as in a method spec. A class with validators of its own can be defined here, but not made.
+values may be texts, as in a method spec. Of validators those of a whole model after its fields are obeyed; a class with
+others can be defined here, but not made.
 `bare.prepare` puts this in pydantic's place where that is not installed, and nowhere else.
 """
 
@@ -22,8 +23,8 @@ class ValidationError(ValueError):
     """A value does not fit its field."""
 
     def __init__(self, name: str, message: str, value: object) -> None:
-        super().__init__(f"{name}: {message}")
-        self._error = {"loc": (name,), "msg": message, "input": value, "type": "value_error"}
+        super().__init__(f"{name or 'model'}: {message}")
+        self._error = {"loc": (name,) if name else (), "msg": message, "input": value, "type": "value_error"}
 
     def errors(self, **_: object) -> list[dict[str, Any]]:
         """The one error, in pydantic's form."""
@@ -70,15 +71,35 @@ def ConfigDict(**settings: Any) -> dict[str, Any]:
     return settings
 
 
-def _validator(*_: Any, **__: Any) -> Callable[[Any], Any]:
+def field_validator(*_: Any, **__: Any) -> Callable[[Any], Any]:
+    """See pydantic."""
+
     def mark(function: Any) -> Any:
-        getattr(function, "__func__", function).needs_pydantic = True
+        _plain(function).needs_pydantic = True
         return function
 
     return mark
 
 
-field_validator = model_validator = _validator
+def model_validator(*, mode: str) -> Callable[[Any], Any]:
+    """See pydantic."""
+
+    def mark(function: Any) -> Any:
+        setattr(_plain(function), "runs_after" if mode == "after" else "needs_pydantic", True)
+        return function
+
+    return mark
+
+
+class AfterValidator:
+    """See pydantic; for annotations of classes that are not made here."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+
+class BeforeValidator(AfterValidator):
+    """See pydantic."""
 
 
 class BaseModel:
@@ -86,6 +107,7 @@ class BaseModel:
 
     model_fields: ClassVar[dict[str, FieldInfo]] = {}
     _beyond: ClassVar[bool] = False
+    _after: ClassVar[tuple[Callable[[Any], Any], ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -93,6 +115,7 @@ class BaseModel:
         infos = {name: one if isinstance(one, FieldInfo) else FieldInfo(one) for name, one in own.items()}
         cls.model_fields = cls.model_fields | {name: info for name, info in infos.items() if _is_field(cls, name)}
         cls._beyond = cls._beyond or any(hasattr(_plain(one), "needs_pydantic") for one in vars(cls).values())
+        cls._after += tuple(one for one in vars(cls).values() if hasattr(one, "runs_after"))
 
     def __init__(self, **values: Any) -> None:
         if self._beyond:
@@ -105,6 +128,11 @@ class BaseModel:
             if name not in values and info.is_required():
                 raise ValidationError(name, "Field required", None)
             vars(self)[name] = info.read(name, values[name]) if name in values else info.default
+        for holds in self._after:
+            try:
+                holds(self)
+            except ValueError as error:
+                raise ValidationError("", str(error), values) from None
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")

@@ -200,6 +200,28 @@ def test_the_stand_in_refuses_what_pydantic_refuses(benchmark, params):
         _stand_in_for(benchmark, config)(**params)
 
 
+def test_the_stand_in_obeys_rules_on_several_parameters(benchmark):
+    stand_in = benchmark("pydantic_stand_in")
+
+    class Falling(stand_in.BaseModel):
+        first: float = 1.0
+        last: float = 0.5
+
+        @stand_in.model_validator(mode="after")
+        def _falls(self):
+            if self.last > self.first:
+                raise ValueError("last is at most first")
+            return self
+
+    class Further(Falling):
+        other: int = 0
+
+    assert Further(last="0.7").last == 0.7
+    with pytest.raises(stand_in.ValidationError, match="last is at most first") as caught:
+        Further(last="2")
+    assert caught.value.errors()[0]["loc"] == ()
+
+
 def _stand_in_for(benchmark, config):
     """The same fields under the stand-in."""
     stand_in = benchmark("pydantic_stand_in")
