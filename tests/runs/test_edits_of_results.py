@@ -173,6 +173,8 @@ def _(world: World) -> Change:
 @edit("threads, one more method")
 def _(world: World) -> Change:
     world.patch.setattr(torch, "get_num_threads", lambda: 7)
+    # What puts settings back after a plugin would else give this process seven, and the tests after it as well.
+    world.patch.setattr(torch, "set_num_threads", lambda threads: None)
     return {"methods": "dense,mine,static_depth"}
 
 
