@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,11 @@ def parse(text: str, what: str) -> Any:
     Raises:
         UsageError: Not YAML, a key twice, too many aliases.
     """
+    return deepcopy(_value(text, what))
+
+
+@lru_cache(maxsize=4)  # a command asks for a run's config many times, and one of thousands of seeds takes long to parse
+def _value(text: str, what: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
     except _Refused as error:
