@@ -1,6 +1,7 @@
 """The pages of the methods are what the methods say of themselves today, and a table what its record says."""
 
 import json
+import statistics
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -110,8 +111,8 @@ def test_the_three_seeds_are_those_of_their_record():
     record = json.loads((root / "docs/records/nano_three_seeds.json").read_text(encoding="utf-8"))
     page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("## Three seeds under all rules")[2]
     metrics = ("exact_match,strict-match", "exact_match,strict-match", "bits_per_byte,none")
-    lines = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")][:14]
-    assert len(lines) == 14
+    lines = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")][:15]
+    assert len(lines) == 15
     for name, *cells in lines:
         method = name.strip(" `")
         for place, (task, metric) in enumerate(zip(("nano_math", "nano_qa", "nano_text"), metrics, strict=True)):
@@ -131,6 +132,20 @@ def test_the_three_seeds_are_those_of_their_record():
                 assert worth == f"{signed(row['decisions_worth'])} [{', '.join(bounds)}]"
             else:
                 assert shuffled == worth == ""
+
+
+def test_the_cuts_of_static_depth_are_those_of_their_record():
+    root = FOLDER.parents[1]
+    points = json.loads((root / "docs/records/nano_three_seeds.json").read_text(encoding="utf-8"))["points"]
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("| layers left out |")[2]
+    for line in page.splitlines()[2:4]:
+        layers, *cells = (cell.strip() for cell in line.split("|")[1:-1])
+        for task, score, saving in zip(("nano_math", "nano_qa", "nano_text"), cells[::2], cells[1::2], strict=True):
+            (point,) = (one for one in points if one["task"] == task and str(one["layers"]) == layers)
+            mean = statistics.fmean(point["scores"])
+            assert point["trained_for"] == point["layers"] and len(point["scores"]) == 3
+            assert score == (f"{mean:.3f}" if task == "nano_text" else f"{100 * mean:.1f}")
+            assert saving == f"{100 * point['saved_net']:.1f} %"
 
 
 def test_what_one_rule_changed_is_in_its_record():
