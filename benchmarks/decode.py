@@ -14,8 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-import torch
-from measure import drives, llama, merge, ratio, saved_net, tokens
+from measure import drives, llama, merge, ratio, saved_net, tokens, use_processor
 
 from adaptive_bench.model.timing import decode_in_turns
 
@@ -52,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=64)
     steps = parser.parse_args().steps
-    torch.set_num_threads(THREADS)
+    use_processor(THREADS)
     merge("decode", measure(steps), model="Llama H 768, 4 layers, MLP 2048", prompt=PROMPT, steps=steps)
 
 

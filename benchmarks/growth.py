@@ -14,8 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import torch
-from measure import drives, llama, merge, ratio, saved_net, tokens
+from measure import drives, llama, merge, ratio, saved_net, tokens, use_processor
 
 from adaptive_bench.model.timing import decode_in_turns, prefill_in_turns
 
@@ -80,7 +79,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=24)
     arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    use_processor(THREADS)
     rows = measure(arguments.rounds, arguments.steps)
     merge("growth", {"growth": rows}, middle=MIDDLE, rounds=arguments.rounds, steps=arguments.steps)
 

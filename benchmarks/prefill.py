@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from measure import llama, merge, ratio, tokens
+from measure import llama, merge, ratio, tokens, use_processor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import in_turns
@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
-    torch.set_num_threads(THREADS)
+    use_processor(THREADS)
     values = {**measure(rounds), "help_s": help_seconds(rounds)}
     merge("prefill", values, model="Llama H 768, 4 layers", batch=BATCH, length=LENGTH, rounds=rounds)
 

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Callable
 
 import torch
-from measure import llama, merge, ratio, tokens
+from measure import llama, merge, ratio, tokens, use_processor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import in_turns
@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    torch.set_num_threads(THREADS)
+    use_processor(THREADS)
     share = gate_share(build("gateskip"))
     times = in_turns({key: training_step(build(spec)) for key, spec in SPECS.items()}, rounds)
     values = {
