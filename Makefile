@@ -34,6 +34,7 @@ check: $(INSTALLED)
 	cd build/imports && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
 
 docs: $(INSTALLED)
+	$(BIN)/python -m adaptive_bench.docs docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written to build/docs/index.html"
 

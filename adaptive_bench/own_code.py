@@ -15,7 +15,7 @@ from adaptive_bench import registry
 from adaptive_bench.closure import own_files
 
 # Of the core, what moves no record. Plugins' folders are here as they lie below it where the package is installed.
-_NO_RESULT = {"cli", "configs", "docs.py", "leaderboard", "methods", "store/results.py", "tables", "tasks", "testing"}
+_NO_RESULT = {"cli", "configs", "docs", "leaderboard", "methods", "store/results.py", "tables", "tasks", "testing"}
 _NO_RESULT |= {"tuning"}
 _SOURCE = ("*.py", "*.yaml")
 

@@ -193,6 +193,12 @@ and which documents it was asked. An interval of a score covers both.
   overlap do not say that methods are equal, and a method whose seeds differ much has more ranks open than its
   neighbours.
 
+![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
+methods that no test tells apart share a stretch of ranks.](figures/ranks.svg)
+
+*Rank intervals. Ranks are shared where tests of all pairs do not separate methods
+([record](records/nano_steps.json)).*
+
 Below, how often the intervals hold the truth on simulated scores, {tables} tables for each setting (up to a few million
 single scores): 95 is asked for. Cells show the smallest and the largest coverage over the settings they stand for. In a
 setting of few documents and a mean near the ends exact coverage is impossible, as the number of right answers takes few

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from adaptive_bench import docs
+from adaptive_bench.docs import methods as docs
 from adaptive_bench.method import MethodConfig
 from adaptive_bench.methods.dense import Dense
 
@@ -19,11 +19,11 @@ PAGES = docs.pages()
 
 @pytest.mark.parametrize("file", sorted(PAGES))
 def test_pages_are_up_to_date(file):
-    assert (FOLDER / file).read_text(encoding="utf-8") == PAGES[file], "run: python -m adaptive_bench.docs docs/methods"
+    assert (FOLDER / file).read_text(encoding="utf-8") == PAGES[file], "run: python -m adaptive_bench.docs docs"
 
 
 def test_there_are_no_other_pages():
-    assert {path.name for path in FOLDER.iterdir()} == set(PAGES), "run: python -m adaptive_bench.docs docs/methods"
+    assert {path.name for path in FOLDER.iterdir()} == set(PAGES), "run: python -m adaptive_bench.docs docs"
 
 
 def test_links_of_the_index_lead_somewhere():

@@ -1,4 +1,4 @@
-"""Writes a page per method from what the method says of itself: `python -m adaptive_bench.docs docs/methods`.
+"""A page per method, from what the method says of itself; `python -m adaptive_bench.docs docs` writes them.
 
 A page has the docstring of the method's file, its parameters with defaults and sources, its dial, and what the
 conformance suite found out about it. Nothing on it is written by hand, so nothing on it can be out of date.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from adaptive_bench.method import Method, method_class
 from adaptive_bench.probed import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
 
-_HEAD = "<!-- Written by `python -m adaptive_bench.docs docs/methods`; change the method's file instead. -->\n\n"
+_HEAD = "<!-- Written by `python -m adaptive_bench.docs docs`; change the method's file instead. -->\n\n"
 _LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -154,7 +153,3 @@ def _first_line(thing: object) -> str:
 
 def _table(rows: list[dict[str, str]]) -> str:
     return tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -1,0 +1,172 @@
+"""Figures whose numbers come from records: how a level is read off, what a level is on another axis, ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adaptive_bench.docs.drawing import Drawing
+from adaptive_bench.store.savings import Point
+from adaptive_bench.tables.matching import match
+
+LEVELS = (0.15, 0.4)  # of saved net FLOPs; the second one lies beyond what was measured
+_TASK = "nano_math"
+
+
+def read_off(record: Mapping[str, Any]) -> list[tuple[str, list[Point], list[float | None]]]:
+    """By method its measured points and the scores at `LEVELS`, `None` where there is none.
+
+    Args:
+        record: `nano_intact_start.json`.
+    """
+    found = []
+    for name in ("mod@paper", "random_skip"):
+        points = [
+            Point(one["asked"], one["score"], {"net": one["net"]}) for one in record["after"][f"{name} on {_TASK}"]
+        ]
+        found.append((name, points, [one.score for one in match(points, LEVELS, "net")]))
+    return found
+
+
+def matching(record: Mapping[str, Any]) -> Drawing:
+    """Scores of two methods where both save the same, between the points that were measured."""
+    drawing = Drawing(
+        430,
+        310,
+        "Score against saved net FLOPs of two methods. At 15 % each score is read off the line between the two "
+        "measured neighbours; at 40 % neither was measured on both sides, so there is none.",
+    )
+    left, right, top, bottom = 52, 420, 34, 244
+
+    def place(saved: float, score: float) -> tuple[float, float]:
+        return left + (right - left) * (saved + 0.02) / 0.47, bottom - (bottom - top) * score
+
+    for score in (0, 0.25, 0.5, 0.75, 1):
+        y = place(0, score)[1]
+        drawing.line([(left, y), (right, y)], "rule", width=0.8)
+        drawing.text(left - 6, y + 4, f"{100 * score:g}", "faint", anchor="end", size=11)
+    for saved in (0, 0.1, 0.2, 0.3, 0.4):
+        drawing.text(place(saved, 0)[0], bottom + 18, f"{100 * saved:g}", "faint", anchor="middle", size=11)
+    drawing.text(8, 16, f"exact match on {_TASK}, %", "faint", size=11)
+    drawing.text(right, bottom + 36, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)
+    for level in LEVELS:
+        x = place(level, 0)[0]
+        drawing.line([(x, top), (x, bottom)], "second", dashed=True)
+    drawing.text(place(LEVELS[1], 0)[0] + 5, place(0, 0.3)[1], "n/a", "second", bold=True)
+    for (name, points, scores), colour, (x, y) in zip(
+        read_off(record), ("accent", "ink"), ((-0.01, 0.87), (0.035, 0.45)), strict=True
+    ):
+        ordered = sorted((point.at("net"), point.score) for point in points)
+        drawing.line([place(*one) for one in ordered], colour)
+        for one in ordered:
+            drawing.dot(*place(*one), colour)
+        drawing.text(*place(x, y), name, colour, bold=True)
+        assert scores[0] is not None  # of this record
+        at = place(LEVELS[0], scores[0])
+        drawing.diamond(*at)
+        beside = (at[0] + 10, at[1] + (-10 if scores[0] < 0.5 else 20))
+        drawing.text(*beside, f"{100 * scores[0]:.1f}", "second", bold=True)
+    drawing.dot(16, 298)
+    drawing.text(26, 302, "measured", size=11)
+    drawing.diamond(106, 298)
+    drawing.text(120, 302, "read off at a level", size=11)
+    return drawing
+
+
+def axes(record: Mapping[str, Any]) -> Drawing:
+    """What one level of net FLOPs is in tokens, by method.
+
+    Args:
+        record: `nano_steps.json`.
+    """
+    rows = sorted(_scores(record), key=lambda row: row["saved_tokens"])
+    level = f"{100 * record['level']:g} %"
+    bottom = 48 + 26 * len(rows)
+    drawing = Drawing(
+        430,
+        bottom + 66,
+        f"For each method, the share of token-branches it skips where it saves {level} of net FLOPs: between "
+        f"{100 * rows[0]['saved_tokens']:.0f} % and {100 * rows[-1]['saved_tokens']:.0f} %.",
+    )
+    left, right = 178, 410
+
+    def place(saved: float) -> float:
+        return left + (right - left) * saved / 0.45
+
+    drawing.text(place(record["level"]), 16, f"{level} net", "accent", anchor="middle", bold=True)
+    for saved in (0, 0.1, 0.2, 0.3, 0.4):
+        drawing.line([(place(saved), 28), (place(saved), bottom)], "rule", width=0.8)
+        drawing.text(place(saved), bottom + 16, f"{100 * saved:g}", "faint", anchor="middle", size=11)
+    for number, row in enumerate(rows):
+        y = 44 + 26 * number
+        drawing.text(left - 10, y + 4, row["method"], anchor="end", size=11.5)
+        drawing.line([(place(row["saved_net"]), y), (place(row["saved_tokens"]), y)], "second", width=3)
+        drawing.dot(place(row["saved_net"]), y)
+        drawing.dot(place(row["saved_tokens"]), y, "second", hollow=True)
+        drawing.text(place(row["saved_tokens"]) + 9, y + 4, f"{100 * row['saved_tokens']:.1f}", "second", size=11)
+    drawing.text(right, bottom + 34, "saved, % of the dense model", "faint", anchor="end", size=11)
+    drawing.dot(16, bottom + 52)
+    drawing.text(26, bottom + 56, "net FLOPs, the axis that is matched", size=11)
+    drawing.dot(258, bottom + 52, "second", hollow=True)
+    drawing.text(268, bottom + 56, "token-branches", size=11)
+    return drawing
+
+
+def ranks(record: Mapping[str, Any]) -> Drawing:
+    """Scores with intervals beside the ranks that tests of all pairs leave open.
+
+    Args:
+        record: `nano_steps.json`.
+    """
+    rows = sorted(_scores(record), key=lambda row: -row["score"])
+    found = _ranks(record)
+    bottom = 46 + 26 * len(rows)
+    drawing = Drawing(
+        430,
+        bottom + 40,
+        "Left, scores of methods with 95 % intervals, best first. Right, the ranks that are left open: methods that "
+        "no test tells apart share a stretch of ranks.",
+    )
+    left, middle, start, right = 178, 276, 318, 410
+
+    def at(score: float) -> float:
+        return left + (middle - left) * score
+
+    def rank(number: float) -> float:
+        return start + (right - start) * (number - 1) / (len(rows) - 1)
+
+    drawing.text(left, 16, "score, %", "accent", bold=True)
+    drawing.text(start - 6, 16, "rank", "second", bold=True)
+    for score in (0, 0.5, 1):
+        drawing.line([(at(score), 26), (at(score), bottom)], "rule", width=0.8)
+        drawing.text(at(score), bottom + 16, f"{100 * score:g}", "faint", anchor="middle", size=11)
+    for number in range(1, len(rows) + 1):
+        drawing.line([(rank(number), 26), (rank(number), bottom)], "rule", width=0.8)
+        drawing.text(rank(number), bottom + 16, str(number), "faint", anchor="middle", size=11)
+    for number, row in enumerate(rows):
+        y = 40 + 26 * number
+        drawing.text(left - 10, y + 4, row["method"], anchor="end", size=11.5)
+        drawing.line([(at(row["low"]), y), (at(row["high"]), y)], "accent", width=2)
+        drawing.dot(at(row["score"]), y)
+        low, high = found[row["method"]]
+        drawing.box(rank(low) - 6, y - 6, rank(high) - rank(low) + 12, 12, "warm", "second")
+    about = f"{_TASK}, {100 * record['level']:g} % of net FLOPs saved, {_about(rows)}"
+    drawing.text(8, bottom + 34, about, "faint", size=11)
+    return drawing
+
+
+def _scores(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The methods of one task after the fewest steps."""
+    return [row for row in record["scores"] if (row["task"], row["steps"]) == (_TASK, record["steps"][0])]
+
+
+def _ranks(record: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    (found,) = (
+        one["methods"] for one in record["doublings"] if (one["task"], one["steps"]) == (_TASK, record["steps"][0])
+    )
+    return {method: row["ranks"][0] for method, row in found.items()}
+
+
+def _about(rows: Sequence[Mapping[str, Any]]) -> str:
+    seeds, documents = rows[0]["seeds"], rows[0]["documents"]
+    return f"{seeds} seed{'s' if seeds > 1 else ''}, {documents} validation documents"
