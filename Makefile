@@ -1,7 +1,8 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
 # make test   install and run the tests (ARGS="-k spec" selects)
 # make check  lint, format, types, and which file may import which
-# make docs   the documentation as a site in build/docs; a broken link or a page outside the navigation is an error
+# make docs   the documentation as a site in build/docs, with the board of all entries; a broken link or a page outside
+#             the navigation is an error
 # make gpu    speed on one NVIDIA GPU, and all methods there against the CPU, in eight minutes; installs nothing and needs
 #             PyTorch and transformers in $(GPU_PYTHON); written to benchmarks/gpu.json and docs/benchmarks.md
 # make bench  speed of the engine, written to benchmarks/results.json and docs/benchmarks.md (ARGS="decode" selects)
@@ -36,6 +37,7 @@ check: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m adaptive_bench.docs docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/adaptive-bench leaderboard build leaderboard/entries --out build/docs/board
 	@echo "Written to build/docs/index.html"
 
 bench: $(INSTALLED)

@@ -156,9 +156,14 @@ TEXT = """\
 Every trained seed of a method answers the same test documents. Two things vary: which seed a model was trained with,
 and which documents it was asked. An interval of a score covers both.
 
-- **Variance.** score[s, d] = mean + seed + document + interaction. The variance of the mean over S seeds and D
-  documents is var_seed / S + var_document / D + var_interaction / (S D), from the mean squares of the table, without
-  bias (`tables/crossed.py`).
+- **Variance.** The score of seed $s$ on document $d$ is $y_{{sd}} = \\mu + \\alpha_s + \\beta_d + \\gamma_{{sd}}$: a
+  mean, what the seed adds, what the document adds, and their interaction. The variance of the mean over $S$ seeds and
+  $D$ documents is
+
+    $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\\sigma_\\gamma^2}}{{S D}},$$
+
+    from the mean squares of the table, without bias (`tables/crossed.py`).
+
 - **Quantile.** Student's t. Its degrees of freedom are those of the documents, D - 1, where seeds hardly differ, and
   those of the seeds, S - 1, as soon as seeds make up a notable part. With two seeds that quantile is 12.7: two seeds
   say very little about all seeds, and their intervals say so. Three are much better, five are good.

@@ -1,16 +1,16 @@
-"""CALM: a token leaves the stack at the first layer whose prediction it is confident in.
+r"""CALM: a token leaves the stack at the first layer whose prediction it is confident in.
 
 Idea: every layer is trained to predict through the shared final norm and head. While writing, a token exits at the
 first layer whose confidence reaches a threshold; its state is carried to the upper layers, which project their own
 K,V from it.
 
 Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
-Equations: loss sum_i w_i CE_i / sum_i w_i with w_i = i (section 3.2); confidence `softmax`: top-1 minus top-2
-probability, `state`: cosine of neighbouring layers' states, never at the first exit, `classifier`: sigmoid of one
+Equations: loss $\sum_i w_i \mathrm{CE}_i / \sum_i w_i$ with $w_i = i$ (section 3.2); confidence `softmax`: top-1 minus
+top-2 probability, `state`: cosine of neighbouring layers' states, never at the first exit, `classifier`: sigmoid of one
 linear map of the state, shared by all exits and trained afterwards, the rest frozen, on whether the layer's prediction
 is the last layer's, each layer's cross entropy balanced between the two (section 3.3); threshold for generated token
-t = 0, 1, ...: 0.9 lambda + 0.1 exp(-temperature t / N), clipped to [0, 1] (section 3.3, `decay=paper`; the released
-code's form is `decay=t5x`). A probe costs a run of the head, 3 H or H multiply-accumulates.
+$t = 0, 1, \ldots$: $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with the temperature $\tau$, clipped to $[0, 1]$ (section 3.3,
+`decay=paper`; the released code's form is `decay=t5x`). A probe costs a run of the head, 3 H or H multiply-accumulates.
 
 Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`, but for their last position, which writes the
 first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on its own

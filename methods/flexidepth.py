@@ -1,14 +1,15 @@
-"""FlexiDepth: on a frozen model, routed layers send a token through the layer or through a small adapter.
+r"""FlexiDepth: on a frozen model, routed layers send a token through the layer or through a small adapter.
 
 Idea: a router reads the layer's input. Above the threshold the token attends, and its MLP is scaled by the router's
 gate g; below it, it leaves keys and values alone and takes an adapter, scaled by 1 - g, in the MLP's place. Both
 factors give the router its gradient; a penalty on the squared number of layers a token uses sets how many it skips.
 
 Paper: "Adaptive Layer-skipping in Pre-trained LLMs", https://arxiv.org/abs/2503.23798.
-Equations: g = sigmoid(w U tanh(RMSNorm(D z))), z the layer's pre-normed input, D: H -> H/16, U: H/16 -> H,
-    w: H -> 1, without biases; run iff g > 0.5: h' = h + attention, h'' = h' + g MLP; else h'' = h + (1 - g) adapter, a
-    gated MLP of a sixteenth of the width; loss CE + alpha mean_t (sum_l g)^2, alpha 1e-3. The second half of the layers
-    is routed. K,V of tokens that skip are computed.
+Equations: $g = \sigma(w U \tanh(\mathrm{RMSNorm}(D z)))$, $z$ the layer's pre-normed input, $D$ from $H$ to $H/16$, $U$
+    back, $w$ from $H$ to 1, without biases; run iff $g > 0.5$: $h' = h + \mathrm{attention}(h)$,
+    $h'' = h' + g \, \mathrm{MLP}(h')$; else $h'' = h + (1 - g) \, \mathrm{adapter}(h)$, a gated MLP of a sixteenth of
+    the width; loss $\mathrm{CE} + \alpha \, \mathrm{mean}_t (\sum_l g_{t,l})^2$, $\alpha = 10^{-3}$. The second half of
+    the layers is routed. K,V of tokens that skip are computed.
 
 Where sources differ the released checkpoint, as its port reads it, is followed: RMSNorm before tanh (a summary of the
 paper has them the other way round), and the factors g and 1 - g of the paper. `factors=straight_through` is the later

@@ -1,4 +1,4 @@
-"""FREE: one early exit, chosen by confidence at a shallow layer, trained so that the shallow model imitates the deep
+r"""FREE: one early exit, chosen by confidence at a shallow layer, trained so that the shallow model imitates the deep
 one.
 
 Idea: the first L_S layers are a model of their own. A token that is confident there is written at once; the others
@@ -8,11 +8,11 @@ any FLOPs). With `kv=recompute` the deep layers project K,V from the exit state 
 
 Paper: "Fast and Robust Early-Exiting Framework for Autoregressive Language Models with Synchronized Parallel Decoding",
 https://arxiv.org/abs/2310.05424.
-Equations: CE (L_S CE_S + L CE_L) / (L_S + L); + alpha KD, alpha 0.5, KD = mean squared error between normed hidden
-states, the deep side detached, matched dynamically: from the deepest of evenly spaced teacher layers downwards, each
-takes the closest student layer strictly below the one before (section 3.2); exit where top-1 minus top-2 probability
-exceeds the threshold (section 3.3); adaptive threshold from a mixture of two Beta distributions (section 3.4,
-`adaptive_threshold`).
+Equations: $(L_S \mathrm{CE}_S + L \, \mathrm{CE}_L) / (L_S + L) + \alpha \mathrm{KD}$, $\alpha = 0.5$, KD = mean
+squared error between normed hidden states, the deep side detached, matched dynamically: from the deepest of evenly
+spaced teacher layers downwards, each takes the closest student layer strictly below the one before (section 3.2); exit
+where top-1 minus top-2 probability exceeds the threshold (section 3.3); adaptive threshold from a mixture of two Beta
+distributions (section 3.4, `adaptive_threshold`).
 
 Deviations: decoder-only; prompts run at full depth, and distillation is over the tokens that write the answer (theirs
 is over the decoder's tokens, which are these; the prompt is the encoder's there). `confidence=state` (cosine of

@@ -1,13 +1,13 @@
-"""GateSkip: sigmoid-linear gates on every attention and MLP branch decide which tokens skip it.
+r"""GateSkip: sigmoid-linear gates on every attention and MLP branch decide which tokens skip it.
 
 Idea: a gate reads the branch's input, multiplies its output, and is pushed towards zero by a sparsity penalty. The
 mean gate value of a token is its importance for that branch; the least important share of tokens skips it. In
 training the kept share decays, so that the model learns to live with skipped states.
 
 Paper: "What Layers When: Learning to Skip Compute in LLMs with Residual Gates", https://arxiv.org/abs/2510.13876.
-Equations: h' = h + o * g(h), g(h) = sigmoid(W h + b) (eq. 2); loss CE + lambda L_S (eq. 4, 5); threshold = quantile
-of the mean gates at 1 - budget, skip where score <= threshold (eq. 6, Algorithm 3); budget 1.0 -> 0.8 over training
-(Algorithm 1).
+Equations: $h' = h + o \odot g(h)$, $g(h) = \sigma(W h + b)$ (eq. 2); loss $\mathrm{CE} + \lambda L_S$ (eq. 4, 5);
+threshold $\tau$ = quantile of the mean gates at 1 - budget, skip where score $\le \tau$ (eq. 6, Algorithm 3); budget
+from 1.0 to 0.8 over training (Algorithm 1).
 
 `paper` semantics, with K,V copied from the layer below, follow the released code where the letter does not work:
 nothing is skipped at budget 1 or in a call of one token, else exactly floor(q n) of the call's n tokens, lowest scores

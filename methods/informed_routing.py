@@ -1,4 +1,4 @@
-"""Informed Routing: a token that skips a branch gets a cheap forecast of the branch's output instead of nothing.
+r"""Informed Routing: a token that skips a branch gets a cheap forecast of the branch's output instead of nothing.
 
 Idea: what matters is not how important a branch is to a token but how well its output can be forecast. First a small
 net per branch learns to forecast the output; then a router per branch learns, under one target, for which tokens the
@@ -6,10 +6,12 @@ forecast will do. `substitute=none` leaves the forecast out: SkipGPT with this r
 
 Paper: "Informed Routing in LLMs: Smarter Token-Level Computation for Faster Inference",
     https://arxiv.org/abs/2510.13831.
-Equations: h' = h + e f(x) + (1 - e) g(x), g(x) = W2 SiLU(W1 x) of rank 100, x the pre-normed state, e = 1 where the
-    execute logit is not below the other. Stage 1, everything executes: sum over branches of SmoothL1(g(x), f(x)). Stage
-    2: CE + 8 |(1 - s) - mean executed share| + 0.1 mean_l sum_b [sum_t m (1 - cos(h, h + f)) / (sum_t m + 1)] with m =
-    1 - e; hard Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
+Equations: $h' = h + e f(x) + (1 - e) g(x)$, $g(x) = W_2 \, \mathrm{SiLU}(W_1 x)$ of rank 100, $x$ the pre-normed state,
+    $e = 1$ where the execute logit is not below the other. Stage 1, everything executes: the sum over branches of
+    $\mathrm{SmoothL1}(g(x), f(x))$. Stage 2, with $\bar e$ the mean executed share, $m = 1 - e$ and, of a branch $b$,
+    $c_b = \frac{\sum_t m (1 - \cos(h, h + f))}{\sum_t m + 1}$:
+    $\mathrm{CE} + 8 \, | (1 - s) - \bar e | + 0.1 \, \mathrm{mean}_l \sum_b c_b$; hard Gumbel-Softmax,
+    temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
 
 Where paper and code differ the paper's idea is followed: the released router scripts pass a flag that drops the
 forecast, and evaluation samples; here forecasts count and the larger logit decides. Routers are those of the code,

@@ -1,15 +1,15 @@
-"""LayerSkip: layer dropout that rises with depth plus an early-exit loss make one model usable at any depth.
+r"""LayerSkip: layer dropout that rises with depth plus an early-exit loss make one model usable at any depth.
 
 Idea: in training, deeper layers are dropped more often and every layer learns to predict through the shared head. At
 inference all tokens leave at one layer E, through the final norm and the head. (Self-speculation, the paper's other
 use, is exact and belongs on a latency axis, not on this dial: `adaptive_bench.model.speculation.self_speculate`.)
 
 Paper: "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding", https://arxiv.org/abs/2404.16710.
-Equations: dropout p_l = p_max (exp(l ln2 / (L-1)) - 1), per sample (section 4.1); loss sum_l e~(t,l) CE_l with
-e~ = C(t,l) e(l) / sum_i C(t,i) e(i), e(l) = e_scale sum_{i<=l} i for l < L-1, e(L-1) = L-1 + e_scale sum_{i<=L-2} i
-(section 4.1); curricula C: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer
-backwards, one more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2,
-e_scale 1, gradual.
+Equations: dropout $p_l = p_{\max} (\exp(l \ln 2 / (L-1)) - 1)$, per sample (section 4.1); loss
+$\sum_l \tilde e(t,l) \mathrm{CE}_l$ with $\tilde e(t,l) = C(t,l) e(l) / \sum_i C(t,i) e(i)$,
+$e(l) = s \sum_{i \le l} i$ for $l < L-1$, $e(L-1) = L-1 + s \sum_{i \le L-2} i$, $s$ being `e_scale` (section 4.1);
+curricula $C$: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer backwards, one
+more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2, e_scale 1, gradual.
 
 Deviations: none in the formulas; layers above E store no K,V, since nobody reads them.
 """

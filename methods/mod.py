@@ -1,4 +1,4 @@
-"""Mixture-of-Depths (MoD): every second block has a capacity; a router picks the tokens that pass through it.
+r"""Mixture-of-Depths (MoD): every second block has a capacity; a router picks the tokens that pass through it.
 
 Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend
 only among themselves, the others bypass it on the residual stream. The router's score multiplies the block's update,
@@ -7,9 +7,9 @@ from the token alone.
 
 Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models",
     https://arxiv.org/abs/2404.02258.
-Equations: x' = x + r f(x~) for selected tokens, x otherwise, r = w x (eq. 1); k = max(1, floor(capacity S));
-predictor of membership trained with binary cross entropy on stop-gradient inputs (section 3.5). K,V of bypassing
-tokens do not exist in that block (`evict`).
+Equations: $x' = x + r f(\tilde x)$ for selected tokens, $x$ otherwise, $r = w x$ (eq. 1);
+$k = \max(1, \lfloor c S \rfloor)$ with the capacity $c$; predictor of membership trained with binary cross entropy on
+stop-gradient inputs (section 3.5). K,V of bypassing tokens do not exist in that block (`evict`).
 
 `paper` routes a prompt by top-k and generated tokens by the predictor. Theirs cuts the predictor at 0.5, which is the
 one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text whose

@@ -1,4 +1,4 @@
-"""Router-tuned Mixture-of-Depths (MindSkip): a frozen model learns only tiny routers on the attention of its deep
+r"""Router-tuned Mixture-of-Depths (MindSkip): a frozen model learns only tiny routers on the attention of its deep
 layers.
 
 Idea: s = sigmoid(w z) with z the attention's normalised input; a token executes attention iff s >= 0.5, with a
@@ -6,8 +6,8 @@ straight-through gradient. Only the routers train, on a backbone that has learne
 
 Paper: "Router-Tuning: A Simple and Effective Approach for Enabling Dynamic-Depth in Transformers",
     https://arxiv.org/abs/2410.13184.
-Equations: m = 1[s >= 0.5]; h' = h + m f(h), d h'/d s = f(h); regulariser per routed layer relu(mean(m) - capacity),
-    summed.
+Equations: $m = 1$ where $s \ge 0.5$, else 0; $h' = h + m f(h)$, $\partial h' / \partial s = f(h)$; regulariser per
+    routed layer $\max(0, \mathrm{mean}(m) - c)$ with the capacity $c$, summed.
 Routed: attention of the `layers` deepest layers except the very last. K,V are computed for everybody.
 
 Deviations: `bench` decides per token, which is causal; `paper` decides per sequence from the mean of z over the

@@ -1,14 +1,14 @@
-"""SkipGPT: a router before every attention and every MLP decides, token by token, whether the branch runs.
+r"""SkipGPT: a router before every attention and every MLP decides, token by token, whether the branch runs.
 
 Idea: attention and MLP matter for different tokens, so each has a linear router of its own, and one target holds for
 all of them together: layers and branches share the saving out among themselves. Only the routers train.
 
 Paper: "SkipGPT: Dynamic Layer Pruning Reinvented with Token Awareness and Module Decoupling",
     https://arxiv.org/abs/2506.04179.
-Equations: logits r = W x + b with x the raw residual stream at the layer's input, for both routers of a layer; a
-    branch runs iff r_execute >= r_skip and adds its full output, else nothing; loss CE + 20 |(1 - s) - mean executed
-    share|, the mean over all branches and tokens; hard Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped
-    tokens are computed.
+Equations: logits $r = W x + b$ with $x$ the raw residual stream at the layer's input, for both routers of a layer; a
+    branch runs iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$ and adds its full output, else nothing; loss
+    $\mathrm{CE} + 20 \, | (1 - s) - \bar e |$, $\bar e$ the mean executed share over all branches and tokens; hard
+    Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
 
 Where paper and code differ the released inference code is followed: one linear map per router (`router=two_layer` is
 the training script's H -> H/4 -> 2 with a ReLU) and no sampling in evaluation, which the training script does. The

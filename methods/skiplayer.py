@@ -1,12 +1,13 @@
-"""SkipLayer: a binary router per layer lets each token execute the layer or pass through unchanged.
+r"""SkipLayer: a binary router per layer lets each token execute the layer or pass through unchanged.
 
 Idea: a linear router reads the layer's input and gives two logits, skip and execute. Training samples the choice with a
 straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes the larger
 logit.
 
 Paper: "Learning to Skip for Language Modeling", https://arxiv.org/abs/2311.15436.
-Equations: h' = h + z f(h), z = 1 where execute wins (hard forward, soft backward); loss CE + 0.1 sum_l (r_l - P)^2
-with r_l the executed share of layer l, summed over layers, not averaged. K,V of skipped tokens are computed.
+Equations: $h' = h + z f(h)$, $z = 1$ where execute wins (hard forward, soft backward); loss
+$\mathrm{CE} + 0.1 \sum_l (r_l - P)^2$ with $r_l$ the executed share of layer $l$, summed over layers, not averaged. K,V
+of skipped tokens are computed.
 
 Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
 P anneals linearly from 1 to `density` (default: the run's target saving, the same for all methods); the dial, an

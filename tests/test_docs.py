@@ -47,11 +47,16 @@ def test_parameters_show_defaults_bounds_and_choices():
     page = docs.method_page("dense", Documented)
     rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| `")}
     assert "number, > 0, ≤ 1" in rows["`share`"]
-    assert r"a\|b (paper\_x)" in rows["`share`"]
+    assert r"a&#124;b (paper\_x)" in rows["`share`"]
     assert "`one`, `two`" in rows["`kind`"]
     assert "none" in rows["`kind`"]
     assert "`true`" in rows["`on`"]
     assert "dense[share=0.5]" in page
+
+
+def test_signs_of_a_docstring_mean_themselves_and_equations_stay():
+    text = docs._escaped(r"a_b <= c|d, `x_y|z`, $h_l \le 1$ & more, see https://a_b.org.")
+    assert text.startswith(r"a\_b &lt;= c&#124;d, `x_y|z`, $h_l \le 1$ &amp; more, see <https://a_b.org>")
 
 
 def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):

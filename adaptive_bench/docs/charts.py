@@ -54,7 +54,7 @@ def matching(record: Mapping[str, Any]) -> Drawing:
         drawing.line([(x, top), (x, bottom)], "second", dashed=True)
     drawing.text(place(LEVELS[1], 0)[0] + 5, place(0, 0.3)[1], "n/a", "second", bold=True)
     for (name, points, scores), colour, (x, y) in zip(
-        read_off(record), ("accent", "ink"), ((-0.01, 0.87), (0.035, 0.45)), strict=True
+        read_off(record), ("accent", "ink"), ((0.013, 0.87), (0.035, 0.45)), strict=True
     ):
         ordered = sorted((point.at("net"), point.score) for point in points)
         drawing.line([place(*one) for one in ordered], colour)

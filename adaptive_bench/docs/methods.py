@@ -138,12 +138,19 @@ def _prose(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
+_AS_IT_IS = re.compile(r"(`[^`]*`|\$[^$]+\$)")  # code and equations
+_SIGN = re.compile(r"(?<!^)(?<!\n)\*|[_<|&]")
+_ENTITIES = {"<": "&lt;", "|": "&#124;", "&": "&amp;"}  # which no backslash makes harmless on every site
+
+
 def _escaped(text: str) -> str:
-    """Text with Markdown's signs made harmless outside backticks, but for list items and links."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """Text with Markdown's signs made harmless outside code and equations, but for list items and links."""
+    parts = _AS_IT_IS.split(text)
     for index in range(0, len(parts), 2):
-        safe = re.sub(r"(?<!^)(?<!\n)\*|[_<|]", lambda sign: "\\" + sign[0], parts[index])
-        parts[index] = re.sub(r"https?://[^\s,]+[^\s,.]", lambda link: f"<{link[0].replace(chr(92), '')}>", safe)
+        pieces = re.split(r"(https?://[^\s,]+[^\s,.])", parts[index])
+        pieces[::2] = [_SIGN.sub(lambda sign: _ENTITIES.get(sign[0], "\\" + sign[0]), piece) for piece in pieces[::2]]
+        pieces[1::2] = [f"<{link}>" for link in pieces[1::2]]
+        parts[index] = "".join(pieces)
     return "".join(parts)
 
 

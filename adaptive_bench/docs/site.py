@@ -1,0 +1,103 @@
+"""What mkdocs does beyond its plugins, as a hook: equations, figures and the notebook become part of the pages.
+
+All of it happens while the site is built, so that a page asks nothing of other servers and runs no script for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Link, Navigation
+
+from adaptive_bench import __version__
+from adaptive_bench.docs.drawing import CLASS, DARK, LIGHT, colours
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
+
+NOTEBOOK = "first_steps.ipynb"
+STYLE = "figures.css"
+REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # of the environment: the address of the source, for the foot of each page
+_NOTEBOOK_PAGE = "first_steps.md"
+_BOARD = "board/index.html"  # `leaderboard build` puts it there, see the Makefile
+_MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+_FIGURE = re.compile(r'<img alt="([^"]*)" src="[^"]*?figures/([\w-]+\.svg)"\s*/?>')
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Say the version, and where the source is if that is known."""
+    config.copyright = f"adaptive-bench {__version__}, MIT licence"
+    if address := os.environ.get(REPOSITORY):
+        config.extra["social"] = [{"icon": "fontawesome/brands/git-alt", "link": address, "name": "Source code"}]
+    config.extra_css = [*config.extra_css, STYLE]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the notebook as a page, and the colours of the figures."""
+    notebook = json.loads((Path(config.docs_dir) / NOTEBOOK).read_text(encoding="utf-8"))
+    files.append(File.generated(config, _NOTEBOOK_PAGE, content=page_of(notebook)))
+    files.append(File.generated(config, STYLE, content=style()))
+    return files
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Lead to the board, which is no page of this site but lies beside it."""
+    nav.items.insert(1, Link("Board", _BOARD))
+    return nav
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead to the notebook as a page; files of the repository have links that work there."""
+    is_notebook = page.file.src_uri == _NOTEBOOK_PAGE
+    return markdown if is_notebook else markdown.replace(f"]({NOTEBOOK})", f"]({_NOTEBOOK_PAGE})")
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Equations as MathML, figures in the page's own colours."""
+    folder = Path(config.docs_dir) / "figures"
+    return _FIGURE.sub(lambda found: inlined((folder / found[2]).read_text(encoding="utf-8"), found[1]), rendered(html))
+
+
+def rendered(html: str) -> str:
+    """A page with its equations as MathML, which browsers show by themselves."""
+    return _MATH.sub(lambda found: convert(unescape(found[3]), display="inline" if found[2] == "(" else "block"), html)
+
+
+def inlined(svg: str, words: str) -> str:
+    """A figure as part of a page.
+
+    Args:
+        svg: As `Drawing.svg` gives it.
+        words: The alternative text, already escaped.
+    """
+    svg = re.sub(r"<title>.*?</title>\n|<style>.*?</style>\n|<rect class=\"paper\".*?/>\n", "", svg)
+    return f'<span class="figure">{svg.replace("<svg ", f"""<svg aria-label="{words}" """, 1).strip()}</span>'
+
+
+def style() -> str:
+    """Colours of the figures under either scheme of the theme."""
+    sheets = []
+    for scheme, palette in (("default", LIGHT), ("slate", DARK)):
+        on_page = {**palette, "paper": "var(--md-default-bg-color)"}
+        sheets.append(f'[data-md-color-scheme="{scheme}"] .{CLASS} {{{colours(on_page)}}}')
+    sheets += [".figure {display: block}", f".{CLASS} {{width: 100%; max-width: 30rem}}"]
+    return "\n".join(sheets) + "\n"
+
+
+def page_of(notebook: dict[str, Any]) -> str:
+    """A notebook as Markdown: its texts, and its code in blocks; results are not stored in it."""
+    parts = [f"[Download this page as a notebook]({NOTEBOOK})"]
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    title, *others = parts[1:]
+    return "\n\n".join([title, parts[0], *others]) + "\n"
