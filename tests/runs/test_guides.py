@@ -1,0 +1,98 @@
+"""Every code block of the guides to tasks and launchers runs, in its order, on a tiny model."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench import registry
+from adaptive_bench.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
+SMALL = ["--limit", "3", "--train-steps", "2"]
+
+
+def _commands(page):
+    blocks = BLOCK.finditer((DOCS / page).read_text(encoding="utf-8"))
+    return [line for block in blocks if not block["language"] for line in block["text"].strip().splitlines()]
+
+
+@pytest.fixture
+def written(monkeypatch, tmp_path):
+    """`written(page)`: an empty folder with the page's files; what they register is gone after the test."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+
+    def write(page):
+        blocks = list(BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")))
+        assert all(block["file"] or block["language"] in ("", "toml") for block in blocks)
+        for block in blocks:
+            if block["file"]:
+                Path(block["file"]).parent.mkdir(exist_ok=True)
+                Path(block["file"]).write_text(block["text"])
+
+    return write
+
+
+def _give(command, monkeypatch, capsys, *more):
+    monkeypatch.setattr(sys, "argv", [*shlex.split(command), *more])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    assert end.value.code in (0, None), printed.err
+    return printed.out
+
+
+@pytest.mark.slow
+def test_add_a_task(written, monkeypatch, capsys, model_folder):
+    written("add_a_task.md")
+    make, listing, dry, real = _commands("add_a_task.md")
+    subprocess.run([sys.executable, *shlex.split(make)[1:]], check=True)
+    listed = _give(listing, monkeypatch, capsys)
+    assert "larger" in listed
+    small = ["--model", str(model_folder), *SMALL]
+    assert "larger" in _give(dry, monkeypatch, capsys, *small)
+    shown = _give(real, monkeypatch, capsys, *small)
+    assert "larger" in shown and "random_skip" in shown
+
+
+def test_no_question_of_the_guide_has_two_uses(written):
+    written("add_a_task.md")
+    subprocess.run([sys.executable, "larger/make_items.py"], check=True)
+    registry.load_plugin(Path("larger.py"))
+    from adaptive_bench.evaluation.lookup import find_task, load_task
+    from adaptive_bench.task import ExampleRequest
+
+    task = find_task("larger")
+    documents = load_task(task, None, None).dataset
+    asked = {split: {row["question"] for row in documents[split]} for split in ("test", "validation")}
+    taught = [
+        {example.prompt.removesuffix(" Answer:") for example in task.training(ExampleRequest(split, 2000, seed=1))}
+        for split in ("train", "calibration")
+    ]
+    uses = [*asked.values(), *taught]
+    assert all(uses) and sum(map(len, uses)) == len(set().union(*uses)) == 1200
+
+
+@pytest.mark.slow
+def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
+    written("add_a_launcher.md")
+    (command,) = _commands("add_a_launcher.md")
+    more = ["--model", str(model_folder), "--tasks", "nano_qa_ll", *SMALL]
+    told = _give(command, monkeypatch, capsys, *more)
+    (script,) = Path("runs/runs").glob("*/jobs.sh")
+    assert f"Run sh {script}" in " ".join(told.split())
+    jobs = [shlex.split(line) for line in script.read_text().splitlines()[1:]]
+    cells = [words[words.index("--cell") + 1] for words in jobs[:-1]]
+    assert len(cells) == len(set(cells)) == 2 and jobs[-1][-1] == "--table-only"
+    assert all("scripted.py" in words[words.index("--plugin") + 1] for words in jobs)
+    for words in jobs:  # what the script does, in this process
+        assert words[:3] == [sys.executable, "-m", "adaptive_bench"]
+        _give(shlex.join(words[2:]), monkeypatch, capsys)
+    assert "gateskip" in _give(command, monkeypatch, capsys, *more)
+    assert script.read_text().count("--cell") == 2  # nothing was left to be written down
