@@ -1,12 +1,14 @@
 """The target rule and the rate rule: what trainings aim at, and what that makes of a plan."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
+from adaptive_bench.runs.outcome.table import make_table
 from adaptive_bench.runs.planning.training_targets import default_target, layer_shares
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
@@ -47,6 +49,16 @@ def test_of_several_targets_each_is_trained_and_asked_on_validation(config_of):
     # Whoever is trained towards none has nothing to choose.
     assert [sweep.split for sweep in whole.sweeps if str(sweep.spec) == "dense"] == ["test"]
     assert len({sweep.folder for sweep in whole.sweeps}) == len(whole.sweeps)
+
+
+def test_of_targets_that_do_alike_the_smaller_serves_in_whatever_order_records_are_read(config_of):
+    """At such a learning rate the models of all targets are the same one."""
+    config = config_of("random_skip[trained=true]", train={"learning_rate": 1e-30, "target": (0.1, 0.2)})
+    assert run(config).exit_code == 0
+    whole = plan(config)
+    rows, again = (make_table(one)[0] for one in (whole, replace(whole, sweeps=whole.sweeps[::-1])))
+    assert {row.target for row in rows if row.score is not None} == {0.1}
+    assert {row.target for row in again if row.score is not None} == {0.1}
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ class _Pass:
         for sweep in sweeps:
             by_target[sweep.training.target].append(sweep)
         tables = {}
-        for target, of_target in by_target.items():
+        # Not in the order of the plan, which another one has that is made of the same records.
+        for target, of_target in sorted(by_target.items(), key=lambda one: -1.0 if one[0] is None else one[0]):
             tests = [sweep for sweep in of_target if sweep.split == "test"]
             found = _measured([sweep for sweep in tests if not sweep.variant])
             if not any(found.points.values()):
@@ -337,7 +338,9 @@ def _best_on_validation(
     same_documents: SameDocuments,
     group: _Group,
 ) -> list[Row]:
-    """Of several targets, for each level the rows of the one that scores best there on validation documents."""
+    """Of several targets, for each level the rows of the one that scores best there on validation documents; of those
+    that score alike the first of `tables`.
+    """
     validated: dict[float | None, dict[_Place, float]] = {}
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
