@@ -1,12 +1,15 @@
 """The pages of the methods are what the methods say of themselves today, and a table what its record says."""
 
 import json
+import re
 import statistics
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
+import yaml
 from pydantic import Field
 
 from adaptive_bench.docs import methods as docs
@@ -173,3 +176,15 @@ def test_what_one_rule_changed_is_in_its_record():
         for shown, side in zip(cells, (row[rules[rule]], row["all_rules"]), strict=True):
             score, low, high = (f"{100 * side[name]:.1f}" for name in ("score", "low", "high"))
             assert shown == f"{score} [{low}, {high}]"
+
+
+def test_what_is_cited_is_what_is_here():
+    root = FOLDER.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+    assert [one["name"] for one in cited["authors"]] == [one["name"] for one in project["authors"]]
+    bibtex = (root / "docs/cite.md").read_text(encoding="utf-8").partition("```bibtex\n")[2].partition("```")[0]
+    fields = dict(re.findall(r"^  (\w+) += \{+(.*?)\}+,?$", bibtex, re.MULTILINE))
+    assert fields["title"] == cited["title"] and fields["author"] == cited["authors"][0]["name"]
+    assert (fields["version"], fields["license"]) == (cited["version"], cited["license"])

@@ -44,7 +44,7 @@ def _give(command, monkeypatch, capsys, *more):
     with pytest.raises(SystemExit) as end:
         main()
     printed = capsys.readouterr()
-    assert end.value.code in (0, None), printed.err
+    assert end.value.code in (0, None), printed.out + printed.err
     return printed.out
 
 
@@ -96,3 +96,35 @@ def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
         _give(shlex.join(words[2:]), monkeypatch, capsys)
     assert "gateskip" in _give(command, monkeypatch, capsys, *more)
     assert script.read_text().count("--cell") == 2  # nothing was left to be written down
+
+
+@pytest.mark.slow
+def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
+    """As documented but for sizes and model; the last one against a bare repository."""
+    (block,) = re.findall(r"```sh\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block in (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tutorial = BLOCK.finditer((DOCS / "tutorial_add_a_method.md").read_text(encoding="utf-8"))
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@b.org")):
+        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name.replace("AUTHOR", "COMMITTER"), value)
+    for line in ("git init -q --bare board.git", "git init -q .", "git remote add origin board.git"):
+        subprocess.run(shlex.split(line), check=True)
+    Path("coast.py").write_text(next(one["text"] for one in tutorial if one["file"] == "coast.py"))
+    run, submit, verify, build, push = block.strip().splitlines()
+    small = ["--model", str(model_folder), "--any-model", "--tasks", "nano_qa_ll", "--seeds", "1", *SMALL]
+    small += ["--set", "evaluation.closeness=null", "--set", "train.target=0.1"]
+    assert "coast" in _give(run, monkeypatch, capsys, *small)
+    (folder,) = Path("runs/runs").iterdir()
+    submit, verify, push = (line.replace("RUN", folder.name) for line in (submit, verify, push))
+    _give(submit, monkeypatch, capsys)
+    _give(verify, monkeypatch, capsys, "--model", str(model_folder))
+    _give(build, monkeypatch, capsys)
+    assert "coast" in Path("site/board.md").read_text(encoding="utf-8")
+    subprocess.run(push, shell=True, check=True, capture_output=True)
+    listing = ["git", "--git-dir", "board.git", "ls-tree", "-r", "--name-only", "coast"]
+    pushed = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split()
+    assert f"leaderboard/entries/{folder.name}/entry.json" in pushed
+    assert f"leaderboard/entries/{folder.name}/records.tar.xz" in pushed
