@@ -58,8 +58,11 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
 
 
 def _section(title: str, said: Iterator[str]) -> list[str]:
-    found = [f"- {sentence}" for sentence in said]
-    return [f"## {title}", "\n".join(found)] if found else []
+    """Sentences as a list; where tables are among them, as paragraphs."""
+    found = list(said)
+    if any("\n" in one for one in found):
+        return [f"## {title}", *found]
+    return [f"## {title}", "\n".join(f"- {sentence}" for sentence in found)] if found else []
 
 
 def _columns(board: Board, rows: Sequence[Row], axis: str, level: float) -> Iterator[Column]:

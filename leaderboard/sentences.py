@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from adaptive_bench.metric import metric_of
@@ -99,14 +100,17 @@ def order(columns: Iterable[Column]) -> Iterator[str]:
     """The ranks that tests leave open."""
     for column in columns:
         grid, found = column.grid, column.found
-        told = "; ".join(f"`{name}` {column.shown(name)}, rank {_rank(found, name)}" for name in found.order)
+        told = _table(
+            ("method", "score", "rank"),
+            [(f"`{name}`", column.shown(name), _rank(found, name)) for name in found.order],
+        )
         saving_nothing = [
             f"`{name}` {_shown(grid, name, 0.0)}"
             for name in grid.methods
             if method_name(name) in ("dense", "base") and (name, 0.0) in grid.cells and name not in found.order
         ]
-        beside = f" Without ranks, saving nothing: {', '.join(saving_nothing)}." if saving_nothing else ""
-        yield f"{column.task} by {AXES[grid.axis]}: {told}.{beside}"
+        beside = f"\n\nWithout ranks, saving nothing: {', '.join(saving_nothing)}." if saving_nothing else ""
+        yield f"{column.task} by {AXES[grid.axis]}:\n\n{told}{beside}"
 
 
 def sites(columns: Iterable[Column]) -> Iterator[str]:
@@ -216,15 +220,16 @@ def paper(columns: Sequence[Column]) -> Iterator[str]:
         for row in paper_tables()[0]["rows"]
         if row["values_"][_PAPER_COLUMN]
     ]
-    for column in columns:
-        ours = ", ".join(f"`{name}` ({_rank(column.found, name)})" for name in column.found.order)
-        yield f"{column.task} by saved tokens, best first, rank in brackets: {ours}."
-    if columns:
-        told = ", ".join(f"{name} {text}" for _, name, text in sorted(known, reverse=True))
-        yield (
-            f"The paper, mean of its written tasks at 15 % on Llama-3.2-1B: {told}. No interval of this board says how "
-            f"far its order holds for other models."
-        )
+    if not columns:
+        return
+    orders = [[f"`{name}` ({_rank(column.found, name)})" for name in column.found.order] for column in columns]
+    theirs = [f"{name} {text}" for _, name, text in sorted(known, reverse=True)]
+    header = (*(f"{column.task}, rank" for column in columns), "the paper")
+    yield f"By saved tokens, best first:\n\n{_table(header, list(zip_longest(*orders, theirs, fillvalue='')))}"
+    yield (
+        "The paper's are means of its written tasks at 15 % on Llama-3.2-1B. No interval of this board says how far "
+        "its order holds for other models."
+    )
 
 
 def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
@@ -307,24 +312,31 @@ def idle_gates(rows: Iterable[Row]) -> Iterator[str]:
 
 def claims(rows: Iterable[Row]) -> Iterator[str]:
     """Dials that claim what was not skipped, the widest gap first."""
+    found = []
     for row in sorted(rows, key=lambda row: -abs(row.claimed_minus_executed or 0.0)):
         gap = row.claimed_minus_executed
         if row.claimed is not None and gap is not None and abs(gap) > _CLAIM_GAP:
-            yield (
-                f"`{row.label}` on {markdown(row.task)} claims to skip {percent(row.claimed)} % of the "
-                f"token-branches; {percent(row.claimed - gap)} % were skipped."
-            )
+            shares = (f"{percent(one)} %" for one in (row.claimed, row.claimed - gap))
+            found.append((f"`{row.label}`", markdown(row.task), *shares))
+    if found:
+        yield _table(("method", "task", "claims to skip of the token-branches", "skipped"), found)
 
 
 def phases(rows: Iterable[Row]) -> Iterator[str]:
     """Savings that differ between prompts and what is written, the widest difference first."""
+    found = []
     for row in sorted(rows, key=lambda row: -abs((row.saved_prefill_net or 0.0) - (row.saved_decode_net or 0.0))):
         prefill, decode = row.saved_prefill_net, row.saved_decode_net
         if prefill is not None and decode is not None and abs(prefill - decode) > _PHASE_GAP:
-            yield (
-                f"`{row.label}` on {markdown(row.task)}: net saving {percent(prefill)} % in prefill, "
-                f"{percent(decode)} % in decode."
-            )
+            shares = (f"{percent(one)} %" for one in (prefill, decode))
+            found.append((f"`{row.label}`", markdown(row.task), *shares))
+    if found:
+        yield _table(("method", "task", "net saving in prefill", "in decode"), found)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _is_static(name: str) -> bool:

@@ -39,7 +39,9 @@ def board(make_row):
 
 def test_what_a_test_tells_apart_is_said_with_its_figures(board):
     text = findings(board(random_skip=10, mod=90, calm=88))
-    assert "`mod` 90.0⚠ [0.0, 100.0] %, rank 1 to 2; `calm` 88.0⚠ [0.0, 100.0] %, rank 1 to 2; `random_skip`" in text
+    rows = ["| method | score | rank |", "| --- | --- | --- |", "| `mod` | 90.0⚠ [0.0, 100.0] % | 1 to 2 |"]
+    rows += ["| `calm` | 88.0⚠ [0.0, 100.0] % | 1 to 2 |", "| `random_skip` | 10.0⚠ [0.0, 100.0] % | 3 |"]
+    assert "**nano\\_math** by saved net FLOPs:\n\n" + "\n".join(rows) + "\n\n" in text
     assert "- ⚠ the dial claims" in text
     assert "not told apart" not in text
     assert "2 of 2 methods that decide per token are ahead of it, `mod`⚠ by +80.0 [" in text
@@ -71,8 +73,8 @@ def test_gates_claims_and_phases_have_their_sentences(board):
     text = findings(board(gateskip=30, scalar=80))
     assert "`gateskip[shape=scalar]`⚠ is ahead of `gateskip`⚠, +50.0 [" in text
     assert "vector gates skip 40.0 % of the token-branches" in text
-    assert "claims to skip 40.0 % of the token-branches; 30.0 % were skipped" in text
-    assert "net saving 20.0 % in prefill, 2.0 % in decode" in text
+    assert "| claims to skip of the token-branches | skipped |\n" in text and "| 40.0 % | 30.0 % |" in text
+    assert "| net saving in prefill | in decode |\n" in text and "| 20.0 % | 2.0 % |" in text
 
 
 def test_tuned_gates_are_compared_like_their_defaults(board, tmp_path):
@@ -85,7 +87,7 @@ def test_tuned_gates_are_compared_like_their_defaults(board, tmp_path):
 
 def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
     text = findings(board(axis="tokens", random_skip=10, mod=90))
-    assert "`mod` (1), `random_skip` (2)" in text and "GateSkip (ours) 22.14 ± 1.36" in text
+    assert "| `mod` (1) | GateSkip (ours) 22.14 ± 1.36 |\n| `random_skip` (2) | FREE" in text
 
 
 def test_those_who_skip_much_and_save_little_are_named(board):
