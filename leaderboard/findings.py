@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 from adaptive_bench import output
@@ -58,11 +58,12 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
 
 
 def _section(title: str, said: Iterator[str]) -> list[str]:
-    """Sentences as a list; where tables are among them, as paragraphs."""
-    found = list(said)
-    if any("\n" in one for one in found):
-        return [f"## {title}", *found]
-    return [f"## {title}", "\n".join(f"- {sentence}" for sentence in found)] if found else []
+    """Sentences as a list; what has a table in it as paragraphs."""
+    parts = [f"## {title}"]
+    for has_table, found in groupby(said, key=lambda one: "\n" in one):
+        some = list(found)
+        parts += some if has_table else ["\n".join(f"- {sentence}" for sentence in some)]
+    return parts if len(parts) > 1 else []
 
 
 def _columns(board: Board, rows: Sequence[Row], axis: str, level: float) -> Iterator[Column]:

@@ -15,21 +15,19 @@ from adaptive_bench.tables.comparison import Difference
 from .against import at_own_savings, base_of, over_base
 from .decisions import FLOOR, is_apart, is_floor
 from .frame import Board
-from .grid import AXES, STATIC, Grid, is_far, marks, number, percent
+from .grid import AXES, Grid, is_far, marks, number, percent
 from .headroom import headroom as about_headroom
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown
 from .row import Row
-from .tables import FAMILY_OF_CONTROLS, difference, p_value
+from .tables import difference
+from .wording import Marks, beside_static, by_relation, is_static, listed, named, table, tested, with_differences
 
 _PAPER_COLUMN = 3  # 15 % of the generative tasks in its first table
 _CLAIM_GAP = 0.02
 _PHASE_GAP = 0.05
 _VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
-
-
-Marks = Mapping[str, str]  # by label what stands behind a name where something is said of it
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,8 @@ def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[str]:
 
 
 def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:
-    """Who is better than the model before training, and who is worse."""
+    """Who is better than the model before training, and who is worse, by how much."""
+    rows: list[tuple[str, ...]] = []
     for column in columns:
         base = base_of(column.grid)
         if base is None:
@@ -88,19 +87,22 @@ def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         if not over:
             yield f"{told}; nothing was tested against it."
             continue
-        ahead, behind, unknown = _by_relation(over).values()
+        ahead, behind, unknown = by_relation(over).values()
         yield (
             f"{told}, p corrected for {len(over)} comparisons with it. Worse than no training: "
-            f"{_with_differences(column.grid, behind, column.marks)}; not separated from it: "
-            f"{_names(unknown, column.marks)}; better: {_names(ahead, column.marks)}."
+            f"{listed(behind, column.marks)}; not separated from it: "
+            f"{listed(unknown, column.marks)}; better: {listed(ahead, column.marks)}."
         )
+        rows += [(column.task, named(name, column.marks), tested(column.grid, by)) for name, by in behind.items()]
+    if rows:
+        yield table(("task", "worse than no training", "by"), rows)
 
 
 def order(columns: Iterable[Column]) -> Iterator[str]:
     """The ranks that tests leave open."""
     for column in columns:
         grid, found = column.grid, column.found
-        told = _table(
+        told = table(
             ("method", "score", "rank"),
             [(f"`{name}`", column.shown(name), _rank(found, name)) for name in found.order],
         )
@@ -119,11 +121,11 @@ def sites(columns: Iterable[Column]) -> Iterator[str]:
     for column in columns:
         by_sites = column.grid.by_sites
         if len(by_sites) > 1:
-            told = "; ".join(f"{where}: {_names(names)}" for where, names in by_sites.items())
+            told = "; ".join(f"{where}: {listed(names)}" for where, names in by_sites.items())
             yield f"{column.task}: not all may skip at the same sites. {told[0].upper()}{told[1:]}."
         if names := [name for name in column.found.order if column.row(name).eligible is None]:
             every = len(names) == len(column.found.order)
-            unknown.setdefault("any method" if every else _names(names), []).append(column.task)
+            unknown.setdefault("any method" if every else listed(names), []).append(column.task)
     for methods, tasks in unknown.items():
         yield (
             f"{', '.join(tasks)}: not recorded for {methods}, so that what one is ahead of another may come from the "
@@ -135,6 +137,7 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
     """The question of the protocol: who is better than skipping the same layers for every token. Asked at the level if
     the control was measured near it, else where it was measured.
     """
+    rows: list[tuple[str, ...]] = []
     for column in columns:
         grid, control = column.grid, column.found.static
         if control is None:
@@ -143,27 +146,31 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
             over = column.found.over_static
             yield (
                 f"{column.task}, `{control}` {column.shown(control)}, p corrected for {len(over)} comparisons with it: "
-                f"{_against(grid, over, column.marks)}.{column.other_sites(over, control)}"
+                f"{_against(over, column.marks)}.{column.other_sites(over, control)}"
             )
+            rows += _differences(column, column.level, over, column.marks)
             continue
         missing = f"without a measured point within 2 points of {100 * column.level:.4g} % on one side or both"
         own = [one for one in at_own_savings(board, grid, control) if one.over]
         if not own:
-            yield f"{column.task}: {_named(control, column.marks)}, {missing}: nothing is said against it."
+            yield f"{column.task}: {named(control, column.marks)}, {missing}: nothing is said against it."
         for one in own:
             score = _in_unit(grid, number(grid.metric, one.score))
             yield (
-                f"{column.task}: {_named(control, one.marks)}, {missing}, has {score} at "
+                f"{column.task}: {named(control, one.marks)}, {missing}, has {score} at "
                 f"{percent(one.saving)} %; p corrected for {len(one.over)} comparisons with it: "
-                f"{_against(grid, one.over, one.marks)}.{column.other_sites(one.over, control)}"
+                f"{_against(one.over, one.marks)}.{column.other_sites(one.over, control)}"
             )
+            rows += _differences(column, one.saving, one.over, one.marks)
+    if rows:
+        yield table(("task", "saved", "method", "ahead of the control by"), rows)
 
 
 def choice(columns: Iterable[Column]) -> Iterator[str]:
     """Who loses how much with other tokens' decisions, most first, where the control of shuffled decisions says it."""
     unknown = []
     for column in columns:
-        adaptive = [column.row(name) for name in column.found.order if not _is_static(name)]
+        adaptive = [column.row(name) for name in column.found.order if not is_static(name)]
         known = [row for row in adaptive if row.decisions_low is not None and row.decisions_high is not None]
         if not known:
             unknown.append(column.task)
@@ -210,7 +217,7 @@ def _floor(column: Column) -> str:
 
 def _worth(row: Row, marked: Marks) -> str:
     low, high = (difference(row.metric, end) for end in (row.decisions_low, row.decisions_high))
-    return f"{_named(row.label, marked)} {difference(row.metric, row.decisions_worth)} [{low}, {high}]"
+    return f"{named(row.label, marked)} {difference(row.metric, row.decisions_worth)} [{low}, {high}]"
 
 
 def paper(columns: Sequence[Column]) -> Iterator[str]:
@@ -225,8 +232,9 @@ def paper(columns: Sequence[Column]) -> Iterator[str]:
     orders = [[f"`{name}` ({_rank(column.found, name)})" for name in column.found.order] for column in columns]
     theirs = [f"{name} {text}" for _, name, text in sorted(known, reverse=True)]
     header = (*(f"{column.task}, rank" for column in columns), "the paper")
-    yield f"By saved tokens, best first:\n\n{_table(header, list(zip_longest(*orders, theirs, fillvalue='')))}"
+    told = table(header, list(zip_longest(*orders, theirs, fillvalue="")))
     yield (
+        f"By saved tokens, best first:\n\n{told}\n\n"
         "The paper's are means of its written tasks at 15 % on Llama-3.2-1B. No interval of this board says how far "
         "its order holds for other models."
     )
@@ -250,10 +258,10 @@ def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
             continue
         nothing = Column(grid, 0.0, start)
         over = {name: start.over(name, dense) for name in start.order if method_name(name) not in ("dense", "base")}
-        if behind := _by_relation(over)["behind"]:
+        if behind := by_relation(over)["behind"]:
             yield (
                 f"{column.task}: with no token-branch skipped these are behind `{dense}` "
-                f"{_shown(grid, dense, 0.0)}: {_with_differences(grid, behind, nothing.marks)}."
+                f"{_shown(grid, dense, 0.0)}: {with_differences(grid, behind, nothing.marks)}."
             )
 
 
@@ -262,17 +270,15 @@ def random_controls(columns: Iterable[Column]) -> Iterator[str]:
     for column in columns:
         found = column.found
         for control in [name for name in found.order if method_name(name) == "random_skip"]:
-            others = [name for name in found.order if not _is_static(name)]
+            others = [name for name in found.order if not is_static(name)]
             over = {name: found.over(name, control) for name in others}
-            ahead, behind, unknown = _by_relation(over).values()
+            ahead, behind, unknown = by_relation(over).values()
             first = next(iter(ahead), None)
-            best = (
-                "" if first is None else f", {_named(first, column.marks)} by {_difference(column.grid, ahead[first])}"
-            )
+            best = "" if first is None else f", {named(first, column.marks)} by {tested(column.grid, ahead[first])}"
             yield (
                 f"{column.task}, `{control}` {column.shown(control)}: {len(ahead)} of {len(over)} methods that "
-                f"decide per token are ahead of it{best}; behind it: {_names(behind, column.marks)}; not "
-                f"separated from it: {_names(unknown, column.marks)}.{column.other_sites(over, control)}"
+                f"decide per token are ahead of it{best}; behind it: {listed(behind, column.marks)}; not "
+                f"separated from it: {listed(unknown, column.marks)}.{column.other_sites(over, control)}"
             )
 
 
@@ -294,8 +300,8 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
                 f"{percent(vector)} % of the token-branches, scalar gates {percent(scalar)} %."
             )
         yield (
-            f"{column.task}: {_named(better, column.marks)} {told} {_named(worse, column.marks)}, "
-            f"{_difference(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
+            f"{column.task}: {named(better, column.marks)} {told} {named(worse, column.marks)}, "
+            f"{tested(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
         )
 
 
@@ -319,7 +325,7 @@ def claims(rows: Iterable[Row]) -> Iterator[str]:
             shares = (f"{percent(one)} %" for one in (row.claimed, row.claimed - gap))
             found.append((f"`{row.label}`", markdown(row.task), *shares))
     if found:
-        yield _table(("method", "task", "claims to skip of the token-branches", "skipped"), found)
+        yield table(("method", "task", "claims to skip of the token-branches", "skipped"), found)
 
 
 def phases(rows: Iterable[Row]) -> Iterator[str]:
@@ -331,47 +337,26 @@ def phases(rows: Iterable[Row]) -> Iterator[str]:
             shares = (f"{percent(one)} %" for one in (prefill, decode))
             found.append((f"`{row.label}`", markdown(row.task), *shares))
     if found:
-        yield _table(("method", "task", "net saving in prefill", "in decode"), found)
+        yield table(("method", "task", "net saving in prefill", "in decode"), found)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _is_static(name: str) -> bool:
-    return method_name(name) in (*FAMILY_OF_CONTROLS, *STATIC)
-
-
-def _by_relation(over: Mapping[str, Difference | None]) -> dict[str, dict[str, Difference | None]]:
-    """Methods by how they stand to a control that they are ahead of by `over`, best first."""
-    some: dict[str, dict[str, Difference | None]] = {"ahead": {}, "behind": {}, "not separated": {}}
-    for name, by in sorted(over.items(), key=lambda one: -math.inf if one[1] is None else -one[1].difference):
-        apart = by is not None and by.apart
-        some["not separated" if by is None or not apart else "ahead" if by.difference > 0 else "behind"][name] = by
-    return some
-
-
-def _against(grid: Grid, over: Mapping[str, Difference | None], marked: Marks) -> str:
+def _against(over: Mapping[str, Difference | None], marked: Marks) -> str:
     """How methods stand to a static control: those that decide per token, then those that do not and are no control."""
-    adaptive = {name: by for name, by in over.items() if not _is_static(name)}
-    others = {name: by for name, by in over.items() if method_name(name) in STATIC[1:]}
-    told = [f"{relation} {_with_differences(grid, some, marked)}" for relation, some in _by_relation(adaptive).items()]
-    for relation, some in _by_relation(others).items():
-        told += [f"deciding nothing per token, {relation} {_with_differences(grid, some, marked)}"] if some else []
+    adaptive, others = beside_static(over)
+    told = [f"{relation} {listed(some, marked)}" for relation, some in by_relation(adaptive).items()]
+    for relation, some in by_relation(others).items():
+        told += [f"deciding nothing per token, {relation} {listed(some, marked)}"] if some else []
     return "; ".join(told)
 
 
-def _with_differences(grid: Grid, some: Mapping[str, Difference | None], marked: Marks) -> str:
-    return ", ".join(f"{_named(name, marked)} {_difference(grid, by)}" for name, by in some.items()) or "none"
-
-
-def _names(methods: Iterable[str], marked: Marks | None = None) -> str:
-    return ", ".join(_named(name, marked or {}) for name in methods) or "none"
-
-
-def _named(name: str, marked: Marks) -> str:
-    return f"`{name}`{marked.get(name, '')}"
+def _differences(
+    column: Column, saving: float, over: Mapping[str, Difference | None], marked: Marks
+) -> list[tuple[str, ...]]:
+    """Rows of those that `_against` names, best first."""
+    found = {name: by for some in beside_static(over) for name, by in some.items()}
+    ordered = sorted(found.items(), key=lambda one: math.inf if one[1] is None else -one[1].difference)
+    where = (column.task, f"{percent(saving)} %")
+    return [(*where, named(name, marked), tested(column.grid, by)) for name, by in ordered]
 
 
 def _rank(found: Comparison, name: str) -> str:
@@ -385,10 +370,3 @@ def _shown(grid: Grid, name: str, level: float) -> str:
 
 def _in_unit(grid: Grid, text: str) -> str:
     return f"{text} %" if metric_of(grid.metric).unit == "share" else text
-
-
-def _difference(grid: Grid, found: Difference | None) -> str:
-    if found is None:
-        return "which cannot be tested"
-    low, high = (difference(grid.metric, end) for end in (found.low, found.high))
-    return f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}"

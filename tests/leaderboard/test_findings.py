@@ -65,8 +65,15 @@ def test_who_is_certainly_worse_is_not_called_not_separated(board):
     text = findings(board(**{"random_skip": 50, static: 53, "mod": 90, "calm": 52, "free": 10}))
     assert "1 of 3 methods that decide per token are ahead of it, `mod`⚠ by +40.0 [" in text
     assert "behind it: `free`⚠; not separated from it: `calm`⚠." in text
-    assert f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod`⚠ +37.0 [+2" in text
-    assert "; behind `free`⚠ -43.0 [-5" in text and "; not separated `calm`⚠ -1.0 [" in text
+    assert (
+        f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod`⚠; behind" in text
+        and "| `mod`⚠ | +37.0 [+2" in text
+    )
+    assert (
+        "; behind `free`⚠; not separated `calm`⚠." in text
+        and "| `free`⚠ | -43.0 [-5" in text
+        and "| `calm`⚠ | -1.0 [" in text
+    )
 
 
 def test_gates_claims_and_phases_have_their_sentences(board):

@@ -17,7 +17,7 @@ def test_who_is_worse_than_no_training_is_said_with_certainty_only(board):
         findings(board({"base": nothing, "dense": {0.0: 95}, "mod": 20, "calm": 58})), "What training was worth"
     )
     assert "`base`, the model before training, has 60.0 [0.0, 100.0] %, p corrected for 3 comparisons" in said
-    assert "Worse than no training: `mod` -40.0 [-5" in said
+    assert "Worse than no training: `mod`; not" in said and "| **nano\\_math** | `mod` | -40.0 [-5" in said
     assert "not separated from it: `calm`; better: `dense`." in said
     said = section(findings(board({"base": nothing, "mod": 58, "calm": 58})), "What training was worth")
     assert "Worse than no training: none; not separated from it: `mod`, `calm`; better: none." in said
@@ -89,7 +89,7 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     curves = {"random_skip": 20, TRAINED: 40, "mod": 90, "calm": 90}
     off = {"beyond_target": True, "below_target": False, "target_axis": "tokens"}
     text = findings(board(curves, rows={"mod": off}))
-    assert "`mod`‡¶ +50.0 [" in section(text, "Who is better than static depth")
+    assert "`mod`‡¶ | +50.0 [" in section(text, "Who is better than static depth")
     assert "`mod`‡¶ by" in section(text, "What random controls show")
     assert "‡ beyond the saving" in section(text, "Marks") and "¶ trained for" in section(text, "Marks")
     plain = findings(board(curves, rows={"mod": dict.fromkeys(off)}))
@@ -98,9 +98,9 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     for row in unconverged.rows:
         row.not_converged = row.method == "mod"
     text = findings(unconverged)
-    assert "`mod`# +50.0 [" in section(text, "Who is better than static depth") and "# not converged" in text
+    assert "`mod`# | +50.0 [" in section(text, "Who is better than static depth") and "# not converged" in text
     below = findings(board({TRAINED: FEW, "mod": 90, "calm": 90}, rows={"mod": {"below_target": True}}))
-    assert "`mod`§ +70.0 [" in section(below, "Who is better than static depth")
+    assert "`mod`§ | +70.0 [" in section(below, "Who is better than static depth")
 
 
 def test_the_control_carries_its_own_marks_where_its_number_is_used(board):
@@ -118,7 +118,7 @@ def test_the_control_carries_its_own_marks_where_its_number_is_used(board):
             for one in sweeps
         ]
         text = findings(found)
-        return text, section(text, "Who is better than static depth").split("\n")
+        return text, section(text, "Who is better than static depth").split("\n")[:2]
 
     text, (first, second) = said(1 / 6)
     assert f"`{TRAINED}`, without" in first and f"`{TRAINED}`◊, without" in second

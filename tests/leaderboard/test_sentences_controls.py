@@ -52,12 +52,15 @@ def test_an_interpolated_control_is_marked_and_asked_where_it_was_measured(board
     (row,) = [row for row in found.rows if row.method == TRAINED and row.level == 0.15]
     (grid,) = grids(found.rows)
     assert grid.score(TRAINED, 0.15).startswith(f"{100 * row.score:.1f}≈")
-    first, second = section(findings(found), "Who is better than static depth").split("\n")
+    first, second, *table = section(findings(found), "Who is better than static depth").split("\n")
     where = "without a measured point within 2 points of 15 % on one side or both"
     assert f"`{TRAINED}`, {where}, has 20.0 % at 11.0 %; p" in first
-    assert "ahead `mod` +75.0 [" in first and "`calm`≈ +75.0 [" in first  # calm was measured at 0 and 30 % alone
+    assert "ahead `mod`, `calm`≈;" in first  # calm was measured at 0 and 30 % alone
     assert "has 98.0 % at 22.0 %" in second and "ahead none" in second
-    assert "not separated `mod` -3.0 [" in second
+    assert "not separated `mod`, `calm`≈" in second
+    said = [line.partition("** | ")[2].partition(" [")[0] for line in table[3:]]
+    where = (("11.0 %", "+75.0"), ("22.0 %", "-3.0"))
+    assert said == [f"{saving} | {name} | {by}" for saving, by in where for name in ("`mod`", "`calm`≈")]
 
 
 def test_what_the_page_says_against_a_control_has_its_mark(board):
@@ -91,8 +94,10 @@ def test_a_method_whose_seeds_do_not_all_reach_the_control_s_saving_is_marked_th
     found = board({TRAINED: FEW, "mod": 95, "calm": 95})
     sweeps = found.answers["run"].sweeps["mod", "bench", "nano_math", None]
     sweeps[0] = replace(sweeps[0], points=sweeps[0].points[:20], dials=sweeps[0].dials[:20])  # up to 19 %
-    first, second = section(findings(found), "Who is better than static depth").split("\n")
-    assert "`mod` +75.0 [" in first and "`mod`* -3.0 [" in second and "`calm` -3.0 [" in second
+    first, second, *table = section(findings(found), "Who is better than static depth").split("\n")
+    assert "ahead `mod`, `calm`;" in first and "`mod`*" in second
+    for row in ("11.0 % | `mod` | +75.0 [", "22.0 % | `mod`* | -3.0 [", "22.0 % | `calm` | -3.0 ["):
+        assert row in "\n".join(table)
 
 
 def test_the_verdict_is_not_held_against_a_control_that_was_measured_elsewhere(board):
@@ -108,7 +113,8 @@ def test_who_decides_nothing_per_token_belongs_to_the_static_family(board):
     found = board(curves)
     text = findings(found)
     said = section(text, "Who is better than static depth")
-    assert "ahead `mod` +50.0 [" in said and "deciding nothing per token, ahead `layerskip` +55.0 [" in said
+    assert "ahead `mod`;" in said and "deciding nothing per token, ahead `layerskip`." in said
+    assert "`layerskip` | +55.0 [" in said and "`mod` | +50.0 [" in said
     assert "1 of 1 methods that decide per token are ahead of it, `mod`" in section(text, "What random controls show")
     assert "mod keeps" in verdict(found, "net") or "mod scores" in verdict(found, "net")
     assert "but not of the control layerskip" in verdict(found, "net")
