@@ -59,10 +59,12 @@ class RunConfig(Strict):
         "What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core FLOPs, saved "
         "tokens, what the dial claims (as papers plot it), or saved time as measured.",
         "net",
+        flag="--axis",
     )
     match_phase: Literal["all", "prefill", "decode"] = _how(
         "The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or both pooled.",
         "all",
+        flag="--phase",
     )
     project_onto: str = Field(
         default="llama-3.2-1b",

@@ -144,7 +144,7 @@ EARLIER_BACKBONE = (
 def test_the_findings_are_those_of_the_published_entries(entry, page, note, tmp_path):
     write_findings([ROOT / "leaderboard/entries" / entry / "table.json"], tmp_path / page, note=note)
     assert (tmp_path / page).read_text(encoding="utf-8") == (ROOT / "docs" / page).read_text(encoding="utf-8"), (
-        f"run: adaptive-bench leaderboard findings leaderboard/entries/{entry} --out docs/{page}"
+        f"run: adaptive-bench leaderboard findings leaderboard/entries/{entry} -o docs/{page}"
         + (f" --note '{note}'" if note else "")
     )
 

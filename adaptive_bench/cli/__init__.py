@@ -36,6 +36,7 @@ from adaptive_bench.cli import (
 from adaptive_bench.cli.config_options import ConfigCommand
 from adaptive_bench.cli.default_command import group_with_default
 from adaptive_bench.cli.failures import reported
+from adaptive_bench.cli.named_run import RunCommand
 from adaptive_bench.cli.strict import Command, StrictCommand
 
 app = typer.Typer(
@@ -67,19 +68,20 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "new-method": new_method.new_method,
     "doctor": doctor.doctor,
 }
-_CONFIG_COMMANDS = {
+_CLASSES = {
     "run": ConfigCommand,
     "rates": rates.RatesCommand,
     "steps": steps.StepsCommand,
     "tune": tune.TuneCommand,
+    **dict.fromkeys(("retry", "show", "diff", "samples", "export", "generate", "export-model", "time"), RunCommand),
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=_CONFIG_COMMANDS.get(_name, Command))(_command)
+    app.command(_name, cls=_CLASSES.get(_name, Command))(_command)
 boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of runs: print it, build a page, share.")
-boards.command("show", cls=Command)(leaderboard.leaderboard)
-boards.command("build", cls=Command)(site.build)
-boards.command("findings", cls=Command)(site.findings)
-boards.command("submit", cls=Command)(entries.submit)
+boards.command("show", cls=RunCommand)(leaderboard.leaderboard)
+boards.command("build", cls=RunCommand)(site.build)
+boards.command("findings", cls=RunCommand)(site.findings)
+boards.command("submit", cls=RunCommand)(entries.submit)
 boards.command("unpack", cls=Command)(entries.unpack)
 boards.command("verify", cls=Command)(entries.verify)
 boards.command("publish", cls=Command)(entries.publish)

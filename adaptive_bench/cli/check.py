@@ -34,9 +34,12 @@ def check(
         list[str] | None,
         typer.Option(help="Family of `list families` to check on instead of the usual three; may be repeated."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", parser=output.file, help="Write all results to this file; - for standard output."),
+        typer.Option(
+            "--output", "-o", parser=output.file, help="Write all results to this JSON file; - for standard output."
+        ),
     ] = None,
     capabilities: Annotated[
         Path | None,
@@ -53,6 +56,9 @@ def check(
     Runs on tiny random Llama, Qwen and Gemma-2 models, a second per spec and family, no network. Exits with 1 if a
     check fails. With --debug an error in a method's code ends the command with its traceback.
     """
+    if as_json:
+        _refuse_file(methods or [], json_file)
+        json_file = output.STDOUT
     if plugin:
         load_libraries()
         registry.load_plugins(plugin)
@@ -81,6 +87,14 @@ def check(
         write_matrix(capabilities, report.matrix, whole=everything)
     _print(report, err=output.is_stdout(json_file) or output.is_stdout(capabilities))
     raise typer.Exit(1 if report.failures else 0)
+
+
+def _refuse_file(methods: list[str], json_file: Path | None) -> None:
+    """Refuse a file after `--json`, which took one once, and is a switch as everywhere now."""
+    if named := [text for text in methods if text.endswith(".json") or "/" in text or text == "-"]:
+        raise UsageError(f"--json prints, and -o names a file, got --json {named[0]}. Give -o {named[0]} instead.")
+    if json_file is not None:
+        raise UsageError(f"--json prints what -o writes, got both, -o {json_file}. Give one of them.")
 
 
 def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:

@@ -25,7 +25,9 @@ _SHOWN = 20  # differences
 
 def submit(
     run: Run,
-    to: Annotated[Path, typer.Option(parser=output.folder, help="Folder of entries.")] = ENTRIES,
+    to: Annotated[
+        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries that gets it.")
+    ] = ENTRIES,
     records: Annotated[
         bool,
         typer.Option("--records", help="Put the run's records beside it, without weights: see `leaderboard unpack`."),
@@ -68,7 +70,7 @@ def unpack(
 
 def verify(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry, or of a run.")],
-    out: Annotated[Path, typer.Option(help="Where trainings are looked for, and made if there are none.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the runs: trainings are looked for there, or made.")] = Path(
         "runs"
     ),
     documents: Annotated[int, typer.Option(min=1, help="How many documents are asked again.")] = 32,

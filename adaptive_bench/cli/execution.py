@@ -109,7 +109,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if rows and open_page:
-        build([outcome.folder], out=outcome.folder / "site", open_=True)
+        build([outcome.folder], to=outcome.folder / "site", open_=True)
 
 
 def _unchecked(config: RunConfig) -> list[str]:

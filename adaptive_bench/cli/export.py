@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +10,10 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import output
-from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.cli.named_run import Out, named, run_names
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.results import tidy_rows
-from adaptive_bench.store.runs import find_run
+from adaptive_bench.store.runs import DEFAULT_OUT
 from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
 
 
@@ -28,24 +30,33 @@ def export(
         list[Path] | None,
         typer.Argument(
             metavar="[RUN]...",
-            parser=find_run,
+            parser=named,
             autocompletion=run_names,
-            help="Names of runs (see `list runs`), their beginnings, or folders; without any, all finished runs.",
+            help="Names of runs (see `list runs`), their beginnings, folders or `last`; without any, all finished.",
         ),
     ] = None,
-    to: Annotated[Form, typer.Option(help="csv, parquet or json.")] = Form.csv,
-    write: Annotated[
-        Path | None,
-        typer.Option(parser=output.file, help="The file, or - for standard output; by default results.FORMAT here."),
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="csv, parquet or json; by default as the file's name ends, else csv."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are looked for if none is named.")] = Path("runs"),
+    to: Annotated[
+        Path, typer.Option("--output", "-o", parser=output.file, help="The file; by default -, standard output.")
+    ] = output.STDOUT,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
+    form = form or _form_of(to)
+    if form is Form.parquet and output.is_stdout(to) and sys.stdout.isatty():
+        raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
     rows = tidy_rows(*(folders or []), out=out)
-    file = write or Path(f"results.{to}")
-    if to is Form.parquet:
-        output.write_bytes(file, as_parquet(rows))
+    if form is Form.parquet:
+        output.write_bytes(to, as_parquet(rows))
     else:
-        output.write_text(file, as_csv(rows) if to is Form.csv else as_json(rows))
-    about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {file}"
-    typer.echo(about, err=output.is_stdout(file))
+        output.write_text(to, as_csv(rows) if form is Form.csv else as_json(rows))
+    about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {to}"
+    typer.echo(about, err=output.is_stdout(to))
+
+
+def _form_of(file: Path) -> Form:
+    ending = file.suffix.removeprefix(".")
+    return Form(ending) if ending in set(Form) else Form.csv

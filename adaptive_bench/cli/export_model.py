@@ -20,17 +20,26 @@ if TYPE_CHECKING:
 
 def export_model(
     run: Run,
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", parser=output.new_folder, help="Folder to write; it must not exist."),
-    ],
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", parser=output.new_folder, help="Folder to write; it must not exist."),
+    ] = None,
+    folder: Annotated[Path | None, typer.Argument(hidden=True, help="How -o was given once.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
     Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
     """
+    if to is None:
+        asked = "no folder" if folder is None else f"{str(folder)!r} without it"
+        raise UsageError(
+            f"The folder that is written is given by -o, got {asked}. Give `-o {folder or 'my-model'}`, one that does "
+            f"not exist."
+        )
+    if folder is not None:
+        raise UsageError(f"One run is exported, got {str(folder)!r} as well. Leave it out.")
     registry.load_plugins(plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
@@ -41,24 +50,24 @@ def export_model(
     from adaptive_bench.runs.planning.backbones import find_backbone
     from adaptive_bench.spec import MethodSpec
 
-    if out.exists():
-        raise UsageError(f"A model is exported into a new folder, got {str(out)!r}, which exists. Name another one.")
-    spec, folder, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
-    model = AdaptiveModel.from_pretrained(folder, spec, calibration=None)
+    if to.exists():
+        raise UsageError(f"A model is exported into a new folder, got {str(to)!r}, which exists. Name another one.")
+    spec, found, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
+    model = AdaptiveModel.from_pretrained(found, spec, calibration=None)
     card = model_card(
         model,
-        title=out.name,
+        title=to.name,
         base=backbone.name if backbone.revision else None,
-        calibrations=stored_calibration.names(folder, spec),
+        calibrations=stored_calibration.names(found, spec),
         results=_results(run, spec),
     )
-    with atomic.new_folder(out) as temporary:
+    with atomic.new_folder(to) as temporary:
         untouched = model.method.freezes_backbone and starting_spec(training_spec(spec)) is None
         hub = Pretrained.at(backbone.location, backbone.revision) if untouched and not backbone.is_local else None
-        model.save_pretrained(temporary, load_tokenizer(folder), pretrained=hub)
-        stored_calibration.copy(folder, temporary, spec)
+        model.save_pretrained(temporary, load_tokenizer(found), pretrained=hub)
+        stored_calibration.copy(found, temporary, spec)
         atomic.write_text(temporary / "README.md", card)
-    typer.echo(f"Wrote {out}: {sum(file.stat().st_size for file in out.rglob('*') if file.is_file()) / 1e6:.1f} MB")
+    typer.echo(f"Wrote {to}: {sum(file.stat().st_size for file in to.rglob('*') if file.is_file()) / 1e6:.1f} MB")
 
 
 def _results(run: Path, spec: MethodSpec) -> str:

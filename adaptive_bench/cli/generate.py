@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import find_run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,9 +23,9 @@ def generate(
         Path,
         typer.Argument(
             metavar="RUN|FOLDER",
-            parser=find_run,
+            parser=named,
             autocompletion=run_names,
-            help="Name or folder of a run (then with --method), or folder of a saved model.",
+            help="Name or folder of a run, or `last` (then with --method); or folder of a saved model.",
         ),
     ],
     prompts: Annotated[list[str], typer.Argument(help="Text to continue; several are written together.")],

@@ -41,7 +41,8 @@ def headroom(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     out: Annotated[Path, typer.Option(parser=output.folder, help="Folder for what is measured.")] = Path("runs"),
     to: Annotated[
-        Path | None, typer.Option("--output", parser=output.file, help="Write the record as sealed JSON, - for stdout.")
+        Path | None,
+        typer.Option("--output", "-o", parser=output.file, help="Write the record as sealed JSON, - for stdout."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
     plugin: Annotated[

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.named_run import Runs
+from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.results import read_json, read_table
-from adaptive_bench.store.runs import newest, tables
+from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
 from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
@@ -41,6 +41,7 @@ def leaderboard(
     full: Annotated[
         bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
     ] = False,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
     check_value("--axis", axis, AXES)
@@ -50,7 +51,7 @@ def leaderboard(
             f"--wide is for --format terminal, got {style!r}, which shows all levels anyway. Leave it out."
         )
     render = registry.get("leaderboards", style)
-    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     rows = joined({path.parent: read_table(path) for path in chosen})
     for note in made_by_other_rules(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)

@@ -1,39 +1,69 @@
-"""How commands take a run: by its name, the beginning of one, or its folder; the shell completes names. And what it
-consists of.
+"""How commands take a run: by its name, the beginning of one, its folder, or `last`; the shell completes names. And
+what it consists of.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import manifest
-from adaptive_bench.store.runs import DEFAULT_OUT, find_run, plugins_in, run_folders
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, run_folders
 
-_HELP = "Name of a run (see `list runs`), the beginning of one, or its folder."
+_HELP = "Name of a run (see `list runs`), the beginning of one, `last`, or its folder."
+Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
+_out: ContextVar[Path] = ContextVar("_out", default=DEFAULT_OUT)  # `--out` of the command that is parsed
 
 
-def run_names() -> list[str]:
+def run_names(ctx: typer.Context) -> list[str]:
     """Names the shell completes."""
-    return [folder.name for folder in run_folders(DEFAULT_OUT)]
+    folders = run_folders(Path(ctx.params.get("out") or DEFAULT_OUT))
+    return [folder.name for folder in folders] + [LAST] * bool(folders)
 
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", parser=find_run, autocompletion=run_names, help=_HELP)]
+def named(text: str | Path) -> Path:
+    """The folder of a run that a command was given; a name is looked for under its `--out`."""
+    return find_run(text, _out.get())
+
+
+class RunCommand(Command):
+    """A command that takes runs: a name among them is one of the folder `--out`, whether or not its function has a
+    parameter `out`.
+    """
+
+    added: ClassVar[tuple[Any, ...]] = (
+        keyword("out", Out, DEFAULT_OUT),
+        *Command.added,
+    )
+
+    @contextmanager
+    def parsing(self, given: Mapping[str, Any]) -> Iterator[None]:
+        """The order of options and names does not matter."""
+        token = _out.set(Path(given.get("out") or DEFAULT_OUT))
+        try:
+            yield
+        finally:
+            _out.reset(token)
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", parser=named, autocompletion=run_names, help=_HELP)]
 # Where all runs of an output folder may be meant, or the newest.
 Runs = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[RUN]...",
-        parser=find_run,
+        parser=named,
         autocompletion=run_names,
-        help="Names of runs (see `list runs`), their beginnings, or folders; without any, the newest run.",
+        help="Names of runs (see `list runs`), their beginnings, folders or `last`; without any, the newest.",
     ),
 ]
 

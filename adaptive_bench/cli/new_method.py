@@ -25,13 +25,14 @@ _TEMPLATES = {
 
 def new_method(
     name: Annotated[str, typer.Argument(help="Name of the method, like `my_method`: letters, digits, underscores.")],
-    out: Annotated[
-        Path | None, typer.Option(parser=output.new_folder, help="Folder to make; otherwise one of that name.")
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", parser=output.new_folder, help="Folder to make; otherwise one of that name."),
     ] = None,
 ) -> None:
     """Write a package with a working method, its entry point and its test."""
     check_name(name)
-    folder = out or Path(name)
+    folder = to or Path(name)
     write_package(name, folder)
     typer.echo(
         f"Wrote {folder}: {', '.join(target.format(name=name) for target in _TEMPLATES.values())}\n\n"
@@ -71,7 +72,7 @@ def write_package(name: str, folder: Path) -> None:
         EnvironmentProblem: The folder cannot be written.
     """
     if folder.exists():
-        raise UsageError(f"A new method gets a new folder, but {str(folder)!r} exists. Name another one with --out.")
+        raise UsageError(f"A new method gets a new folder, but {str(folder)!r} exists. Name another one with -o.")
     words = {
         "name": name,
         "dashed": name.replace("_", "-"),
@@ -86,5 +87,5 @@ def write_package(name: str, folder: Path) -> None:
             (folder / target.format(name=name)).write_text(text, encoding="utf-8")
     except OSError as error:
         raise EnvironmentProblem(
-            f"The folder {str(folder)!r} must be writable: {error}. Name another one with --out."
+            f"The folder {str(folder)!r} must be writable: {error}. Name another one with -o."
         ) from error

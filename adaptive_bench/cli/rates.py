@@ -37,7 +37,9 @@ def rates(
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(parser=output.file, help="JSON file for the trials and the choice; - for standard output."),
+        typer.Option(
+            "--output", "-o", parser=output.file, help="JSON file for the trials and the choice; - for standard output."
+        ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
 ) -> None:

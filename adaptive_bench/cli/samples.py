@@ -58,8 +58,8 @@ class Document:
 def samples(
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
-    saving: Annotated[
-        float, typer.Option(help="A saving as in the run's table: the measured point next to it.")
+    level: Annotated[
+        float, typer.Option(help="A saving on the axis of the run's table: the measured point next to it.")
     ] = 0.15,
     methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
     docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,
@@ -87,7 +87,7 @@ def samples(
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
     axis, unit = _axis_of(run)
-    found = documents(known, wanted, saving, axis)
+    found = documents(known, wanted, level, axis)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
     found = [each for each in found if each.doc >= first][:docs]

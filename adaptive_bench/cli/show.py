@@ -13,12 +13,12 @@ import typer
 import yaml
 
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.runs import find_run, is_run, plugins_in, run_command, run_name
+from adaptive_bench.store.runs import is_run, plugins_in, run_command, run_name
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
@@ -31,9 +31,9 @@ def show(
         Path,
         typer.Argument(
             metavar="RUN|CELL",
-            parser=find_run,
+            parser=named,
             autocompletion=run_names,
-            help="Name or folder of a run, or folder of a record (as `status` lists them).",
+            help="Name or folder of a run, `last`, or folder of a record (as `status` lists them).",
         ),
     ],
 ) -> None:

@@ -9,14 +9,15 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.former import check_runs_folder
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
-from adaptive_bench.cli.named_run import Runs
-from adaptive_bench.store.runs import newest, tables
+from adaptive_bench.cli.named_run import Out, Runs
+from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
 
 
 def build(
     folders: Runs = None,
-    out: Annotated[Path, typer.Option(parser=output.folder, help="Folder to write to.")] = Path("site"),
+    to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
     axis: Annotated[
         str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
     ] = None,
@@ -25,17 +26,19 @@ def build(
         bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
     ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
     JSON and Parquet.
     """
     check_value("--axis", axis, AXES)
     check_value("--phase", phase, PHASES)
-    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
+    check_runs_folder(out, "page")
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     site = registry.get("sites", "board")
-    for text in site(chosen, out, axis, phase, figures=figures):
+    for text in site(chosen, to, axis, phase, figures=figures):
         typer.echo(paragraph(text), err=True)
-    page = out / "index.html"
+    page = to / "index.html"
     typer.echo(f"The page is {page}")
     if open_:
         typer.launch(str(page.resolve()))
@@ -43,16 +46,19 @@ def build(
 
 def findings(
     folders: Runs = None,
-    out: Annotated[
-        Path, typer.Option(parser=output.file, help="Markdown file to write; - for standard output.")
+    to: Annotated[
+        Path,
+        typer.Option("--output", "-o", parser=output.file, help="Markdown file to write; - for standard output."),
     ] = Path("findings.md"),
     axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
-    level: Annotated[float, typer.Option(help="The saving the sentences are about.")] = 0.15,
+    level: Annotated[float, typer.Option(help="The saving on that axis that the sentences are about.")] = 0.15,
     note: Annotated[str, typer.Option(help="Put this first: what a reader has to know of the runs, in markdown.")] = "",
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Write what a board found as sentences, each with its figures and intervals."""
     check_value("--axis", axis, AXES)
-    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(Path("runs"))]
-    for text in registry.get("sites", "findings")(chosen, out, axis, level, note):
+    check_runs_folder(out, "findings")
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
+    for text in registry.get("sites", "findings")(chosen, to, axis, level, note):
         typer.echo(text, err=True)
-    typer.echo(f"The findings are {out}", err=output.is_stdout(out))
+    typer.echo(f"The findings are {to}", err=output.is_stdout(to))

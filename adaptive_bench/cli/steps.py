@@ -38,7 +38,10 @@ def steps(
     write: Annotated[
         Path | None,
         typer.Option(
-            "--write", "-o", parser=output.file, help="JSON file for all of it (RUN/steps.json); - for standard output."
+            "--output",
+            "-o",
+            parser=output.file,
+            help="JSON file for all of it (RUN/steps.json); - for standard output.",
         ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,

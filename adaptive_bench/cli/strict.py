@@ -8,13 +8,15 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
 
+from adaptive_bench.cli.former import refuse_former
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
 
@@ -27,16 +29,26 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and
 class StrictCommand(TyperCommand):
     """A command that takes each value once, and none that is empty or nobody can have meant."""
 
+    def parsing(self, given: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What surrounds the reading of values, for commands where one value says how another is read.
+
+        Args:
+            given: The values as they were written, by name of the option.
+        """
+        return nullcontext()
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; the first look only counts."""
         if not ctx.resilient_parsing:
+            refuse_former(_path(ctx), args)
             values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(order)
             _refuse_empty(order, values)
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on
                 raise UsageError(f"{ctx.info_name} takes no empty values, got one. Give a value or leave it out.")
             try:
-                rest = super().parse_args(ctx, args)
+                with self.parsing(values):
+                    rest = super().parse_args(ctx, args)
             except typer.BadParameter as error:
                 _add_received(error, values)
                 raise
@@ -46,30 +58,37 @@ class StrictCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A parameter of a function from which Typer makes an option."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 class Command(StrictCommand):
-    """A command with the option `--debug`, whether or not its function has a parameter of that name."""
+    """A command with options that its function need not have a parameter for.
+
+    Attributes:
+        added: The parameters of a function from which they are made.
+    """
+
+    added: ClassVar[tuple[Any, ...]] = (keyword("debug", Debug, False),)
 
     @cached_property
-    def _debug(self) -> Any:
-        return options_of([keyword("debug", Debug, False)])[0]
+    def _added(self) -> list[Any]:
+        there = {param.name for param in self.params}
+        return [option for option in options_of(self.added) if option.name not in there]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See click; `--help` stays the last one."""
         own = super().get_params(ctx)
-        return own if any(param.name == "debug" for param in own) else [*own[:-1], self._debug, own[-1]]
+        return [*own[:-1], *self._added, own[-1]]
 
     def invoke(self, ctx: Any) -> Any:
         """See click."""
         if not ctx.params["debug"]:
             quiet()
-        if not any(param.name == "debug" for param in self.params):
-            del ctx.params["debug"]
+        for option in self._added:
+            del ctx.params[option.name]
         return super().invoke(ctx)
-
-
-def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A parameter of a function from which Typer makes an option."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
@@ -81,6 +100,15 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
     app = typer.Typer(add_completion=False)
     app.command()(takes_them)
     return list(typer.main.get_command(app).params)
+
+
+def _path(ctx: Any) -> str:
+    """Names of a command and the groups it is in, without that of the program."""
+    names = []
+    while ctx.parent is not None:
+        names.append(ctx.info_name)
+        ctx = ctx.parent
+    return " ".join(reversed(names))
 
 
 def _refuse_repeated(order: list[Any]) -> None:

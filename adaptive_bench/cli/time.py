@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.named_run import run_names
+from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
-from adaptive_bench.store.runs import find_run
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -29,9 +28,9 @@ def time(
         Path | None,
         typer.Option(
             metavar="RUN",
-            parser=find_run,
+            parser=named,
             autocompletion=run_names,
-            help="Name or folder of a finished run: time its checkpoints on its calibration text.",
+            help="Name or folder of a finished run, or `last`: time its checkpoints on its calibration text.",
         ),
     ] = None,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8,32",

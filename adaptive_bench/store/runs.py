@@ -16,6 +16,7 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
+LAST = "last"  # stands for the name of the run that was begun last
 KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
 _ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
 # A run begins with the first two and ends with the third: any of them is left where another was lost.
@@ -23,11 +24,14 @@ _OF_A_RUN = ("config.yaml", "manifest.json", "run.json")
 _MOST_NAMED = 5
 
 
-def find_run(text: str | Path) -> Path:
-    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it.
-    Runs are looked for in `runs`, those of another output folder as `<folder>/<name>`.
+def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
+    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it; or
+    `last`, the run that was begun last. Those of another output folder are `<folder>/<name>` and `<folder>/last` too.
 
     Only where runs of an output folder lie is looked, whatever the folder holds beside them.
+
+    Args:
+        out: Where runs are looked for by a name alone.
 
     Raises:
         UsageError: No run is called so, or several are.
@@ -36,14 +40,18 @@ def find_run(text: str | Path) -> Path:
     if path.exists():
         return path
     is_name = path.name == str(path)
-    home = DEFAULT_OUT if is_name else path.parent
+    home = out if is_name else path.parent
     named = {folder: folder.name for folder in _runs_of(home, deep=is_name)}
     exact = [folder for folder, name in named.items() if name == path.name]
+    if path.name == LAST and named and not exact:
+        return next(iter(named))
     found = exact or [folder for folder, name in named.items() if _is_called(name, path.name)]
     if len(found) == 1:
         return found[0]
     names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
-    rule = f"A run is named by its folder, its name or the beginning of its name, got {one_line(str(text), 100)!r}"
+    rule = (
+        f"A run is named by its folder, its name, the beginning of its name or `last`, got {one_line(str(text), 100)!r}"
+    )
     if found:
         raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
     close = difflib.get_close_matches(path.name, named.values(), n=1)

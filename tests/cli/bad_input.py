@@ -8,7 +8,7 @@ USAGE, ENVIRONMENT, PLUGIN, PARSER = "Usage error", "Environment problem", "Plug
 EXIT_CODES = {USAGE: 2, PARSER: 2, ENVIRONMENT: 1, PLUGIN: 1}
 
 _RUN_OPTIONS = (
-    *("--methods", "--tasks", "--model", "--config", "--seeds", "--levels", "--match-on", "--timing"),
+    *("--methods", "--tasks", "--model", "--config", "--seeds", "--levels", "--axis", "--timing"),
     *("--limit", "--num-fewshot", "--train-steps", "--train-on", "--data-dir", "--out", "--device"),
 )
 _TEXT_OPTIONS = tuple(option for option in _RUN_OPTIONS if option not in ("--limit", "--num-fewshot", "--train-steps"))
@@ -25,7 +25,7 @@ EMPTY = [
     (("leaderboard", ""), USAGE, "needs a value"),
     (("leaderboard", "--format", ""), USAGE, "--format needs a value"),
     (("check", ""), USAGE, "needs a value"),
-    (("check", "gateskip", "--json", ""), USAGE, "--json needs a value"),
+    (("check", "gateskip", "-o", ""), USAGE, "--output needs a value"),
     (("time", "--model", ""), USAGE, "--model needs a value"),
     (("time", "--batch", ""), USAGE, "--batch needs a value"),
     (("doctor", "--out", ""), USAGE, "--out needs a value"),
@@ -42,10 +42,10 @@ REPEATED = [
     (("list", "runs", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
     (("leaderboard", "--axis", "net", "--axis", "core"), USAGE, "--axis takes one value"),
     (("leaderboard", "--format", "terminal", "--format", "markdown"), USAGE, "--format takes one value"),
-    (("check", "mod", "--json", "a", "--json", "b"), USAGE, "--json takes one value"),
+    (("check", "mod", "-o", "a", "-o", "b"), USAGE, "--output takes one value"),
     (("time", "--device", "cpu", "--device", "cpu"), USAGE, "--device takes one value"),
     (("doctor", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
-    (("new-method", "a_b", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
+    (("new-method", "a_b", "-o", "a", "-o", "b"), USAGE, "--output takes one value"),
 ]
 # Every option that takes a list, by what stands before it, with two of its items.
 _LISTS = [
@@ -114,10 +114,10 @@ FLAGS = [
     (("run", "--train-steps", "9" * 12), USAGE, "Lower --train-steps"),
     (("run", "--train-steps", "9" * 40), USAGE, "--train-steps"),
     (("run", "--train-steps", "1e3"), PARSER, "--train-steps"),
-    (("run", "--match-on", "watts"), USAGE, "--match-on is wrong"),
+    (("run", "--axis", "watts"), USAGE, "--axis is wrong"),
     (("run", "--overwrite", "sometimes"), PARSER, "only-missing"),
     (("run", "--track", "paper"), USAGE, "--track is wrong"),
-    (("run", "--match-on", "NET"), USAGE, "--match-on is wrong"),
+    (("run", "--axis", "NET"), USAGE, "--axis is wrong"),
     (("run", "--data-dir", "absent"), ENVIRONMENT, "data folder must exist"),
     (("run", "--config", "nanno"), USAGE, "Did you mean 'nano'?"),
     (("run", "--config", "absent.yaml"), ENVIRONMENT, "absent.yaml"),

@@ -27,7 +27,7 @@ MODELS = [
     (("--model", "{model}", "--out", "file/below"), ENVIRONMENT, "--out"),
     (("--model", "{model}", "--methods", "layerskip[rotation=0]"), USAGE, "rotation is wrong"),
     (("--model", "{model}", "--methods", "free[shallow_layers=99]"), USAGE, "FREE needs"),
-    (("--model", "{model}", "--match-on", "time"), USAGE, "adaptive-bench time"),
+    (("--model", "{model}", "--axis", "time"), USAGE, "adaptive-bench time"),
     (("--model", "{model}", "--data-dir", "{data}", "--tasks", "gsm8k"), ENVIRONMENT, "gsm8k"),
 ]
 # Found 2 and 3: a model folder with one file changed: (file, what becomes of it, kind, words).

@@ -32,7 +32,7 @@ def check(command, monkeypatch, tmp_path):
 
 
 def test_a_sound_spec_passes(check, tmp_path):
-    result = check("static_depth@bench", "--json", "all.json", "--capabilities", "capabilities.json")
+    result = check("static_depth@bench", "-o", "all.json", "--capabilities", "capabilities.json")
     assert result.exit_code == 0, result.stdout
     assert "1 of 1 specs pass" in result.stdout
     assert json.loads((tmp_path / "all.json").read_text())["passed"] is True
@@ -41,7 +41,7 @@ def test_a_sound_spec_passes(check, tmp_path):
 
 def test_a_plugin_that_skips_nothing_fails(check, tmp_path):
     """Both semantics of the method are checked; the message tells what to do."""
-    result = check("lazy", "--plugin", "lazy.py", "--json", "all.json")
+    result = check("lazy", "--plugin", "lazy.py", "-o", "all.json")
     assert result.exit_code == 1
     assert "lazy fails effect on llama: A dial must move log-likelihoods and generations" in result.stdout
     assert "0 of 2 specs pass" in result.stdout
@@ -54,7 +54,7 @@ def test_the_last_line_is_the_verdict(check):
     assert check("static_depth@bench").stdout.rstrip().splitlines()[-1].startswith("1 of 1 specs pass")
 
 
-@pytest.mark.parametrize("option", ["--json", "--capabilities"])
+@pytest.mark.parametrize("option", ["-o", "--capabilities"])
 @pytest.mark.parametrize("place", ["/proc/x", "lazy.py/x", "."])
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch, option, place):
     monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: pytest.fail("it was checked"))

@@ -23,7 +23,7 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
 def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_path, monkeypatch):
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
-    result = command("export-model", str(finished), "shared", "--method", spec)
+    result = command("export-model", str(finished), "-o", "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
     assert str(model.spec) == spec and load_tokenizer(tmp_path / "shared").eos_token_id is not None
@@ -32,7 +32,7 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     assert yaml.safe_load(front)["tags"] == ["adaptive-computation", "gateskip"]
     assert f"`{spec}` on a 6-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
-    again = command("export-model", str(finished), "shared", "--method", spec)
+    again = command("export-model", str(finished), "-o", "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr
 
 
@@ -45,7 +45,7 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
     monkeypatch.setattr(backbones, "find_backbone", lambda name: hub)
     monkeypatch.setattr(GateSkip, "freezes_backbone", property(lambda self: True))
     monkeypatch.setattr(GateSkip, "starts_from", classmethod(lambda cls, spec: None))
-    result = command("export-model", str(finished), "light", "--method", "gateskip")
+    result = command("export-model", str(finished), "-o", "light", "--method", "gateskip")
     assert result.exit_code == 0, result.stderr
     folder = tmp_path / "light"
     assert not (folder / "backbone").exists() and (folder / "method.safetensors").is_file()

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 OPTIONS = (
-    *("--methods", "--tasks", "--config", "--model", "--data-dir", "--seeds", "--levels", "--match-on", "--limit"),
+    *("--methods", "--tasks", "--config", "--model", "--data-dir", "--seeds", "--levels", "--axis", "--limit"),
     *("--num-fewshot", "--train-steps", "--train-on", "--out", "--device", "--plugin", "--dry-run", "--debug"),
 )
 

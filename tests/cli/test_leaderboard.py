@@ -145,7 +145,7 @@ def test_rows_of_other_conditions_have_a_table_of_their_own_that_says_what_diffe
     markdown = command("leaderboard", "a", "b", "c", "--format", "markdown").stdout
     assert [line[3:].partition(":")[0] for line in markdown.splitlines() if line.startswith("## ")] == titles
     assert "mod (" not in printed and "calm" in printed.partition(titles[1])[0]
-    assert command("leaderboard", "build", "a", "b", "c", "--out", "site").exit_code == 0
+    assert command("leaderboard", "build", "a", "b", "c", "-o", "site").exit_code == 0
     assert (
         titles[:2] == [table["task"] for table in _tables_of_page((tmp_path / "site" / "index.html").read_text())][:2]
     )
@@ -178,7 +178,7 @@ def test_unknown_format_gets_a_suggestion(command, tmp_path):
 
 def test_build_writes_a_page_and_names_it(command, tmp_path):
     _write(tmp_path / "runs", ROW, ROW | {"method": "<b>"})
-    result = command("leaderboard", "build", "runs", "--out", "site")
+    result = command("leaderboard", "build", "runs", "-o", "site")
     assert result.exit_code == 0
     assert "site/index.html" in result.stdout
     assert "Row 1 of runs/table.json is left out" in result.stderr

@@ -115,19 +115,19 @@ def test_bad_names_are_refused(command, tmp_path, name, reason):
 
 def test_an_existing_folder_is_left_alone(command, tmp_path):
     (tmp_path / "there").mkdir()
-    result = command("new-method", "my_method", "--out", "there")
+    result = command("new-method", "my_method", "-o", "there")
     assert result.exit_code == 2
-    assert "--out" in result.stderr
+    assert "-o" in result.stderr.split()[-1]
     assert list((tmp_path / "there").iterdir()) == []
 
 
 def test_another_folder_can_be_named(command, tmp_path):
-    assert command("new-method", "my_method", "--out", "deep/er").exit_code == 0
+    assert command("new-method", "my_method", "-o", "deep/er").exit_code == 0
     assert (tmp_path / "deep" / "er" / "my_method.py").is_file()
 
 
 def test_a_folder_that_cannot_be_written_is_named(command, tmp_path):
     (tmp_path / "file").touch()
-    result = command("new-method", "my_method", "--out", "file/below")
+    result = command("new-method", "my_method", "-o", "file/below")
     assert result.exit_code == 1
-    assert "--out" in result.stderr
+    assert "-o" in result.stderr.split()[-1]

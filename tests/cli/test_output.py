@@ -12,12 +12,12 @@ from adaptive_bench.store.results import write_run
 
 ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-all"
 WRITERS = {
-    "export": ("export", "few", "--write"),
-    "export as JSON": ("export", "few", "--to", "json", "--write"),
-    "export as Parquet": ("export", "few", "--to", "parquet", "--write"),
-    "check": ("check", "static_depth@bench", "--family", "llama", "--json"),
+    "export": ("export", "few", "-o"),
+    "export as JSON": ("export", "few", "--format", "json", "-o"),
+    "export as Parquet": ("export", "few", "--format", "parquet", "-o"),
+    "check": ("check", "static_depth@bench", "--family", "llama", "-o"),
     "capabilities": ("check", "static_depth@bench", "--family", "llama", "--capabilities"),
-    "findings": ("leaderboard", "findings", "few", "--out"),
+    "findings": ("leaderboard", "findings", "few", "-o"),
 }
 
 
@@ -73,7 +73,7 @@ def test_a_link_is_written_through(write, writer, tmp_path):
     assert (tmp_path / "link").is_symlink() and (tmp_path / "target").stat().st_size > 0
 
 
-@pytest.mark.parametrize("arguments", [("leaderboard", "build", "few", "--out"), ("new-method", "mine", "--out")])
+@pytest.mark.parametrize("arguments", [("leaderboard", "build", "few", "-o"), ("new-method", "mine", "-o")])
 def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments):
     result = command(*arguments, "-")
     assert result.exit_code == 2 and "standard output" in result.stderr and not (tmp_path / "-").exists()
@@ -81,5 +81,5 @@ def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments
 
 def test_a_new_folder_comes_about_where_a_link_leads(command, tmp_path):
     (tmp_path / "link").symlink_to("target")
-    assert command("new-method", "mine", "--out", "link").exit_code == 0
+    assert command("new-method", "mine", "-o", "link").exit_code == 0
     assert (tmp_path / "link").is_symlink() and (tmp_path / "target" / "mine.py").is_file()

@@ -69,8 +69,8 @@ def test_diff_names_settings_and_scores(command, folders):
 
 def test_an_export_is_what_python_loads(command, folders, tmp_path):
     for form, read in (("csv", pandas.read_csv), ("parquet", pandas.read_parquet), ("json", pandas.read_json)):
-        assert command("export", str(folders[0]), "--to", form).exit_code == 0
-        written = read(tmp_path / f"results.{form}")
+        assert command("export", str(folders[0]), "-o", f"rows.{form}").exit_code == 0
+        written = read(tmp_path / f"rows.{form}")
         assert len(written) == len(load_results(folders[0])) > 0
         assert {"run", "method", "level", "score"} <= set(written)
     assert load_results(out="out")["run"].nunique() == 2
@@ -86,6 +86,13 @@ def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):
     assert command("retry", str(folders[0])).exit_code == 0
     assert json.loads(point.read_text())["docs"] == 4 and point.with_name("0.json.damaged").is_file()
     assert _untimed((folders[0] / "table.json").read_text()) == _untimed(table)
+
+
+def test_retry_of_what_is_done_changes_no_file_of_the_run(command, folders):
+    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folders[0].iterdir() if file.is_file()}
+    assert folders[0] / "command.json" in before
+    assert command("retry", str(folders[0])).exit_code == 0
+    assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in before} == before
 
 
 def _untimed(table):

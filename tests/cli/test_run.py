@@ -80,7 +80,7 @@ def test_no_arguments_run_the_default(command, runs):
 def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
         "--config nano --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 "
-        "--levels 0,0.1 --limit 50 --match-on tokens --match-phase decode --num-fewshot 2 --train-steps 7 "
+        "--levels 0,0.1 --limit 50 --axis tokens --phase decode --num-fewshot 2 --train-steps 7 "
         "--train-on gsm8k --out there --device cpu --data-dir"
     )
     assert command("run", *flags.split(), str(tmp_path)).exit_code == 0
@@ -128,7 +128,7 @@ def test_wide_shows_what_was_saved(command, runs):
 
 
 def test_the_matched_phase_is_the_one_that_is_shown(command, runs):
-    text = command("run", "--match-phase", "decode").stdout
+    text = command("run", "--phase", "decode").stdout
     assert "50.0" in text and "90.0" not in text
 
 
@@ -181,9 +181,9 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
         (["--seeds", "x"], "--seeds takes"),
         (["--levels", "a,b"], "--levels takes"),
         (["--levels", "5,10"], "Write 0.05 for 5 %"),
-        (["--match-on", "watts"], "--match-on is wrong"),
-        (["--match-phase", "both"], "--match-phase is wrong"),
-        (["--match-on", "claimed", "--match-phase", "decode"], "match_phase is for savings"),
+        (["--axis", "watts"], "--axis is wrong"),
+        (["--phase", "both"], "--phase is wrong"),
+        (["--axis", "claimed", "--phase", "decode"], "match_phase is for savings"),
         (["--limit", "0"], "--limit is wrong"),
         (["--methods", "gateskip@papr"], "Semantics must be one of"),
         (["--method", "mod"], "--methods"),

@@ -24,7 +24,7 @@ def _not_quiet(monkeypatch):
 
 
 def test_prompt_target_and_every_method(command, finished):
-    result = command("samples", str(finished), "--task", "nano_math", "--saving", "0.2", "--docs", "2")
+    result = command("samples", str(finished), "--task", "nano_math", "--level", "0.2", "--docs", "2")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
@@ -41,7 +41,7 @@ def test_the_point_is_found_on_the_axis_of_the_runs_table(command, finished, mon
         str(finished),
         "--task",
         "nano_math",
-        "--saving",
+        "--level",
         "0.2",
         "--methods",
         "random_skip",
@@ -71,7 +71,7 @@ def test_choices_are_shown_as_text(command, finished):
 
 
 def test_only_documents_that_differ(command, finished):
-    result = command("samples", str(finished), "--task", "nano_math", "--saving", "0.2", "--differing", "--json")
+    result = command("samples", str(finished), "--task", "nano_math", "--level", "0.2", "--differing", "--json")
     for document in json.loads(result.stdout):
         assert len({answer["correct"] for answer in document["answers"]}) == 2
 

@@ -34,6 +34,22 @@ def test_runs_of_another_folder_are_found_below_it(tmp_path):
     assert run_name(find_run("other/nano")) == f"other/{NAMES[0]}"
 
 
+def test_last_is_the_run_that_was_begun_last(runs, tmp_path):
+    os.utime(runs / NAMES[1] / "config.yaml", (2e9, 2e9))
+    assert find_run("last").resolve() == runs / NAMES[1]
+    assert find_run("other/last") == find_run("last", Path("other")) == Path("other/runs") / NAMES[0]
+    (tmp_path / "last").mkdir()
+    assert find_run("last") == Path("last")
+    with pytest.raises(UsageError, match="no such run in 'nowhere'"):
+        find_run("nowhere/last")
+
+
+def test_names_are_those_of_the_folder_that_is_asked(tmp_path):
+    assert find_run("nano", Path("other")) == Path("other/runs") / NAMES[0]
+    with pytest.raises(UsageError, match="no such run in 'other'"):
+        find_run("tiny", Path("other"))
+
+
 def test_every_run_is_found_by_the_name_it_is_shown_with(tmp_path):
     for out in ("runs", "other"):
         for folder in run_folders((tmp_path / out).relative_to(tmp_path)):

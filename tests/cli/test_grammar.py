@@ -1,0 +1,114 @@
+"""Places mean the same in every command: `--out` is the folder of the runs, `-o` what is written, RUN a run."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from adaptive_bench.cli import app
+from adaptive_bench.cli.former import FORMER
+from adaptive_bench.errors import (
+    AdaptiveBenchError,
+    Defect,
+    EnvironmentProblem,
+    Interrupted,
+    PluginFault,
+    ToBeContinued,
+    UsageError,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def _commands(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        elif name != "lm-eval":  # its options are lm-eval's
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(_commands(typer.main.get_command(app)))
+
+
+@pytest.fixture(params=COMMANDS)
+def options(request):
+    """Of one command, its arguments and options by name."""
+    command = COMMANDS[request.param]
+    context = command.context_class(command, info_name=request.param)
+    return {name: param for param in command.get_params(context) for name in (*param.opts, param.name)}
+
+
+def test_out_is_the_folder_of_the_runs(options):
+    if "--out" in options:
+        # Options of a config have no default of their own.
+        assert options["--out"].default in (Path("runs"), None)
+
+
+def test_what_is_written_is_o(options):
+    written = {name for name in options if name in ("--output", "-o")}
+    assert written in (set(), {"--output", "-o"})
+    assert not {"--write", "--to"} & options.keys() or "--branch" in options  # of a git remote
+
+
+def test_a_command_that_takes_a_run_takes_its_folder(options):
+    takes = [param for param in options.values() if "RUN" in str(param.metavar or "").strip("[].").split("|")]
+    assert not takes or "--out" in options
+
+
+@pytest.mark.parametrize(
+    ("command_", "old", "new"), [(c, o, n) for c, pairs in FORMER.items() for o, n in pairs.items()]
+)
+def test_an_old_spelling_gets_the_new_one(command, tmp_path, command_, old, new):
+    for given in ((old, "value"), (f"{old}=value",)):
+        result = command(*command_.split(), *given)
+        assert result.exit_code == 2 and f"called {new} now" in " ".join(result.stderr.split())
+    known = {name for param in COMMANDS[command_].params for name in param.opts}
+    assert command_ == "run" or new in known
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("leaderboard", "build", "runs", "--out", "site"), "give -o site"),
+        (("leaderboard", "findings", "runs", "--out", "text.md"), "give -o text.md"),
+        (("check", "mod", "--json", "all.json"), "Give -o all.json"),
+        (("check", "mod", "--json", "-"), "Give -o -"),
+        (("check", "mod", "--json", "-o", "all.json"), "Give one of them"),
+        (("export-model", "runs", "folder", "--method", "mod"), "`-o folder`"),
+        (("export-model", "runs", "--method", "mod"), "`-o my-model`"),
+    ],
+)
+def test_what_meant_something_else_is_not_taken_for_what_it_means_now(command, tmp_path, arguments, said):
+    (tmp_path / "runs").mkdir()
+    result = command(*arguments)
+    assert result.exit_code == 2 and said in " ".join(result.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_a_name_is_looked_for_under_out_wherever_it_stands(command, tmp_path):
+    folder = tmp_path / "there" / "runs" / "nano-mod-seed1-00112233"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("model: nano\n")
+    for arguments in (
+        ("nano", "--out", "there"),
+        ("--out", "there", "nano"),
+        ("--out", "there", "last"),
+        ("there/last",),
+    ):
+        result = command("show", *arguments)
+        assert result.exit_code == 0 and "nano-mod-seed1-00112233" in result.stdout, result.stderr
+    assert command("show", "nano").exit_code == 2
+
+
+def test_exit_codes_are_those_of_the_page():
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| ")][1:]
+    told = {int(code): about for code, about in rows}
+    assert list(told) == sorted(
+        {0, *(kind.exit_code for kind in (AdaptiveBenchError, UsageError, Interrupted, ToBeContinued))}
+    )
+    for kind in (EnvironmentProblem, PluginFault, Defect, UsageError):
+        assert f"`{kind.kind}`" in told[kind.exit_code]
+    assert "Ctrl-C" in told[Interrupted.exit_code] and "scheduler" in told[ToBeContinued.exit_code]
