@@ -23,6 +23,7 @@ from adaptive_bench.cli import (
     lm_eval,
     new_method,
     rates,
+    removing,
     retry,
     run,
     samples,
@@ -57,6 +58,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "diff": diff.diff,
     "samples": samples.samples,
     "export": export.export,
+    "rm": removing.rm,
+    "clean": removing.clean,
     "generate": generate.generate,
     "export-model": export_model.export_model,
     "time": time.time,
@@ -73,7 +76,9 @@ _CLASSES = {
     "rates": rates.RatesCommand,
     "steps": steps.StepsCommand,
     "tune": tune.TuneCommand,
-    **dict.fromkeys(("retry", "show", "diff", "samples", "export", "generate", "export-model", "time"), RunCommand),
+    **dict.fromkeys(
+        ("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "time"), RunCommand
+    ),
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=_CLASSES.get(_name, Command))(_command)

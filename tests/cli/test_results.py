@@ -88,10 +88,11 @@ def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):
     assert _untimed((folders[0] / "table.json").read_text()) == _untimed(table)
 
 
-def test_retry_of_what_is_done_changes_no_file_of_the_run(command, folders):
-    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folders[0].iterdir() if file.is_file()}
-    assert folders[0] / "command.json" in before
-    assert command("retry", str(folders[0])).exit_code == 0
+def test_retry_of_what_is_done_changes_no_file_of_the_run(command, finished):
+    folder = finished[1].folder
+    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
+    assert folder / "command.json" in before
+    assert command("retry", str(folder)).exit_code == 0
     assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in before} == before
 
 

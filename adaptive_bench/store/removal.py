@@ -1,0 +1,190 @@
+"""What may be deleted of an output folder: records that no run refers to, and what was put aside.
+
+A run refers to the records of its manifest, to the training each evaluation hangs on, and to what a training starts
+from. Nothing that a run refers to is ever deleted, nor is anything while somebody is at a record of the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
+from adaptive_bench.store import atomic, attempts, manifest
+from adaptive_bench.store.files import forget
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.results import ENTRY
+from adaptive_bench.store.runs import is_run, output_of, run_folders, run_name
+
+# Beside the records: what a run put there because it must not be used any more. Nobody reads it.
+ASIDE = ("outdated", "records_of_other_code")
+
+
+@dataclass(frozen=True)
+class Removable:
+    """A folder that nothing refers to.
+
+    Attributes:
+        what: For the reader.
+        size_bytes: Of all files in it.
+    """
+
+    folder: Path
+    what: str
+    size_bytes: int
+
+
+def of_run(run: Path) -> list[Removable]:
+    """The folder of a run, and those of its records that nothing else refers to: no run, no training that starts from
+    them, no evaluation that is not the run's.
+
+    Raises:
+        UsageError: It is no run of an output folder.
+        EnvironmentProblem: It is under way, or what another run refers to cannot be told.
+    """
+    if run.is_symlink() or not is_run(run) or run.resolve().parent.name != "runs" or (run / ENTRY).is_file():
+        raise UsageError(
+            f"A run that is removed is a folder of runs with its config.yaml, got {str(run)!r}. `adaptive-bench list "
+            f"runs` shows the runs."
+        )
+    try:
+        listed = manifest.read(run)
+    except AdaptiveBenchError:  # its folder is all that is known of it; `clean` finds its records
+        listed = None
+    found = [Removable(run, "run", _size(run))]
+    if listed is None or listed.out.resolve() != run.resolve().parent.parent:
+        return found
+    own = set(listed.records)
+    if held := [record for record in sorted(own) if attempts.is_held(listed.out / "records" / record)]:
+        raise EnvironmentProblem(
+            f"A run is removed when nobody is at it, but {len(held)} record(s) of {run_name(run)!r} are under way, the "
+            f"first: {held[0]}. Stop it first, or wait until it is done."
+        )
+    return [*found, *_unreferenced(listed.out, _referred_to(listed.out, but=run), own)]
+
+
+def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
+    """Records of an output folder that no run refers to, and what was put aside.
+
+    Args:
+        trials: Those as well that were evaluated on validation documents alone: trials of `tune`, `rates` and `steps`,
+            which the same command would find again.
+
+    Raises:
+        EnvironmentProblem: A record is under way, or what a run refers to cannot be told.
+    """
+    records = dict(_records(out))
+    for record in (*records, *(name for names in records.values() for name in names)):
+        if attempts.is_held(out / "records" / record):
+            raise EnvironmentProblem(
+                f"Records are removed when nobody is at any, but {record} in {str(out)!r} is under way. Wait until it "
+                f"is done; `adaptive-bench status` shows it."
+            )
+    asked = {
+        record
+        for training, evaluations in records.items()
+        if trials or not _is_trial(out, evaluations)
+        for record in (training, *evaluations)
+    }
+    aside = [out / name for name in ASIDE if (out / name).is_dir()]
+    found = [Removable(folder, "put aside", _size(folder)) for folder in aside]
+    return found + list(_unreferenced(out, _referred_to(out), asked))
+
+
+def remove(found: Iterable[Removable]) -> int:
+    """Delete folders, each at a stroke; gives back how many bytes they held.
+
+    Raises:
+        EnvironmentProblem: One cannot be removed; those before it are gone.
+    """
+    total = 0
+    for one in found:
+        atomic.remove(one.folder)
+        forget(one.folder)
+        total += one.size_bytes
+    return total
+
+
+def _records(out: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each training, with the evaluations of it, by their names below the folder of records."""
+    for training in _folders(out / "records"):
+        yield training.name, [f"{training.name}/eval/{one.name}" for one in _folders(training / "eval")]
+
+
+def _folders(above: Path) -> list[Path]:
+    if not above.is_dir():
+        return []
+    with os.scandir(above) as entries:
+        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name[0] != ".")
+    return [above / name for name in names]
+
+
+def _is_trial(out: Path, evaluations: Collection[str]) -> bool:
+    """Whether a training was evaluated, and on validation documents alone."""
+    splits = {_said(out, record).get("split", "test") for record in evaluations}
+    return splits == {"validation"}
+
+
+def _said(out: Path, record: str) -> dict[str, object]:
+    return Record(out / "records" / record).read("config.json") or {}
+
+
+def _referred_to(out: Path, but: Path | None = None) -> set[str]:
+    """Records that the runs of an output folder refer to.
+
+    Args:
+        but: A run that is not asked.
+
+    Raises:
+        EnvironmentProblem: Nobody can tell what one refers to.
+    """
+    found: set[str] = set()
+    for run in run_folders(out):
+        if but is not None and run.resolve() == but.resolve():
+            continue
+        try:
+            if output_of(run).resolve() != out.resolve():
+                continue
+            listed, why = manifest.read(run), "it has no manifest.json, as an earlier version made it"
+        except AdaptiveBenchError as error:
+            listed, why = None, message_of(error)
+        if listed is None:
+            raise EnvironmentProblem(
+                f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
+                f"command again, which writes that down, or remove it with `adaptive-bench rm`."
+            )
+        found |= set(listed.records) | {one.training for one in listed.evaluations}
+        found |= {one.base for one in listed.trainings if one.base is not None}
+    return found
+
+
+def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator[Removable]:
+    """Of some records those that may go; a training goes with all evaluations of it, or stays."""
+    records = dict(_records(out))
+    staying = {
+        training
+        for training, evaluations in records.items()
+        if any(record in kept or record not in asked for record in (training, *evaluations))
+    }
+    waiting = list(staying)
+    while waiting:  # what a training starts from stays with it
+        base = _said(out, waiting.pop()).get("base")
+        if isinstance(base, str) and base in records and base not in staying:
+            staying.add(base)
+            waiting.append(base)
+    for training, evaluations in records.items():
+        gone = (
+            [training] if training not in staying else [one for one in evaluations if one in asked and one not in kept]
+        )
+        for record in gone:
+            folder = out / "records" / record
+            said = _said(out, record)
+            what = f"{said.get('method', '?')} on {said['task']}" if "task" in said else str(said.get("method", "?"))
+            yield Removable(folder, what, _size(folder))
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below a folder, of a link those of the link."""
+    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(folder) for name in names)
