@@ -25,6 +25,7 @@ from adaptive_bench.validation import rule_of
 
 DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
+QUICK = " --quick"  # behind the name of a preset that `run --quick` made smaller
 
 MOST_SEEDS = 1000
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
@@ -97,6 +98,11 @@ class RunConfig(Strict):
     )
     preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
     for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is a first look, whose numbers are not to be quoted."""
+        return (self.preset or "").endswith(QUICK)
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:

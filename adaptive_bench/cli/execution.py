@@ -18,6 +18,7 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProble
 from adaptive_bench.progress import let_go, open_reporter, say
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import run_command, run_name
+from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:
     from adaptive_bench.jobs.failure import Failure
@@ -96,6 +97,8 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
     rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
+    if rows and config.is_quick:
+        typer.echo(f"\n{QUICK_NOTE}")
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):

@@ -13,7 +13,7 @@ from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.results import read_json, read_table
 from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
-from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, phase_of
+from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, not_to_be_quoted, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
 AXES = (*_COUNTED, "claimed", "projected", "time")
@@ -53,7 +53,8 @@ def leaderboard(
     render = registry.get("leaderboards", style)
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     rows = joined({path.parent: read_table(path) for path in chosen})
-    for note in made_by_other_rules(path.parent for path in chosen):
+    folders = [path.parent for path in chosen]
+    for note in (*not_to_be_quoted(folders), *made_by_other_rules(folders)):
         typer.echo(f"Note: {note}", err=True)
     axis_then, phase_then = _matched([path.parent for path in chosen], rows)
     one_axis = axis or axis_then

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import naming_plugins
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.hub import OutOfReach
+
+if TYPE_CHECKING:
+    from adaptive_bench.config import RunConfig
 
 _WHAT, _HOW, _WHERE = PANELS
 
@@ -36,6 +40,22 @@ def run(
     ] = None,
     any_model: Annotated[
         bool, typer.Option("--any-model", help="Use a preset on a model it is not meant for.", rich_help_panel=_WHAT)
+    ] = False,
+    no_controls: Annotated[
+        bool,
+        typer.Option(
+            "--no-controls",
+            help="Compare the --methods alone, without the dense model and trained static depth.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="A first look in minutes: fewer steps, documents, calibration examples and points. Not to be quoted.",
+            rich_help_panel=_HOW,
+        ),
     ] = False,
     tuned: Annotated[
         str | None,
@@ -111,6 +131,11 @@ def run(
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.spec import MethodSpec
 
+    if no_controls and "methods" not in ctx.obj.values:
+        raise UsageError(
+            "--no-controls is for --methods, to which controls are added; what a config lists is taken as it stands. "
+            "Leave it out, or give --methods."
+        )
     if flops is not None and not dry_run:
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if wait is not None and not table_only:
@@ -158,6 +183,12 @@ def run(
         from adaptive_bench.tuning import tuned as with_best
 
         run_config = with_best(run_config, find_result(tuned, run_config.out))
+    if quick:
+        from adaptive_bench.cli.quick import quick as smaller
+
+        run_config = smaller(run_config, overrides.values)
+    if "methods" in overrides.values and not no_controls:
+        run_config = _controlled(run_config, dry_run)
     from adaptive_bench.runs import Shard
 
     part = Shard.parse(shard, cell)
@@ -174,3 +205,14 @@ def run(
             "wait_s": None if wait is None else 60 * wait,
         }
         execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug)
+
+
+def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:
+    """The config with the controls that its methods lack, which is said."""
+    from adaptive_bench.cli.controls import with_controls
+
+    methods = with_controls(config.methods, config.train.steps)
+    if added := methods[len(config.methods) :]:
+        text = f"Compared with {' and '.join(added)} as well, the controls of --methods; --no-controls leaves them out."
+        typer.echo(paragraph(text), err=not dry_run)
+    return config.model_copy(update={"methods": methods})

@@ -15,6 +15,7 @@ from adaptive_bench.tables.made_with import both
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+QUICK_NOTE = "Quick: not to be quoted"  # how the note of such a run begins
 _DISPUTED = 3  # conditions, method and semantics: all rows of a method say of which run they are, or none
 _OF_MEASURING = ("seconds", "made_with")  # they may differ whenever something is measured again
 
@@ -47,6 +48,16 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
             made = both(one.get("made_with") for one in by_folder.values())
             result.append(row if made == row.get("made_with") else row | {"made_with": made})
     return result
+
+
+def not_to_be_quoted(folders: Iterable[Path]) -> list[str]:
+    """Of runs that were a first look (`run --quick`), one sentence each."""
+    found = []
+    for folder in folders:
+        about = read_json(folder / RUN) if (folder / RUN).is_file() else {}
+        warnings = about.get("warnings", []) if isinstance(about, dict) else []
+        found += [f"{folder.name}: {text}" for text in warnings if str(text).startswith(QUICK_NOTE)]
+    return found
 
 
 def made_by_other_rules(folders: Iterable[Path]) -> list[str]:

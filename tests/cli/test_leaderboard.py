@@ -4,6 +4,7 @@ import os
 import pytest
 
 from adaptive_bench.store.results import write_run
+from adaptive_bench.tables.finished import QUICK_NOTE
 
 ROW = {
     "method": "mod",
@@ -183,6 +184,13 @@ def test_build_writes_a_page_and_names_it(command, tmp_path):
     assert "site/index.html" in result.stdout
     assert "Row 1 of runs/table.json is left out" in result.stderr
     assert "nothing of any network" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_a_first_look_is_said_with_its_table(command, tmp_path):
+    _write(tmp_path / "runs", ROW)
+    assert "Quick" not in command("leaderboard").stderr
+    write_run(tmp_path / "runs", {"warnings": [f"{QUICK_NOTE}: a first look."]})
+    assert f"Note: runs: {QUICK_NOTE}" in command("leaderboard").stderr
 
 
 def test_show_may_be_left_out(command, tmp_path):

@@ -79,7 +79,7 @@ def test_no_arguments_run_the_default(command, runs):
 
 def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
-        "--config nano --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 "
+        "--config nano --no-controls --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 "
         "--levels 0,0.1 --limit 50 --axis tokens --phase decode --num-fewshot 2 --train-steps 7 "
         "--train-on gsm8k --out there --device cpu --data-dir"
     )
@@ -92,6 +92,64 @@ def test_flags_reach_the_config(command, runs, tmp_path):
     assert (config.evaluation.limit, config.evaluation.num_fewshot, config.train.steps) == (50, 2, 7)
     assert (config.train_on, config.out, config.device) == (("gsm8k",), Path("there"), "cpu")
     assert config.data_dir == tmp_path
+
+
+TRAINED = "static_depth[trained=true]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "methods"),
+    [
+        (("--methods", "gateskip,mod"), ("gateskip", "mod", "dense", TRAINED)),
+        (("--methods", "dense,random_skip"), ("dense", "random_skip", TRAINED)),
+        (("--methods", "mod,static_depth"), ("mod", "static_depth", "dense")),
+        (("--methods", "mod", "--train-steps", "0"), ("mod", "dense", "static_depth")),
+        (("--methods", "mod", "--no-controls"), ("mod",)),
+        (("--methods", "dense,base"), ("dense", "base")),
+        (("--config", "smoke"), ("dense", "gateskip")),
+    ],
+)
+def test_methods_of_the_command_line_get_the_controls_they_lack(command, runs, arguments, methods):
+    result = command("run", *arguments)
+    assert runs.config.methods == methods
+    asked = arguments[1].count(",") + 1
+    assert ("controls" in result.stderr) == (arguments[0] == "--methods" and len(methods) > asked)
+
+
+def test_the_plan_says_which_controls_are_added(command, runs):
+    told = " ".join(command("run", "--methods", "mod", "--dry-run").stdout.split())
+    assert told.startswith(f"Compared with dense and {TRAINED} as well") and "--no-controls leaves them out" in told
+
+
+def test_no_controls_is_for_methods(command, runs):
+    result = command("run", "--config", "smoke", "--no-controls")
+    assert result.exit_code == 2 and "--no-controls is for --methods" in " ".join(result.stderr.split())
+
+
+def test_quick_is_smaller_in_everything_but_what_is_named(command, runs):
+    command("run", "--quick", "--limit", "64", "--set", "evaluation.calibration_examples=32")
+    config = runs.config
+    assert (config.train.steps, config.evaluation.limit, config.evaluation.calibration_examples) == (20, 64, 32)
+    assert config.train.warmup_steps < config.train.steps and len(config.evaluation.grid) == 4 and config.is_quick
+    assert config.train.batch_size == 32, "the rest of the recipe stays"
+    command("run", "--quick", "--train-steps", "8")
+    assert (runs.config.train.steps, runs.config.train.warmup_steps, runs.config.evaluation.limit) == (8, 2, 16)
+
+
+def test_what_is_smaller_than_quick_stays(command, runs):
+    command("run", "--config", "smoke")
+    small = runs.config
+    assert not small.is_quick
+    command("run", "--config", "smoke", "--quick")
+    assert runs.config.model_copy(update={"preset": "smoke"}) == small.model_copy(
+        update={"train": small.train.model_copy(update={"warmup_steps": 0})}
+    )
+
+
+def test_a_quick_table_says_that_it_is_not_to_be_quoted(command, runs):
+    assert "Quick: not to be quoted" in command("run", "--quick").stdout
+    assert "Quick" not in command("run").stdout
+    assert "nano --quick" in command("run", "--quick", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("2", (1, 2)), ("1,2,5", (1, 2, 5)), ("4,", (4,))])
@@ -226,3 +284,15 @@ def test_a_plugin_that_may_read_the_future_is_named(monkeypatch, matrix, said):
 def test_flops_are_for_a_dry_run(command):
     result = command("run", "--flops", "4e14")
     assert result.exit_code == 2 and "--dry-run" in result.stderr
+
+
+def test_a_quick_run_notes_what_it_was_made_with():
+    from adaptive_bench.cli.quick import quick
+    from adaptive_bench.config import load_config
+    from adaptive_bench.runs.outcome.notes import notes_on
+    from adaptive_bench.tables.finished import QUICK_NOTE
+
+    config = load_config("nano")
+    (note,) = notes_on([], quick(config, {}))
+    assert note.startswith(QUICK_NOTE) and "20 steps" in note and "at most 16 documents" in note
+    assert notes_on([], config) == []
