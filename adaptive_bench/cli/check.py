@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
+from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
@@ -26,6 +27,7 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="[METHOD|SPEC]...",
+            autocompletion=specs_of,
             help="Methods (all their variants) or single specs such as `gateskip[shape=scalar]@bench`.",
         ),
     ] = None,

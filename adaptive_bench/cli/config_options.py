@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 
 import typer
 
+from adaptive_bench.cli.completion import BY_KEY
 from adaptive_bench.cli.strict import Command, keyword, options_of
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.registry import did_you_mean
@@ -170,6 +171,7 @@ def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Paramet
         metavar=extra.get("metavar") or "|".join(_choices(field.annotation)) or None,
         help=str(field.description).partition("\n")[0],
         rich_help_panel=extra["panel"] if with_panel else None,
+        autocompletion=BY_KEY.get(path),
     )
     return keyword(path.replace(".", "_"), Annotated[kind | None, option])
 

@@ -6,17 +6,18 @@ import inspect
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.overheads import overhead_rows
+from adaptive_bench.cli.completion import names_of
+from adaptive_bench.cli.overheads import overhead_rows, overhead_texts
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
 from adaptive_bench.cli.source_facts import source_facts
-from adaptive_bench.cli.tables import fitting, listed
+from adaptive_bench.cli.tables import fitting, lines_of, listed
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import check_output, run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup
@@ -34,8 +35,23 @@ class Listed(StrEnum):
     keys = "keys"
 
 
+# What columns of JSON are called in a table.
+_TITLES = {"description": "what it is", "origin": "from"}
+
+
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    what = ctx.params.get("what")
+    return names_of(cast(registry.Group, str(what)))(incomplete) if str(what) in get_args(registry.Group) else []
+
+
 def list_names(
     what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs, runs or keys.")],
+    name: Annotated[
+        str | None, typer.Argument(autocompletion=_names, help="One of them: all that is known of it.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Of methods also parameters, and a table of what each can do.")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(help="With methods: what each adds to this model, measured. With runs: those of this model."),
@@ -53,9 +69,10 @@ def list_names(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List methods, tasks, models, families of models, configs, runs or keys of a config.
+    """List methods, tasks, models, families of models, configs, runs or keys of a config, or say all of one.
 
-    Of runs, the newest first; options choose by a part of the name.
+    Of runs, the newest first; options choose by a part of the name. In JSON a number is a number, and what is not known
+    or does not apply is null.
     """
     if plugin or model is not None:
         load_libraries()
@@ -63,6 +80,8 @@ def list_names(
     of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}
     if what is not Listed.runs and (given := [name for name, value in of_runs.items() if value is not None]):
         raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
+    if full and what is not Listed.methods:
+        raise UsageError(f"--full goes with `list methods`, got `list {what}`. Leave it out.")
     if what is Listed.runs and methods is None:
         check_output(out)
         rows = runs_in(out, Wanted(model, task, method, state, since))
@@ -77,6 +96,8 @@ def list_names(
         rows = _config_keys()
     else:
         rows = _registered(cast(registry.Group, what.value))
+    if name is not None:
+        rows = _only(rows, what, name)
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
         return
@@ -85,13 +106,30 @@ def list_names(
         typer.echo("There are no such runs." if are_left_out else f"There are no {what} yet.")
     elif what is Listed.runs:
         typer.echo(shown(rows))
+    elif model is not None:
+        typer.echo(fitting(overhead_texts(rows)))
+    elif what is Listed.methods and name is None and not full:
+        typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
+        typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
     else:
-        texts = [{key: _text(value) for key, value in row.items()} for row in rows]
-        typer.echo(listed(texts) if model is None else fitting(texts))
-    if what is Listed.methods and model is None:
-        from adaptive_bench.cli.capability_table import capability_table
+        typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
+        if what is Listed.methods:
+            from adaptive_bench.cli.capability_table import capability_table
 
-        typer.echo("\n" + capability_table(registry.names("methods")))
+            typer.echo("\n" + capability_table([row["name"] for row in rows]))
+
+
+def _only(rows: list[dict[str, Any]], what: Listed, name: str) -> list[dict[str, Any]]:
+    """The row of one name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
+    if found := [row for row in rows if row[key] == name]:
+        return found
+    hint = registry.did_you_mean(name, [row[key] for row in rows])
+    raise UsageError(f"`list {what} NAME` takes one of `list {what}`, got {one_line(name, 60)!r}. {hint}")
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:
@@ -99,14 +137,14 @@ def _registered(group: registry.Group) -> list[dict[str, Any]]:
     if group in ("methods", "families") and not all(known.values()):
         load_libraries()
     return [
-        {"name": name} | (facts or _facts(group, _thing(group, name))) | {"from": registry.origin(group, name)}
+        {"name": name} | (facts or _facts(group, _thing(group, name))) | {"origin": registry.origin(group, name)}
         for name, facts in known.items()
     ]
 
 
 def _facts(group: registry.Group, thing: Any) -> dict[str, Any]:
     return (
-        {"what it is": _first_sentence(thing)}
+        {"description": _first_sentence(thing)}
         | ({"parameters": list(thing.Config.model_fields)} if group == "methods" else {})
         | (_about_task(thing) if group == "tasks" else {})
     )
@@ -119,19 +157,18 @@ def _config_keys() -> list[dict[str, Any]]:
     return [
         {
             "name": path,
-            "what it is": str(field.description).replace("\n", " "),
-            "default": "needed" if field.is_required() else _default(field.default),
+            "description": str(field.description).replace("\n", " "),
+            "required": field.is_required(),
+            "default": None if field.is_required() else _plain(field.default),
         }
         for path, field in keys().items()
         if part_of(field) is None or field.description
     ]
 
 
-def _default(value: Any) -> str:
-    """As it is written in YAML."""
-    if value in ((), {}, None) or isinstance(value, bool):
-        return json.dumps(value)
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
 
 
 def _thing(group: registry.Group, name: str) -> Any:
@@ -142,12 +179,12 @@ def _thing(group: registry.Group, name: str) -> Any:
     return method_class(MethodSpec(name))
 
 
-def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, str]:
+def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, Any]:
     if isinstance(thing, TaskGroup):
-        return {"kind": "group", "shots": "", "chance": "", "source": ", ".join(thing.members), "licence": ""}
+        return {"kind": "group", "shots": None, "chance": None, "source": ", ".join(thing.members), "licence": None}
     if isinstance(thing, OpenTask):
-        return {"kind": f"{thing.name}:DATA", "shots": "0", "chance": "", "source": "any", "licence": ""}
-    about = {"kind": thing.kind, "shots": str(thing.num_fewshot), "chance": f"{thing.chance:.2g}"}
+        return {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None, "source": "any", "licence": None}
+    about = {"kind": thing.kind, "shots": thing.num_fewshot, "chance": thing.chance}
     return about | {"source": thing.source, "licence": thing.licence}
 
 
@@ -159,5 +196,11 @@ def _first_sentence(thing: object) -> str:
     return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _text(key: str, value: Any) -> str:
+    if key == "default":  # as it is written in YAML
+        value = json.dumps(value) if value in ([], {}, None) or isinstance(value, bool) else value
+    if key == "required":
+        return "yes" if value else ""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else f"{value:.2g}" if key == "chance" else str(value)

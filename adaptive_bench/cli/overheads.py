@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
+def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, Any]]:
     """One row per method spec, measured on the model.
 
     Args:
@@ -26,7 +27,35 @@ def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, str]]:
     return [{"method": str(spec)} | _row(backbone, spec, named=specs is not None) for spec in chosen]
 
 
-def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, str]:
+# What is measured, as a table calls it; shares are of the model's parameters and of its dense products.
+_TITLES = {
+    "parameters": "parameters",
+    "parameters_share": "of the model",
+    "parameter_bytes": "bytes",
+    "decision_macs_per_token": "decision MACs per token",
+    "decision_macs_share": "of dense MACs",
+    "adapter_macs_per_token": "adapter MACs per token",
+}
+
+
+def overhead_texts(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The same rows for a table; of a method that does not fit the model, why."""
+    return [
+        {"method": str(row["method"])}
+        | (
+            {_TITLES["parameters"]: str(row["problem"])}
+            if row["problem"]
+            else {title: _number(key, row[key]) for key, title in _TITLES.items()}
+        )
+        for row in rows
+    ]
+
+
+def _number(key: str, value: float) -> str:
+    return f"{value:.2%}" if key.endswith("_share") else f"{value:,.0f}"
+
+
+def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, Any]:
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.overhead import measure_overhead
 
@@ -35,12 +64,13 @@ def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[st
     except UsageError as error:
         if named:
             raise
-        return {"parameters": f"not on this model: {error}"}
+        return dict.fromkeys(_TITLES) | {"problem": f"not on this model: {error}"}
     return {
-        "parameters": f"{found.parameters:,}",
-        "of the model": f"{found.parameters / found.backbone_parameters:.2%}",
-        "bytes": f"{found.parameter_bytes:,}",
-        "decision MACs per token": f"{found.decision_macs:,.0f}",
-        "of dense MACs": f"{found.decision_macs / found.dense_macs:.2%}",
-        "adapter MACs per token": f"{found.adapter_macs:,.0f}",
+        "parameters": found.parameters,
+        "parameters_share": found.parameters / found.backbone_parameters,
+        "parameter_bytes": found.parameter_bytes,
+        "decision_macs_per_token": found.decision_macs,
+        "decision_macs_share": found.decision_macs / found.dense_macs,
+        "adapter_macs_per_token": found.adapter_macs,
+        "problem": None,
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import fork_server, registry
+from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import naming_plugins
@@ -36,7 +37,11 @@ def run(
     ctx: typer.Context,
     config: Annotated[
         str | None,
-        typer.Option(help="A preset of `list configs` or a YAML file; flags override it.", rich_help_panel=_WHAT),
+        typer.Option(
+            help="A preset of `list configs` or a YAML file; flags override it.",
+            rich_help_panel=_WHAT,
+            autocompletion=names_of("configs"),
+        ),
     ] = None,
     any_model: Annotated[
         bool, typer.Option("--any-model", help="Use a preset on a model it is not meant for.", rich_help_panel=_WHAT)

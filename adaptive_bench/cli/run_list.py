@@ -16,6 +16,7 @@ from adaptive_bench.store.results import problem_of, read_run
 from adaptive_bench.store.runs import run_folders, run_name
 
 STATES = ("done", "partial", "unfinished", "damaged")
+_UNSAID = {"documents": "all", "shots": "own"}  # what a config means that does not say it
 _TO_THE_MINUTE = len("2026-11-21T19:20")
 
 
@@ -81,9 +82,9 @@ def _run(folder: Path) -> dict[str, Any]:
         "methods": about.get("methods", []),
         "tasks": about.get("tasks", []),
         "seeds": about.get("seeds", []),
-        "steps": training.get("steps", ""),
-        "documents": measuring.get("limit") or "all",
-        "shots": "own" if measuring.get("num_fewshot") is None else measuring["num_fewshot"],
+        "steps": training.get("steps"),
+        "documents": measuring.get("limit"),
+        "shots": measuring.get("num_fewshot"),
         "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
         "problem": about.get("problem", ""),
         "folder": str(folder),
@@ -99,8 +100,14 @@ def _of_its_list(folder: Path) -> str:
     return ""
 
 
+def _text(key: str, value: Any) -> str:
+    if value is None:
+        return _UNSAID.get(key, "")
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _columns(run: Mapping[str, Any]) -> dict[str, str]:
-    texts = {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in run.items()}
+    texts = {key: _text(key, value) for key, value in run.items()}
     state = texts["state"] + (f": {texts['problem']}" if texts["problem"] else "")
     return {key: text for key, text in texts.items() if key not in ("problem", "folder")} | {"state": state}
 

@@ -18,7 +18,7 @@ _BASE_CONFIG = "MethodConfig"  # of the core, without a parameter
 
 
 def source_facts(group: registry.Group, name: str) -> dict[str, Any] | None:
-    """`what it is`, and of a method its `parameters`; `None` where the source does not show it or is a plugin's."""
+    """`description`, and of a method its `parameters`; `None` where the source does not show it or is a plugin's."""
     if group not in ("methods", "families") or registry.is_foreign(group, name):
         return None
     target = registry.target_of(group, name)
@@ -50,7 +50,7 @@ def _family(module: ast.Module, target: str) -> dict[str, Any] | None:
         if isinstance(statement, ast.Assign) and [ast.unparse(one) for one in statement.targets] == [target]:
             made = statement.value
             if isinstance(made, ast.Call) and made.args and isinstance(made.args[0], ast.Constant):
-                return {"what it is": made.args[0].value}
+                return {"description": made.args[0].value}
     return None
 
 
@@ -67,7 +67,7 @@ def _method(module: ast.Module, target: str, file: Path) -> dict[str, Any] | Non
     named = None if place is None else _config_name(place)
     if place is None or named is None:
         return None
-    about = {"what it is": (ast.get_docstring(place.found) or "").partition("\n")[0]}
+    about = {"description": (ast.get_docstring(place.found) or "").partition("\n")[0]}
     name, there = named
     if name == _BASE_CONFIG:
         return about | {"parameters": []}

@@ -75,6 +75,21 @@ def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     return "\n".join(_paragraph(row, width) for row in rows)
 
 
+def lines_of(rows: Sequence[tuple[str, str]], width: int | None = None) -> str:
+    """Names with a sentence each, one line a name; what does not fit the width is cut off.
+
+    Args:
+        width: By default that of the terminal.
+    """
+    longest = max((len(name) for name, _ in rows), default=0)
+    room = (width or terminal_width()) - longest - _GAP
+    return "\n".join(f"{name:<{longest + _GAP}}{_cut(sentence, room)}".rstrip() for name, sentence in rows)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else textwrap.shorten(text, max(room, len("...")), placeholder=" ...")
+
+
 def _paragraph(row: Mapping[str, Any], width: int | None) -> str:
     (_, name), (_, sentence), *rest = row.items()
     facts = " · ".join(f"{key} {value}" for key, value in rest if str(value))

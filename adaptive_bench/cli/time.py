@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.cli.waiting import load_libraries
@@ -21,7 +22,8 @@ DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
 
 def time(
     methods: Annotated[
-        str | None, typer.Option(help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`.")
+        str | None,
+        typer.Option(autocompletion=specs_of, help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
     run: Annotated[

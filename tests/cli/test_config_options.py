@@ -77,8 +77,8 @@ def test_two_keys_of_one_part_are_no_conflict():
 def test_every_key_is_listed_with_what_it_is(command):
     rows = {row["name"]: row for row in json.loads(command("list", "keys", "--json").stdout)}
     assert set(rows) >= {path for path, field in keys().items() if part_of(field) is None}
-    assert all(row["what it is"] not in ("", "None") for row in rows.values())
-    assert rows["methods"]["default"] == "needed" and rows["train.lora.rank"]["default"] == "16"
+    assert all(row["description"] not in ("", "None") for row in rows.values())
+    assert rows["methods"]["required"] and rows["train.lora.rank"]["default"] == 16
 
 
 def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(command, monkeypatch):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -6,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.cli import listing
+from adaptive_bench.cli import completion, listing
 from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.store.results import write_run
@@ -67,6 +68,85 @@ def test_runs_are_filtered(command, tmp_path):
     assert listed("--since", "2026-11-21") == listed("--model", "tin", "--method", "calm") == ["two"]
     assert listed("--status", "done") == []
     assert "no such runs" in command("list", "runs", "--status", "done").stdout
+
+
+TEXT, NUMBER, TEXTS = (str,), (int, float), (list,)
+NOTHING = (type(None),)
+SCHEMA = {
+    **dict.fromkeys(("name", "description", "origin", "kind", "source", "method", "model", "run", "state"), TEXT),
+    **dict.fromkeys(("date", "problem", "folder"), TEXT),
+    **dict.fromkeys(("parameters", "methods", "tasks", "seeds"), TEXTS),
+    **dict.fromkeys(("shots", "chance", "steps", "documents"), NUMBER + NOTHING),
+    "licence": TEXT + NOTHING,
+    "required": (bool,),
+    "default": TEXT + NUMBER + TEXTS + NOTHING + (dict,),
+}
+
+
+@pytest.mark.parametrize("what", [*listing.Listed])
+def test_json_has_identifiers_for_keys_and_numbers_for_numbers(command, tmp_path, what):
+    about = {"methods": ["mod"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1, 2], "train": {"steps": 7}}
+    (tmp_path / "runs" / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "runs" / "one" / "config.yaml").write_text(json.dumps(about))
+    rows = json.loads(command("list", what, "--json").stdout)
+    assert rows
+    for row in rows:
+        assert all(key.isidentifier() and isinstance(value, SCHEMA[key]) for key, value in row.items()), row
+    if what == "runs":
+        assert rows[0]["steps"] == 7 and rows[0]["documents"] is None and rows[0]["seeds"] == [1, 2]
+
+
+def test_what_methods_add_is_numbers_in_json(command, tmp_path, make_backbone, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    make_backbone("llama").save_pretrained(tmp_path / "tiny")
+    (row,) = json.loads(command("list", "methods", "--model", "tiny", "--methods", "gateskip", "--json").stdout)
+    assert row["parameters"] == 8448 and 0 < row["parameters_share"] < 1 and row["problem"] is None
+    assert all(key.isidentifier() for key in row)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_methods_are_a_line_each_and_one_is_a_page(command, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = command("list", "methods").stdout.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == registry.names("methods")
+    assert max(map(len, lines)) <= width
+    page = command("list", "methods", "gateskip").stdout
+    assert "sparsity_weight" in page and "C0" in page and "random_skip" not in page
+    wrong = command("list", "methods", "gateskp")
+    assert wrong.exit_code == 2 and "'gateskip'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("complete", "begun", "found"),
+    [
+        (completion.specs, "gates", ["gateskip"]),
+        (completion.specs, "mod,gates", ["mod,gateskip"]),
+        (completion.specs, "gateskip[sh", ["gateskip[shape=", "gateskip[sharing="]),
+        (completion.specs, "dense,gateskip[shape=scalar,sh", ["dense,gateskip[shape=scalar,sharing="]),
+        (completion.specs, "gateskip[shape=scalar,kv=evict],calm", ["gateskip[shape=scalar,kv=evict],calm"]),
+        (completion.specs, "nothing[", []),
+        (completion.list_of("tasks"), "nano_math,csqa_l", ["nano_math,csqa_ll"]),
+        (completion.names_of("configs"), "smo", ["smoke"]),
+    ],
+)
+def test_names_are_completed(complete, begun, found):
+    assert complete(begun) == found
+
+
+def test_the_shell_asks_for_methods_tasks_and_configs(command, monkeypatch):
+    for words, expected in (
+        ("adaptive-bench run --methods gates", "gateskip"),
+        ("adaptive-bench run --tasks nano_ma", "nano_math"),
+        ("adaptive-bench run --config smo", "smoke"),
+        ("adaptive-bench list methods gates", "gateskip"),
+        ("adaptive-bench check gates", "gateskip"),
+    ):
+        given = {"_ADAPTIVE_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        program = "import sys; sys.argv = ['adaptive-bench']; from adaptive_bench.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **given}
+        )
+        assert done.stdout.split() == [expected], (words, done.stderr)
 
 
 def test_something_else_cannot_be_listed(command):
@@ -143,7 +223,7 @@ def test_a_plugin_among_the_methods_is_imported(command, monkeypatch):
 
 def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
     monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
-    _, _, after = command("list", "methods").stdout.partition("What each can do")
+    _, _, after = command("list", "methods", "--full").stdout.partition("What each can do")
     rows = defaultdict(list)
     for line in filter(None, after.splitlines()):  # a row goes on in the next table where one would be too wide
         rows[line.split()[0]] += line.split()

@@ -92,7 +92,7 @@ def test_the_installed_package_is_found_without_a_plugin_option(package, tmp_pat
     )
     assert listed.returncode == 0, listed.stderr
     (mine,) = (row for row in json.loads(listed.stdout) if row["name"] == "my_method")
-    assert mine["from"] == "adaptive-bench-my-method 0.1.0"
+    assert mine["origin"] == "adaptive-bench-my-method 0.1.0"
 
 
 @pytest.mark.parametrize(
