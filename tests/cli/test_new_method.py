@@ -73,7 +73,7 @@ def test_the_method_saves_what_its_dial_says(package, make_backbone, random_text
 
 
 def test_the_plugin_is_listed(command, package):
-    result = command("list", "methods", "--plugin", "my_method/my_method.py")
+    result = command("list", "methods", "my_method", "--plugin", "my_method/my_method.py")
     assert "my_method" in result.stdout and "every" in result.stdout
     assert "".join(str(package).split()) in "".join(result.stdout.split())
 
