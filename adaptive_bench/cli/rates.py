@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 import yaml
-from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
@@ -59,6 +58,8 @@ def rates(
             choice = choose_rates(run_config, tried, reporter, jobs)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
+    from tabulate import tabulate
+
     body = [
         [trial.method, f"{trial.rate:g}{' (beyond the grid)' * trial.extension}", *trial.scores.values(), trial.score]
         for trial in choice.trials

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from tabulate import tabulate
 
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
@@ -70,6 +69,8 @@ def steps(
 
 def shown(found: StepComparison) -> str:
     """A table for each task, methods by steps, and the verdict."""
+    from tabulate import tabulate
+
     parts = []
     for task in dict.fromkeys(one.task for one in found.scores):
         cells = {(one.method, one.steps): one.score for one in found.scores if one.task == task}

@@ -8,8 +8,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tabulate import tabulate
-
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -55,7 +53,7 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
         widths[widest] = max(smallest[widest], widths[widest] - excess, _second(widths, widest) - 1)
     body = [[_cell(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
     headers = [_cell(key, widths[key] - _HEADER) for key in keys]
-    return tabulate(body, headers, tablefmt="simple", disable_numparse=True)
+    return _simple(body, headers)
 
 
 def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None, narrowest: int = _NARROWEST) -> bool:
@@ -114,7 +112,7 @@ def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str
     while room > 0 and len(narrower := _parts(widths, room - 1)) == len(parts):
         parts, room = narrower, room - 1  # of about the same width
     tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
-    return "\n\n".join(tabulate(table, "keys", tablefmt="simple", disable_numparse=True) for table in tables)
+    return "\n\n".join(_simple(table, "keys") for table in tables)
 
 
 def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
@@ -126,6 +124,12 @@ def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
             parts.append([])
         parts[-1].append(key)
     return parts
+
+
+def _simple(rows: Any, headers: Any) -> str:
+    from tabulate import tabulate  # with the widths of all characters it takes longer to import than help to print
+
+    return str(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

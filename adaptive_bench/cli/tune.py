@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
@@ -149,6 +148,8 @@ def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
 
 
 def _table(trials: Sequence[TrialResult], objective: str) -> str:
+    from tabulate import tabulate
+
     body = [
         [
             trial.method,
