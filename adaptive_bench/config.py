@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from adaptive_bench import registry
@@ -98,6 +98,19 @@ class RunConfig(Strict):
     )
     preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
     for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
+
+    _controls: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Of the methods those that the user did not ask for: without the others there is nothing to compare."""
+        return self._controls
+
+    def with_controls(self, specs: tuple[str, ...]) -> RunConfig:
+        """The same with more methods, its controls. No key says which those are: it is the run of all its methods."""
+        found = self.model_copy(update={"methods": (*self.methods, *specs)})
+        found._controls = specs
+        return found
 
     @property
     def is_quick(self) -> bool:

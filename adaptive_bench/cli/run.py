@@ -216,8 +216,7 @@ def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:
     """The config with the controls that its methods lack, which is said."""
     from adaptive_bench.cli.controls import with_controls
 
-    methods = with_controls(config.methods, config.train.steps)
-    if added := methods[len(config.methods) :]:
+    if added := with_controls(config.methods, config.train.steps)[len(config.methods) :]:
         text = f"Compared with {' and '.join(added)} as well, the controls of --methods; --no-controls leaves them out."
         typer.echo(paragraph(text), err=not dry_run)
-    return config.model_copy(update={"methods": methods})
+    return config.with_controls(added)

@@ -113,6 +113,7 @@ def test_methods_of_the_command_line_get_the_controls_they_lack(command, runs, a
     result = command("run", *arguments)
     assert runs.config.methods == methods
     asked = arguments[1].count(",") + 1
+    assert runs.config.controls == (methods[asked:] if arguments[0] == "--methods" else ())
     assert ("controls" in result.stderr) == (arguments[0] == "--methods" and len(methods) > asked)
 
 

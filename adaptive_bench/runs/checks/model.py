@@ -154,7 +154,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
     Returns:
         By spec what could be learned of it.
     """
-    broken: list[AdaptiveBenchError] = []
+    broken: dict[str, AdaptiveBenchError] = {}
     traits: dict[str, Trait] = {}
     for text in config.methods:
         spec = MethodSpec.parse(text)
@@ -163,11 +163,11 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
             if trait is not None:
                 traits[str(spec)] = trait
             if fault is not None:
-                broken.append(fault)
-    if len(broken) == len(config.methods):
-        for fault in broken:
+                broken[text] = fault
+    if broken and broken.keys() >= set(config.methods) - set(config.controls):
+        for fault in broken.values():
             findings.stop(fault)
-    for fault in broken:
+    for fault in broken.values():
         findings.note(f"{fault.kind}: {fault} The other methods are run all the same.")
     return traits
 
