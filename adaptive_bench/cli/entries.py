@@ -49,11 +49,12 @@ def unpack(
     Weights do not come along; what needs them is trained anew.
     """
     from adaptive_bench.store.packing import unpack as put
-    from adaptive_bench.store.results import PACKED_RECORDS, digest_in_entry, read_run
+    from adaptive_bench.store.results import PACKED_RECORDS, RUN, digest_in_entry, read_json, read_run
 
     folder = entry if entry.is_dir() else entry.parent
     file = entry / PACKED_RECORDS if entry.is_dir() else entry
-    found = put(file, out, digest_in_entry(file))
+    named = read_json(folder / RUN).get("records") if (folder / RUN).is_file() else None
+    found = put(file, out, digest_in_entry(file), named if isinstance(named, list) else None)
     typer.echo(f"Unpacked into {out / 'records'}: {found.written} records, {found.known} were there.")
     if found.different:
         typer.echo(

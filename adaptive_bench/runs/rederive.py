@@ -13,15 +13,19 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.outcome.differences import differences
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.method_facts import method_facts
+from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
+from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import absent, left
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_file
 from adaptive_bench.store.manifest import FILE as LIST
 from adaptive_bench.store.manifest import Manifest, from_json
 from adaptive_bench.store.packing import unpack
-from adaptive_bench.store.results import digest_in_entry
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.results import RUN, digest_in_entry, read_json
 
 _PROJECTED = ("projected_net", "projected_shape")
 _Row = Mapping[str, Any]
@@ -45,8 +49,65 @@ class Rederived:
     sealed: bool = False
 
 
+@dataclass(frozen=True)
+class Derived:
+    """What the packed records of a run come to, in the plain values of its files.
+
+    Attributes:
+        rows, answers, methods: As in `table.json`, `answers.json` and the `methods` of `methods.json`; there are no
+            facts of a method whose plugin is not here.
+        environments: The `env.json` of each record.
+        recipes: By method what its trainings say of how they were trained.
+        unprojected, sealed: See `Rederived`.
+    """
+
+    rows: list[dict[str, Any]]
+    answers: dict[str, Any]
+    methods: dict[str, dict[str, Any]]
+    environments: list[dict[str, Any]]
+    recipes: dict[str, list[dict[str, Any]]]
+    unprojected: tuple[str, ...]
+    sealed: bool
+
+
+def derive(config: RunConfig, packed: Path) -> Derived:
+    """Make a table again from its records alone, with what lies beside a table. Arguments and errors as for
+    `rederive`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(packed, Path(folder), digest_in_entry(packed), _records_beside(packed))
+        listed = _list_beside(packed, Path(folder))
+        if listed is not None:
+            # Timings of the archive have seals of their own: those of the list are of files that may name a folder.
+            replace(listed, timings={}).check()
+        there = config.model_copy(update={"out": Path(folder)})
+        records = [Record(Path(folder) / "records" / key) for key in _keys(Path(folder))]
+        _check_records(records)
+        whole = plan_of(there, of_records(there, [record.folder.name for record in records]))
+        if missing := [*absent(whole), *map(str, left(whole))]:
+            raise EnvironmentProblem(
+                f"A table is made again from all its records, but {len(missing)} of them are missing in "
+                f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
+            )
+        found = outcome_of(whole)
+        rows = json.loads(atomic.json_text([row.to_json() for row in found.rows]))
+        away = {str(sweep.spec) for sweep in whole.sweeps if sweep.spec.name not in registry.names("methods")}
+        recipes: dict[str, list[dict[str, Any]]] = {}
+        for training in whole.trainings:
+            recipes.setdefault(str(training.spec), []).append(training.record.read("config.json") or {})
+        return Derived(
+            rows,
+            json.loads(atomic.json_text(found.answers)),
+            _methods(whole),
+            [record.read("env.json") or {} for record in records],
+            recipes,
+            tuple(sorted(away)),
+            listed is not None and bool(listed.seals),
+        )
+
+
 def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived:
-    """Make the table of a run again.
+    """Compare the table of a run with the one that its records give.
 
     Args:
         config: The run; its output folder is not touched.
@@ -58,24 +119,53 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
             them.
         UsageError: The config names a task that does not exist here.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        unpack(packed, Path(folder), digest_in_entry(packed))
-        listed = _list_beside(packed, Path(folder))
-        if listed is not None:
-            replace(listed, timings={}).check()  # of times an archive has none
-        there = config.model_copy(update={"out": Path(folder)})
-        whole = plan_of(there, of_records(there, _keys(Path(folder))))
-        if missing := [*absent(whole), *map(str, left(whole))]:
+    now = derive(config, packed)
+    return Rederived(len(now.rows), tuple(compared(rows, now)), now.unprojected, now.sealed)
+
+
+def compared(rows: Sequence[_Row], now: Derived) -> list[str]:
+    """Rows of a table that are not what the records say, in words (see `differences`)."""
+    said, found = (
+        [_comparable(row, now.unprojected) for row in table if _is_comparable(row, now.unprojected)]
+        for table in (rows, now.rows)
+    )
+    return differences(said, found)
+
+
+def _methods(whole: Plan) -> dict[str, dict[str, Any]]:
+    here = [text for text in whole.config.methods if MethodSpec.parse(text).name in registry.names("methods")]
+    some = replace(whole, config=whole.config.model_copy(update={"methods": tuple(here)}))
+    found: dict[str, dict[str, Any]] = method_facts(some)["methods"]
+    return found
+
+
+def _check_records(records: Sequence[Record]) -> None:
+    """Refuse records that are not one run's: of several models, or twice the same training."""
+    models: dict[str, str] = {}
+    trained: dict[str, str] = {}
+    for record in records:
+        record.check_key()
+        said = record.read("config.json") or {}
+        name = record.folder.name
+        models.setdefault(str(said.get("backbone")), name)
+        of_training = json.dumps([said.get(key) for key in ("method", "seed", "target")])
+        if (other := trained.setdefault(of_training, name)) != name:
             raise EnvironmentProblem(
-                f"A table is made again from all its records, but {len(missing)} of them are missing in "
-                f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
+                f"A run has one training of each method, seed and target, but the records {other} and {name} are both "
+                f"of {said.get('method')}, seed {said.get('seed')}. Submit the run again."
             )
-        now = json.loads(atomic.json_text([row.to_json() for row in make_table(whole)[0]]))
-    methods = {str(sweep.spec): sweep.spec.name for sweep in whole.sweeps}
-    away = {text for text, name in methods.items() if name not in registry.names("methods")}
-    said, found = ([_comparable(row, away) for row in table if _is_comparable(row, away)] for table in (rows, now))
-    sealed = listed is not None and bool(listed.seals)
-    return Rederived(len(found), tuple(differences(said, found)), tuple(sorted(away)), sealed)
+    if len(models) > 1:
+        named = " and ".join(f"{model!r} in {name}" for model, name in list(models.items())[:2])
+        raise EnvironmentProblem(
+            f"The records of a run are of one model, but these are of {len(models)}: {named}. Submit one run of each."
+        )
+
+
+def _records_beside(packed: Path) -> list[str] | None:
+    """Which records the run of an archive says that it has; `None` where no run says it."""
+    about = packed.with_name(RUN)
+    named = read_json(about).get("records") if about.is_file() else None
+    return named if isinstance(named, list) else None
 
 
 def _list_beside(packed: Path, out: Path) -> Manifest | None:

@@ -1,4 +1,5 @@
 """Records in one file, to be passed on: everything a table is made of, without weights, logs and names of machines.
+The timings that a finished run used are in it too, below `time/`.
 
 An archive is untrusted input: a member that is not a plain file of a record under a known name, or that is too large,
 rejects all of it, and nothing it names leads outside the folder of records.
@@ -10,16 +11,16 @@ import hashlib
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import groupby
+from itertools import chain, groupby
 from lzma import LZMAError, LZMAFile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic, seals
-from adaptive_bench.store.digest import sealed
+from adaptive_bench.store import atomic, seals, timings
+from adaptive_bench.store.digest import is_intact, sealed
 from adaptive_bench.store.files import DOCUMENTS, OURS, Files, files_of
 from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.records import WITHOUT_WEIGHTS, Record
@@ -34,6 +35,9 @@ _NAME = re.compile(
     r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?" + OURS,
     re.ASCII,
 )
+_TIMING = re.compile(timings.FOLDER + r"/[0-9a-f]{8,64}\.json", re.ASCII)
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)  # `isreg` takes sparse files too, which unpack to any size
+_END_BYTES = 2 * tarfile.BLOCKSIZE  # of zeros, which end an archive that was not cut
 
 
 @dataclass(frozen=True)
@@ -86,14 +90,15 @@ def pack_run(listed: Manifest) -> bytes:
         EnvironmentProblem: A file is not what it was when the run ended.
     """
     listed.check(deep=True)
-    return _archive(_sealed_files(listed))
+    return _archive(chain(_sealed_files(listed), _timings(listed)))
 
 
-def unpack(file: Path, out: Path, sha256: str | None = None) -> Unpacked:
+def unpack(file: Path, out: Path, sha256: str | None = None, records: Collection[str] | None = None) -> Unpacked:
     """Put the records of an archive into an output folder, where a run of the same configuration finds them done.
 
     Args:
         sha256: Of the archive, where somebody says what it is; in hexadecimal digits.
+        records: The records that it must have, and no others, where somebody says which.
 
     Raises:
         EnvironmentProblem: It is no such archive or another one, breaks a rule, or holds a file that is not what was
@@ -105,28 +110,63 @@ def unpack(file: Path, out: Path, sha256: str | None = None) -> Unpacked:
         if sha256 is not None and _sha256(file) != sha256:
             raise ValueError("its digest is not the one in the entry.json beside it")
         with _Bounded(file) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            seen: set[str] = set()
             for record, members in groupby(_checked(archive), key=lambda member: member.name.split("/")[0]):
+                if record in seen:
+                    raise ValueError(f"the files of {record} stand apart")
+                seen.add(record)
+                if record == timings.FOLDER:
+                    different += _put_timings(archive, members, out)
+                    continue
+                if records is not None and record not in records:
+                    raise ValueError(f"{record} is no record of its run")
                 target = out / "records" / record
                 is_known = target.exists()
                 with (atomic.temporary_folder if is_known else atomic.new_folder)(target) as folder:
                     for member in members:
                         path = folder.joinpath(*member.name.split("/")[1:])
                         path.parent.mkdir(parents=True, exist_ok=True)
-                        content = archive.extractfile(member)
-                        assert content is not None  # it is a plain file
-                        path.write_bytes(content.read())
+                        path.write_bytes(_content(archive, member))
                     _check_digests(folder, record)
                     if is_known:
                         different += _different(folder, target)
                     else:
                         atomic.write_json(folder / WITHOUT_WEIGHTS, {"schema": SCHEMA})
                 known, written = known + is_known, written + (not is_known)
+            _check_end(archive, stream)
+            if records is not None and (missing := sorted(set(records) - seen)):
+                raise ValueError(f"{len(missing)} record(s) of its run are not in it, the first: {missing[0]}")
     except (OSError, EOFError, LZMAError, tarfile.TarError, ValueError) as error:
         raise EnvironmentProblem(
             f"Packed records are a .tar.xz that `leaderboard submit --records` wrote, but {str(file)!r} cannot be read "
             f"as one ({type(error).__name__}: {error}). Fetch it again."
         ) from error
     return Unpacked(written, known, tuple(different))
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    content = archive.extractfile(member)
+    assert content is not None  # it is a plain file
+    return content.read()
+
+
+def _put_timings(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], out: Path) -> Iterator[str]:
+    for member in members:
+        content, place = _content(archive, member), out / member.name
+        if not is_intact(content):
+            raise ValueError(f"{member.name} changed since it was written")
+        if not place.exists():
+            atomic.write_bytes(place, content)
+        elif place.read_bytes() != content:
+            yield f"{place} is another one"
+
+
+def _check_end(archive: tarfile.TarFile, stream: LZMAFile) -> None:
+    """`tarfile` takes what is cut between two members, or goes on with anything else there, for a whole archive."""
+    stream.seek(archive.offset)
+    end = stream.read(LARGEST_FILE_BYTES)
+    if len(end) < _END_BYTES or any(end):
+        raise ValueError("it does not end where its last file does: it was cut, or something was added")
 
 
 def _archive(files: Iterable[tuple[str, bytes]]) -> bytes:
@@ -194,6 +234,16 @@ def _sealed_files(listed: Manifest) -> Iterator[tuple[str, bytes]]:
             yield f"{place}/{name}", content
 
 
+def _timings(listed: Manifest) -> Iterator[tuple[str, bytes]]:
+    """Those that the table was made with, by their place in the archive; a folder a model was read from is its name."""
+    for name in sorted(listed.timings):
+        path = listed.out / timings.FOLDER / name
+        if (record := timings.read(path)) is not None:
+            model = PurePath(str(record.get("model", "")))
+            named = record | ({"model": model.name} if model.is_absolute() else {})
+            yield f"{timings.FOLDER}/{name}", sealed(json.dumps(named, indent=2)).encode()
+
+
 def _anonymous(environment: bytes) -> bytes:
     values = json.loads(environment)
     kept = {key: value for key, value in values.items() if key not in (*_OF_A_MACHINE, "content_sha256")}
@@ -201,11 +251,15 @@ def _anonymous(environment: bytes) -> bytes:
 
 
 def _checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    total = 0
+    total, names = 0, set()
     for number, member in enumerate(archive, 1):
         total += member.size
-        if not member.isreg() or _NAME.fullmatch(member.name) is None:
+        known = _NAME.fullmatch(member.name) or _TIMING.fullmatch(member.name)
+        if member.type not in _PLAIN or member.issparse() or known is None:
             raise ValueError(f"member {number} is no file of a record")
+        if member.name in names:
+            raise ValueError(f"{member.name} is in it twice")
+        names.add(member.name)
         if number > MOST_FILES or member.size > LARGEST_FILE_BYTES or total > LARGEST_UNPACKED_BYTES:
             raise ValueError(f"it is too large: {number} files, {total} bytes")
         yield member

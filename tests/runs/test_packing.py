@@ -121,6 +121,10 @@ HOSTILE = {
     "a folder": [member(f"{KEY}/eval", b"", type=tarfile.DIRTYPE)],
     "a long name": [member(f"{KEY}/eval/{'a' * 5000}-{KEY}/config.json")],
     "other letters": [member("０123456789abcdef/config.json")],
+    "a file twice": [member(f"{KEY}/eval/task-{KEY}/config.json"), member(f"{KEY}/eval/task-{KEY}/config.json", b"[]")],
+    "a sparse file": [member(f"{KEY}/config.json", b"", type=tarfile.GNUTYPE_SPARSE)],
+    "a timing of another folder": [member("time/../../escaped.json")],
+    "a timing without seal": [member(f"time/{KEY}.json")],
     "a good one first": [member(f"{KEY}/config.json"), member(f"{KEY}/../x.json")],
 }
 
@@ -166,3 +170,26 @@ def test_sizes_have_limits(tmp_path, monkeypatch):
                 unpack(file, tmp_path / limit)
         assert not list(Path(tmp_path / limit).rglob("*.json"))
     assert unpack(file, tmp_path / "out").written == 1
+
+
+def test_an_archive_ends_with_its_last_file(packed, tmp_path):
+    _, _, file = packed
+    with tarfile.open(file) as archive:
+        last = archive.getmembers()[-1]
+    plain = lzma.decompress(file.read_bytes())
+    end = last.offset_data + -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    assert unpack(file, tmp_path / "whole").written == 2
+    for place, content in enumerate((plain[: last.offset], plain[:end], plain[:end] + b"more", plain + b"more")):
+        file.write_bytes(lzma.compress(content))
+        with pytest.raises(EnvironmentProblem, match="does not end where its last file does"):
+            unpack(file, tmp_path / f"{place}")
+
+
+def test_an_archive_has_the_records_that_its_run_names(packed, tmp_path):
+    config, _, file = packed
+    names = sorted(folder.name for folder in (config.out / "records").iterdir())
+    assert unpack(file, tmp_path / "all", records=names).written == 2
+    with pytest.raises(EnvironmentProblem, match="no record of its run"):
+        unpack(file, tmp_path / "one", records=names[:1])
+    with pytest.raises(EnvironmentProblem, match="are not in it, the first: 0123456789abcdef"):
+        unpack(file, tmp_path / "three", records=[*names, KEY])
