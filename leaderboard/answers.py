@@ -115,8 +115,16 @@ def read_answers(folder: Path) -> Answers:
         return Answers()
     if not (folder / ENTRY).is_file():  # an entry is checked as a whole
         check_run(path)
+    return answers_of(read_json(path))
+
+
+def answers_of(value: Any) -> Answers:
+    """Answers from the plain values of such a file.
+
+    Raises:
+        Rejected: They break a rule.
+    """
     try:
-        value = read_json(path)
         answers = Answers()
         for entry in value["sweeps"]:
             place = (_text(entry["method"]), _text(entry["semantics"]), _text(entry["task"]), entry["target"])
@@ -126,7 +134,7 @@ def read_answers(folder: Path) -> Answers:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, Rejected):
             raise
-        raise Rejected(f"{path.name} does not hold what a run writes ({type(error).__name__})") from error
+        raise Rejected(f"{FILE_NAME} does not hold what a run writes ({type(error).__name__})") from error
     return answers
 
 

@@ -21,6 +21,7 @@ from .rows import Rejected, read_json
 SCHEMA = 2
 FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
+DERIVED = ("table.json", "answers.json")  # left out where there are records: a board makes them of those
 OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
 LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
 _LONGEST_REASON = 2000
@@ -65,7 +66,7 @@ def check(folder: Path) -> int:
     version, files = (about.get("schema"), about.get("files")) if isinstance(about, dict) else (None, None)
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA:
         raise Rejected(f"this version reads entries of schema 1 to {SCHEMA}; update adaptive-bench to read newer ones")
-    if not isinstance(files, dict) or "table.json" not in files:
+    if not isinstance(files, dict) or not {"table.json", PACKED_RECORDS} & files.keys():
         raise Rejected(f"{FILE_NAME} names every file with its digest")
     size = 0
     for name in (*FILES, *OPTIONAL_FILES, PACKED_RECORDS):
@@ -77,6 +78,8 @@ def check(folder: Path) -> int:
         if not path.is_file() or digest_of(path.read_bytes()) != digest:
             raise Rejected(f"{name} is not what was submitted, its digest differs")
         size += path.stat().st_size
+    if unknown := sorted(files.keys() - {*FILES, *OPTIONAL_FILES, PACKED_RECORDS}):
+        raise Rejected(f"{FILE_NAME} names {plain(unknown[0], 60)!r}, which is no file of an entry")
     if size > LARGEST_BYTES:
         raise Rejected(f"an entry has at most {LARGEST_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
     return version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
-from .answers import Answers, read_answers
+from .answers import Answers, answers_of, read_answers
 from .curves import add_curves
+from .entry import FILE_NAME as ENTRY
 from .entry import read_rows
+from .evidence import SELF_REPORTED, Evidence, examine
 from .paired import Comparisons, Measured, add_tests
 from .plain import plain
 from .provenance import not_as_left
 from .row import Row
-from .rows import Rejected, checked
+from .rows import Rejected, checked, only_once
 from .steps import FILE_NAME as STEPS
 from .steps import StepsRecord, read_steps
 
@@ -32,7 +34,9 @@ class Board:
     Attributes:
         rows: Rows that were let in, joined over runs.
         folders: The runs' folders that gave a row.
-        problems: What was left out and why, one sentence each.
+        problems: What was left out and why, one sentence each, and what else a reader should know.
+        refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
+        evidence: By the name of a run what stands behind it; runs that are no entries are not in it.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
         steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
@@ -45,6 +49,8 @@ class Board:
     answers: Mapping[str, Answers] = field(default_factory=dict)
     measured: Measured | None = None
     steps: Mapping[str, StepsRecord] = field(default_factory=dict)
+    refused: Sequence[str] = field(default=())
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
 
     @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:
@@ -72,12 +78,17 @@ def board_of(
 def read_board(tables: Iterable[Path]) -> Board:
     """Read `table.json` files. What cannot be read, and every row that breaks a rule, is left out and said."""
     by_folder: dict[Path, list[dict[str, Any]]] = {}
+    evidence: dict[Path, Evidence] = {}
     problems: list[str] = []
     for path in tables:
-        rows, why = _read(path)
+        if path.with_name(ENTRY).is_file():
+            rows, why = _examined(path.parent, evidence)
+        else:
+            rows, why = _read(path)
         problems += why
         if rows:
             by_folder[path.parent] = rows
+    refused = list(problems)
     problems += map(plain, made_by_other_rules(by_folder))
     # The name of a run's folder becomes part of a name where runs disagree.
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
@@ -87,16 +98,32 @@ def read_board(tables: Iterable[Path]) -> Board:
     for folder, shown in zip(by_folder, named, strict=True):
         problems += not_as_left(folder)
         try:
-            answers[names[shown]] = read_answers(folder)
+            known = evidence.get(folder)
+            answers[names[shown]] = read_answers(folder) if known is None else answers_of(known.answers)
         except Rejected as why:
             problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
+            refused.append(problems[-1])
         try:
             if (record := read_steps(folder, map(Row.of, named[shown]))) is not None:
                 steps[names[shown]] = record
         except Rejected as why:
             problems.append(f"{STEPS} of {plain(folder.name)} is left out: {why}.")
+            refused.append(problems[-1])
     measured = {names[shown]: {(row["task"], conditions_of(row)) for row in rows} for shown, rows in named.items()}
-    return board_of(joined(named), list(by_folder), problems, answers, measured, steps)
+    found = board_of(joined(named), list(by_folder), problems, answers, measured, steps)
+    by_name = {
+        names[shown]: evidence[folder] for folder, shown in zip(by_folder, named, strict=True) if folder in evidence
+    }
+    return replace(found, refused=refused, evidence=by_name)
+
+
+def _examined(folder: Path, evidence: dict[Path, Evidence]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of an entry, all of them or none; what stands behind them is put into `evidence`."""
+    try:
+        found = evidence[folder] = examine(folder)
+    except Rejected as why:
+        return [], [f"{plain(folder.name)} is left out: {why}."]
+    return [checked(row) | found.of_row(row) for row in found.rows], []
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -109,9 +136,13 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     problems: list[str] = []
     for number, value in enumerate(values):
         try:
-            rows.append(checked(value))
+            rows.append(checked(value) | {"evidence": SELF_REPORTED})
         except Rejected as why:
             problems.append(f"Row {number} of {name} is left out: {why}.")
+    try:
+        only_once(rows)
+    except Rejected as why:
+        return [], [*problems[:_MOST_PROBLEMS], f"{name} is left out: {why}."]
     if len(problems) > _MOST_PROBLEMS:
         problems = [*problems[:_MOST_PROBLEMS], f"{len(problems) - _MOST_PROBLEMS} more rows of {name} are left out."]
     return rows, problems

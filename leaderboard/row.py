@@ -20,6 +20,7 @@ class Row:
         run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
         kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
         rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
+        evidence, checked, external: What stands behind it, see `evidence.Evidence`; `None` in a run that is no entry.
         not_converged: Whether the score moves when training is doubled, see `steps`; no column, as few boards know it.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
@@ -78,6 +79,9 @@ class Row:
     contents: str | None = None
     definition: str | None = None
     made_with: str | None = None
+    evidence: str | None = None
+    checked: bool | None = None
+    external: str | None = None
     run: str | None = None
     kept: float | None = None
     kept_low: float | None = None

@@ -53,12 +53,40 @@ def read_json(path: Path) -> Any:
         raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
 
 
+def spec_of(row: Mapping[str, Any]) -> str:
+    """The method of a row with its semantics, as `methods.json` names it."""
+    method, semantics = str(row["method"]), row.get("semantics", "bench")
+    return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
+
+
 def first_metrics(rows: Iterable[Row]) -> dict[str, str]:
     """By task the metric it is judged by: the first of its rows."""
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row.task, row.metric)
     return first
+
+
+_PLACE = ("method", "semantics", "task", "metric", "axis", "phase", "level", "timing", "projected_shape")
+_DEFAULTS = {"semantics": "bench", "phase": "all"}
+
+
+def only_once(rows: Iterable[object]) -> None:
+    """Refuse a table that says something twice: whoever reads it would take the one or the other.
+
+    Raises:
+        Rejected: Two rows are of the same method, task, metric, axis, phase, level and setting.
+    """
+    seen: dict[str, tuple[int, object]] = {}
+    for number, row in enumerate(rows):
+        if isinstance(row, Mapping):
+            place = repr([row.get(key, _DEFAULTS.get(key)) for key in _PLACE])
+            other, score = seen.setdefault(place, (number, row.get("score")))
+            if other != number:
+                raise Rejected(
+                    f"rows {other} and {number} of table.json are of the same method, task, metric, axis and level, "
+                    f"with the scores {_score(score)} and {_score(row.get('score'))}"
+                )
 
 
 def checked(value: object) -> dict[str, Any]:
@@ -93,6 +121,10 @@ def _value(key: str, check: Callable[[object], bool], value: object) -> Any:
     if not good:
         raise Rejected(f"{key} has no valid value, got {_shown(value)}")
     return value
+
+
+def _score(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else _shown(value)
 
 
 def _shown(value: object) -> str:

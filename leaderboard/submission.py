@@ -18,9 +18,12 @@ from adaptive_bench.store.results import PACKED_RECORDS, TABLES
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
-from .entry import FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, check_run, digest_of
+from .derived import derive
+from .entry import DERIVED, FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, check, check_run, digest_of
+from .evidence import examine
 from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
+from .identity import asked_of
 from .plain import plain
 from .provenance import records_of, versions_of
 from .row import Row
@@ -32,12 +35,14 @@ _OF_A_MACHINE = ("out", "data_dir", "device", "preset")
 _OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
 
 
-def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
+def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mapping[str, Any] | None = None) -> Path:
     """Write a run as an entry: a new folder of `entries` with the run's name.
 
     Args:
-        with_records: Put the run's records beside it too, without weights: whoever unpacks them makes the table again,
-            or goes on with more seeds and methods.
+        with_records: Put the run's records into it, without weights: whoever unpacks them makes the table again, or
+            goes on with more seeds and methods. Table and answers are left out then, as a board makes them of the
+            records.
+        about: Who made it, see `identity`; without it the entry is nobody's.
 
     Nothing of the machine goes along: no path, no name of a machine, no log.
 
@@ -48,8 +53,11 @@ def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
+    said = None if about is None else asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
     try:
-        contents = _contents(run) | (_records(run) if with_records else {})
+        contents = _contents(run)
+        if with_records:
+            contents = {name: one for name, one in contents.items() if name not in DERIVED} | _records(run)
     except Rejected as why:
         raise UsageError(
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
@@ -58,21 +66,36 @@ def submit(run: Path, entries: Path, *, with_records: bool = False) -> Path:
     size = sum(map(len, contents.values()))
     if size > LARGEST_BYTES:
         raise UsageError(
-            f"An entry has at most {LARGEST_BYTES / 1e6:g} MB, {str(run)!r} makes {size / 1e6:.1f}. Submit runs of "
-            f"fewer methods, tasks or documents each."
+            f"An entry has at most {LARGEST_BYTES / 1e6:g} MB, {str(run)!r} makes {size / 1e6:.1f}. "
+            f"{'' if with_records else 'With --records it is smaller: its table is made of them. '}"
+            f"Submit runs of fewer methods, tasks or documents each."
         )
-    about = {
+    entry = {
         "schema": SCHEMA,
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
         "adaptive_bench": version("adaptive-bench"),
         "environments": versions_of(run),
+        **({} if said is None else {"about": said}),
         "files": {name: digest_of(content) for name, content in contents.items()},
     }
     with atomic.new_folder(target) as folder:
         for name, content in contents.items():
             (folder / name).write_bytes(content)
-        atomic.write_json(folder / FILE_NAME, about)
+        atomic.write_json(folder / FILE_NAME, entry)
+        if with_records:
+            _hold(folder, run)
     return target
+
+
+def _hold(entry: Path, run: Path) -> None:
+    """Refuse an entry that a board would refuse."""
+    try:
+        examine(entry)
+    except Rejected as why:
+        raise UsageError(
+            f"A board takes an entry whose records give its values, but of {str(run)!r} it is said: {why}. Give the "
+            f"run's command again (nothing is computed twice), then submit it."
+        ) from why
 
 
 def _records(run: Path) -> dict[str, bytes]:
@@ -129,16 +152,18 @@ def claims_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     Raises:
         EnvironmentProblem: It is none, or breaks a rule.
     """
-    from .entry import check
-
     try:
-        missing = [name for name in ("table.json", "answers.json", "config.yaml") if not (folder / name).is_file()]
-        if missing:
+        made_again = (folder / FILE_NAME).is_file() and (folder / PACKED_RECORDS).is_file()
+        needed = ("config.yaml",) if made_again else ("table.json", "answers.json", "config.yaml")
+        if missing := [name for name in needed if not (folder / name).is_file()]:
             raise Rejected(f"{', '.join(missing)} missing")
         if (folder / FILE_NAME).is_file():
             check(folder)
+        config = dict(read_mapping(folder / "config.yaml"))
+        if not (folder / "answers.json").is_file():
+            return config, derive(folder, config)["answers"]["sweeps"]
         read_answers(folder)
-        return dict(read_mapping(folder / "config.yaml")), read_json(folder / "answers.json")["sweeps"]
+        return config, read_json(folder / "answers.json")["sweeps"]
     except Rejected as why:
         raise EnvironmentProblem(
             f"An entry holds what `leaderboard submit` writes, but of {str(folder)!r} it is said: {why}. Name another "

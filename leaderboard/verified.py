@@ -6,7 +6,9 @@ for the very entry whose `entry.json` it names by digest; of any other it says n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -17,11 +19,12 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 
 from . import entry
+from .claims import check_order, date_of, submitted
 from .plain import plain
-from .rows import Rejected, read_json
+from .rows import Rejected, read_json, spec_of
 
 FILE_NAME = "verified.json"
-SCHEMA = 2  # 1 counted as differing what another seed may score
+SCHEMA = 3  # 1 counted as differing what another seed may score, 2 named no points
 UNVERIFIED = "not measured again"
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _MOST = 10**9
@@ -55,34 +58,124 @@ def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
         "alike": sum(one["verdict"] == "alike" for one in known),
         "documents": sum(one["documents"] for one in known),
         "equal": sum(one["equal"] for one in known),
+        "measured": [{key: one[key] for key in ("method", "semantics", "task", "verdict", "trained")} for one in known],
     }
     atomic.write_json(folder / FILE_NAME, values)
     return folder / FILE_NAME
 
 
+@dataclass(frozen=True)
+class Again:
+    """What was measured again of an entry, as whoever merged it vouches.
+
+    Attributes:
+        when: A day.
+        points: Measured again; of them `hold`, and `alike` score as another seed may.
+        trained: Points of models that were trained again; the others were of models that were there.
+        documents: Asked again; of them `equal` have the same score.
+        agreeing: Method (with its semantics) and task of each point that holds or is alike; `None` where a file of an
+            earlier version has counts alone.
+    """
+
+    when: str
+    points: int
+    hold: int
+    alike: int
+    trained: int
+    documents: int
+    equal: int
+    agreeing: frozenset[tuple[str, str]] | None = None
+
+    def agrees(self, spec: str, task: str) -> bool:
+        """Whether a point of a method on a task was measured again and agrees: of counts alone if all of them do."""
+        if self.agreeing is None:
+            return self.hold + self.alike == self.points
+        return (spec, task) in self.agreeing
+
+    def __str__(self) -> str:
+        return (
+            f"{self.when}: {self.hold:g} of {self.points:g} points hold, {self.alike:g} more score as another seed "
+            f"may; {self.equal:g} of {self.documents:g} scores of documents are the same; {self.trained:g} of the "
+            f"points are of models trained again"
+        )
+
+
 def said_of(folder: Path) -> str:
     """Whether an entry was measured again, as its page says it; of a run, which is no entry, nothing."""
-    about = folder / entry.FILE_NAME
-    if not about.is_file():
+    if not (folder / entry.FILE_NAME).is_file():
         return ""
     try:
-        values = read_json(folder / FILE_NAME)
-        values = {"alike": 0} | dict(values) if values["schema"] == 1 else values
-        same = values["schema"] in (1, SCHEMA) and values["entry_sha256"] == entry.digest_of(about.read_bytes())
-        points, hold, alike, trained, documents, equal = (values[key] for key in _COUNTS)
-        sound = (
-            hold >= 0
-            and alike >= 0
-            and hold + alike <= points <= documents <= _MOST
-            and 0 <= trained <= points
-            and 0 <= equal <= documents
+        return str(_again(folder))
+    except Rejected:
+        return UNVERIFIED
+
+
+def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Again | None:
+    """What was measured again of an entry; `None` where nobody says that anything was.
+
+    Args:
+        answers, rows: Of the entry, whose points they are.
+
+    Raises:
+        Rejected: What is said cannot be: of another entry, of more points than it has, or on a day that cannot be.
+    """
+    if not (folder / FILE_NAME).is_file():
+        return None
+    found = _again(folder)
+    when = date_of(FILE_NAME, "verified", read_json(folder / FILE_NAME)["verified"])
+    if (since := submitted(folder)) is not None:
+        check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", when))
+    places = {(str(one["method"]), str(one.get("semantics", "bench")), str(one["task"])) for one in rows}
+    if found.points > len(places):
+        raise Rejected(f"{FILE_NAME}: points {found.points}, in the entry {len(places)}")
+    asked = found.points * max((len(sweep["documents"]) for sweep in answers["sweeps"]), default=_MOST)
+    if found.documents > asked:
+        raise Rejected(f"{FILE_NAME}: documents {found.documents}, in the entry {asked}")
+    known = {(spec_of(row), str(row["task"])) for row in rows}
+    if strange := sorted((found.agreeing or frozenset()) - known):
+        raise Rejected(f"{FILE_NAME}: {plain(' on '.join(strange[0]), 100)} is not in the entry")
+    return found
+
+
+def _again(folder: Path) -> Again:
+    try:
+        values = dict(read_json(folder / FILE_NAME))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, Rejected):
+            raise
+        raise Rejected(f"{FILE_NAME} does not hold what `leaderboard verify --record` writes") from error
+    if values.get("schema") == 1:
+        values["alike"] = 0
+    if values.get("schema") not in (1, 2, SCHEMA):
+        raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(values.get('schema'), 20)}")
+    digest = entry.digest_of((folder / entry.FILE_NAME).read_bytes())
+    if values.get("entry_sha256") != digest:
+        raise Rejected(
+            f"{FILE_NAME}: entry_sha256 {plain(values.get('entry_sha256'), 16)}, of {entry.FILE_NAME} {digest[:16]}"
         )
-        when = plain(str(values["verified"])[:10])
-    except (Rejected, OSError, KeyError, TypeError):
-        return UNVERIFIED
-    if not (same and sound and points):
-        return UNVERIFIED
-    return (
-        f"{when}: {hold:g} of {points:g} points hold, {alike:g} more score as another seed may; {equal:g} of "
-        f"{documents:g} scores of documents are the same; {trained:g} of the points are of models trained again"
-    )
+    for key in _COUNTS:
+        value = values.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            raise Rejected(f"{FILE_NAME}: {key} is a count, got {plain(value, 20)}")
+    points, hold, alike, trained, documents, equal = counts = [values[key] for key in _COUNTS]
+    if not (points and hold + alike <= points <= documents and trained <= points and equal <= documents):
+        raise Rejected(
+            f"{FILE_NAME}: {', '.join(map(' '.join, zip(_COUNTS, map(str, counts), strict=True)))} cannot be"
+        )
+    agreeing = None
+    if values["schema"] == SCHEMA:
+        agreeing = _agreeing(values.get("measured"), hold, alike)
+    when = plain(str(values.get("verified"))[:10])
+    return Again(when, points, hold, alike, trained, documents, equal, agreeing)
+
+
+def _agreeing(measured: object, hold: int, alike: int) -> frozenset[tuple[str, str]]:
+    """Method and task of the points that agree, in a file that names each."""
+    try:
+        found = [(spec_of(one), one["task"], one["verdict"]) for one in measured]  # type: ignore[attr-defined]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise Rejected(f"{FILE_NAME}: measured names each point") from error
+    counts = Counter(verdict for _, _, verdict in found)
+    if (counts["holds"], counts["alike"]) != (hold, alike):
+        raise Rejected(f"{FILE_NAME}: hold {hold}, alike {alike}, by its points {counts['holds']}, {counts['alike']}")
+    return frozenset((spec, task) for spec, task, verdict in found if verdict in ("holds", "alike"))

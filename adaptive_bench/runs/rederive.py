@@ -120,14 +120,20 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
         UsageError: The config names a task that does not exist here.
     """
     now = derive(config, packed)
-    return Rederived(len(now.rows), tuple(compared(rows, now)), now.unprojected, now.sealed)
+    found = [row for row in now.rows if _is_comparable(row, now.unprojected)]
+    return Rederived(len(found), tuple(differing(rows, now.rows, now.unprojected)), now.unprojected, now.sealed)
 
 
-def compared(rows: Sequence[_Row], now: Derived) -> list[str]:
-    """Rows of a table that are not what the records say, in words (see `differences`)."""
+def differing(rows: Sequence[_Row], now: Sequence[_Row], unprojected: Collection[str]) -> list[str]:
+    """Rows of a table that are not what the records say, in words (see `differences`).
+
+    Args:
+        rows: Of the table.
+        now: Those that `derive` gives.
+        unprojected: See `Rederived`.
+    """
     said, found = (
-        [_comparable(row, now.unprojected) for row in table if _is_comparable(row, now.unprojected)]
-        for table in (rows, now.rows)
+        [_comparable(row, unprojected) for row in table if _is_comparable(row, unprojected)] for table in (rows, now)
     )
     return differences(said, found)
 

@@ -18,6 +18,7 @@ from adaptive_bench.strict_yaml import read_mapping
 DEFAULT_OUT = Path("runs")
 LAST = "last"  # stands for the name of the run that was begun last
 KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
+_ENTRY = "entry.json"  # of a run that is passed on, whose table may be left to its records
 _ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
 # A run begins with the first two and ends with the third: any of them is left where another was lost.
 _OF_A_RUN = ("config.yaml", "manifest.json", "run.json")
@@ -152,7 +153,7 @@ def tables(folder: Path) -> list[Path]:
     Raises:
         EnvironmentProblem: There is none.
     """
-    found = [folder / "table.json"] if has_ended(folder) else tables_below(folder)
+    found = [folder / "table.json"] if has_ended(folder) or (folder / _ENTRY).is_file() else tables_below(folder)
     if not found:
         raise EnvironmentProblem(
             f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
@@ -168,7 +169,7 @@ def has_ended(folder: Path) -> bool:
 
 def tables_below(folder: Path) -> list[Path]:
     """As `tables`, of every run below a folder; there may be none."""
-    return [run / "table.json" for run in folders_of_runs(folder, *_ENDED)]
+    return [run / "table.json" for run in folders_of_runs(folder, *_ENDED, _ENTRY)]
 
 
 def output_of(run: Path) -> Path:

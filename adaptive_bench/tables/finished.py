@@ -17,7 +17,8 @@ Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
 QUICK_NOTE = "Quick: not to be quoted"  # how the note of such a run begins
 _DISPUTED = 3  # conditions, method and semantics: all rows of a method say of which run they are, or none
-_OF_MEASURING = ("seconds", "made_with")  # they may differ whenever something is measured again
+# They may differ whenever something is measured again, or passed on as an entry.
+_OF_MEASURING = ("seconds", "made_with", "evidence", "checked", "external")
 
 
 def phase_of(row: Mapping[str, Any]) -> str:

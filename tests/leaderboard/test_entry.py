@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,9 @@ def run(tmp_path, make_row):
 
 def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_machine(run, tmp_path):
     entry = submit(run, tmp_path / "entries")
-    assert read_board([entry / "table.json"]).rows == read_board([run / "table.json"]).rows
+    of_entry, of_run = (read_board([folder / "table.json"]).lines for folder in (entry, run))
+    assert [line | {"checked": None} for line in of_entry] == of_run
+    assert {line["evidence"] for line in of_entry} == {"self-reported"}
     texts = "".join(path.read_text() for path in entry.iterdir())
     assert "secret" not in texts and "\x1b" not in texts
     about = json.loads((entry / "entry.json").read_text())
@@ -48,15 +49,44 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
     assert config == {"methods": ["dense"], "model": "llama"} and answers == []
 
 
-def test_records_go_along_when_asked_and_must_be_what_was_submitted(run, tmp_path):
+def test_records_that_do_not_make_the_table_are_not_submitted(run, tmp_path):
     write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
-    entry = submit(run, tmp_path / "entries", with_records=True)
-    with tarfile.open(entry / "records.tar.xz") as archive:
-        assert archive.getnames() == ["aaaaaaaaaaaaaaaa/env.json", "aaaaaaaaaaaaaaaa/status.json"]
-        assert b"secret" not in archive.extractfile("aaaaaaaaaaaaaaaa/env.json").read()
-    assert len(read_board([entry / "table.json"]).rows) == 2
-    (entry / "records.tar.xz").write_bytes(b"something else")
-    assert "digest differs" in read_board([entry / "table.json"]).problems[0]
+    with pytest.raises(UsageError, match=r"records\.tar\.xz"):
+        submit(run, tmp_path / "entries", with_records=True)
+    assert not list((tmp_path / "entries").iterdir())
+
+
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
+
+
+def test_an_entry_says_who_made_it(run, tmp_path):
+    paper = {"paper": "https://arxiv.org/abs/2510.13876"}
+    entry = submit(run, tmp_path / "entries", about=ABOUT | paper)
+    board = read_board([entry / "table.json"])
+    (evidence,) = board.evidence.values()
+    assert evidence.identity == ABOUT | paper and not board.refused
+    about = json.loads((entry / "entry.json").read_text())
+    about["about"]["code"] = "javascript:alert(1)"
+    (entry / "entry.json").write_text(json.dumps(about))
+    assert "code is a link" in read_board([entry / "table.json"]).refused[0]
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({}, "no authors, no licence"),
+        (ABOUT | {"licence": ""}, "no licence"),
+        (ABOUT | {"authors": "A. Name"}, "list of at most"),
+        (ABOUT | {"authors": ["a\x1b[31m"]}, "list of at most"),
+        (ABOUT | {"paper": "http://example.org"}, "https"),
+        (ABOUT | {"package": "own"}, "name==1.2"),
+        (ABOUT | {"phone": "1"}, "are known"),
+    ],
+)
+def test_who_made_an_entry_is_asked_for(run, tmp_path, about, why):
+    with pytest.raises(UsageError, match=why):
+        submit(run, tmp_path / "entries", about=about)
+    assert not (tmp_path / "entries").exists()
 
 
 def test_headroom_beside_the_table_goes_along(run, tmp_path):
@@ -155,10 +185,7 @@ def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
 
 
 def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
-    points = [
-        {"verdict": verdict, "documents": 8, "equal": 8, "trained": True}
-        for verdict in ("holds", "alike", "differs", "unknown")
-    ]
+    points = [again(verdict) for verdict in ("holds", "alike", "differs", "unknown")]
     with pytest.raises(UsageError, match="is none"):
         recorder(run)(points)
     entry = submit(run, tmp_path / "entries")
@@ -172,9 +199,17 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
     file.write_text(json.dumps(first))
     assert "1 of 3 points hold, 0 more" in said_of(entry)
-    assert read_board([entry / "table.json"]).rows
+    assert "points 3, in the entry 2" in read_board([entry / "table.json"]).refused[0]
+    recorder(entry)(points[:2])
+    assert not read_board([entry / "table.json"]).refused
     (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
     assert said_of(entry) == UNVERIFIED
+    assert "entry_sha256" in read_board([entry / "table.json"]).refused[0]
+
+
+def again(verdict):
+    place = {"method": "gateskip", "semantics": "bench", "task": "nano_math"}
+    return place | {"verdict": verdict, "documents": 8, "equal": 8, "trained": True}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +220,9 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
         {"hold": 3},
         {"points": 1e300},
         {"documents": None},
-        {"schema": 3},
+        {"schema": 4},
+        {"measured": []},
+        {"measured": 3},
         {"alike": 1},
         {"alike": "1"},
         {"equal": []},
@@ -193,8 +230,9 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
 )
 def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
     entry = submit(run, tmp_path / "entries")
-    file = recorder(entry)([{"verdict": "holds", "documents": 8, "equal": 8, "trained": True}])
+    file = recorder(entry)([again("holds")])
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     assert said_of(entry) == UNVERIFIED
+    assert "verified.json" in read_board([entry / "table.json"]).refused[0]
     file.write_text("[" * 10_000)
     assert said_of(entry) == UNVERIFIED

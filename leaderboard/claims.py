@@ -1,0 +1,79 @@
+"""What an entry says of itself beside its numbers: dates that can be, and a run that is that of its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.errors import AdaptiveBenchError, message_of
+from adaptive_bench.store.results import ENTRY, RUN
+from adaptive_bench.strict_yaml import read_mapping
+
+from .plain import plain
+from .rows import Rejected, read_json
+
+_CLOCKS = timedelta(hours=1)  # two machines may disagree by so much
+_SAME = ("methods", "tasks", "seeds", "model", "match_on", "match_phase")
+
+
+def date_of(file: str, key: str, value: object) -> datetime:
+    """A date as entries have it, in UTC, which is not in the future.
+
+    Raises:
+        Rejected: It is none.
+    """
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise Rejected(f"{file}: {key} is a date, got {plain(value, 40)!r}") from error
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if found > datetime.now(UTC) + _CLOCKS:
+        raise Rejected(f"{file}: {key} {plain(value, 40)} is in the future")
+    return found
+
+
+def check_order(earlier: tuple[str, datetime], later: tuple[str, datetime]) -> None:
+    """Refuse two dates, each with what it is of, that are the wrong way round."""
+    if earlier[1] > later[1] + _CLOCKS:
+        raise Rejected(f"{later[0]} {later[1]:%Y-%m-%d %H:%M} is before {earlier[0]} {earlier[1]:%Y-%m-%d %H:%M}")
+
+
+def submitted(folder: Path) -> datetime | None:
+    """When an entry was submitted, as far as it says."""
+    about = read_json(folder / ENTRY)
+    value = about.get("submitted") if isinstance(about, dict) else None
+    return None if value is None else date_of(ENTRY, "submitted", value)
+
+
+def check_dates(folder: Path) -> None:
+    """Refuse an entry that was submitted in the future, or before its run finished."""
+    when, finished = submitted(folder), _object(folder / RUN).get("finished")
+    if finished is not None:
+        ended = date_of(RUN, "finished", finished)
+        if when is not None:
+            check_order((f"{RUN}: finished", ended), (f"{ENTRY}: submitted", when))
+
+
+def check_run_json(folder: Path) -> None:
+    """Refuse a `run.json` that is not of the `config.yaml` beside it, or not of a run that is done."""
+    about = _object(folder / RUN)
+    if not about or not (folder / "config.yaml").is_file():  # the first entries had neither
+        return
+    if about.get("state", "done") != "done":
+        raise Rejected(f"{RUN}: state {plain(about['state'], 40)!r}, of an entry it is 'done'")
+    try:
+        config = read_mapping(folder / "config.yaml")
+    except AdaptiveBenchError as error:
+        raise Rejected(plain(f"config.yaml: {message_of(error)}").removesuffix(".")) from error
+    for key in _SAME:
+        if key in about and key in config and about[key] != config[key]:
+            raise Rejected(f"{RUN}: {key} {plain(about[key], 80)}, in config.yaml {plain(config[key], 80)}")
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    found = read_json(path) if path.is_file() else {}
+    if not isinstance(found, dict):
+        raise Rejected(f"{path.name} holds keys and values, got {type(found).__name__}")
+    return found

@@ -1,0 +1,97 @@
+"""What the records of an entry come to, made once for each entry and each version of what makes it.
+
+It is kept in the cache of whoever builds, never beside the entry: an author cannot put it there. What is kept are the
+values that the records give, not a verdict: an entry is held to them whenever a board is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import registry
+from adaptive_bench.errors import UsageError
+from adaptive_bench.source import FLOORS, TABLES
+from adaptive_bench.store import atomic
+from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
+
+_FORM = 1  # of what is kept; raise it when `derive` gives something else
+
+
+def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of `runs.rederive.Derived` of an entry in plain values; of sources those of plugins, by spec.
+
+    Args:
+        config: Its `config.yaml`.
+
+    Raises:
+        AdaptiveBenchError: The records are damaged, not of this run, or not complete; or a task of theirs is not here.
+    """
+    place = _place(folder)
+    kept = _kept(place)
+    if kept is None:
+        kept = _derive(folder, config)
+        content = lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=1)
+        atomic.write_bytes(place, content)
+    return kept
+
+
+def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    from adaptive_bench.config import RunConfig
+    from adaptive_bench.runs.rederive import derive as from_records
+    from adaptive_bench.validation import rule_of
+
+    try:
+        run = RunConfig.model_validate({**config, "out": folder, "device": "cpu"})
+    except ValidationError as error:
+        raise UsageError(
+            f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
+            f"{rule_of(error.errors()[0])}. Submit the run again."
+        ) from error
+    found = from_records(run, folder / PACKED_RECORDS)
+    sources = {
+        spec: str(one["code"]["source"])[:16]
+        for spec, trainings in found.recipes.items()
+        for one in trainings
+        if isinstance(one.get("code"), dict) and "source" in one["code"]
+    }
+    return {
+        "rows": found.rows,
+        "answers": found.answers,
+        "methods": found.methods,
+        "environments": found.environments,
+        "recipes": found.recipes,
+        "unprojected": list(found.unprojected),
+        "sources": sources,
+    }
+
+
+def _place(folder: Path) -> Path:
+    """Where it is kept: `entry.json` has the digest of every file, the rest says what makes it."""
+    made_by = {
+        "form": _FORM,
+        "entry": hashlib.sha256((folder / ENTRY).read_bytes()).hexdigest(),
+        "version": version("adaptive-bench"),
+        "tables": TABLES,
+        "floors": FLOORS,
+        "known": [sorted(registry.names(kind)) for kind in ("methods", "tasks")],
+    }
+    key = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "adaptive-bench" / "entries" / f"{key}.json.xz"
+
+
+def _kept(place: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(lzma.decompress(place.read_bytes()))
+    except (OSError, ValueError, EOFError, lzma.LZMAError):  # not there, or cut: it is made again
+        return None
+    return found

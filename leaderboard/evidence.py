@@ -1,0 +1,150 @@
+"""What stands behind the rows of an entry: its records make them again here, or it is its author's word.
+
+An entry that does not hold is refused as a whole: whoever changed one value may have changed others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import registry
+from adaptive_bench.errors import AdaptiveBenchError, message_of
+from adaptive_bench.probed import stored_matrix
+from adaptive_bench.spec import method_name
+from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
+from adaptive_bench.strict_yaml import read_mapping
+
+from . import derived, verified
+from .claims import check_dates, check_run_json
+from .entry import check, migrated
+from .held import check_answers, check_environments, check_methods, check_recipes, check_scores, check_table
+from .identity import identity_of
+from .plain import plain
+from .rows import Rejected, checked, only_once, read_json, spec_of
+
+SELF_REPORTED = "self-reported"  # the author's word: the entry has no records
+REDERIVED = "re-derived"  # every value was made again of its records by whoever built the board
+REPRODUCED = "reproduced"  # as re-derived, and a point of the row's method and task was measured again and agrees
+_LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of an entry that holds.
+
+    Attributes:
+        state: `SELF_REPORTED` or `REDERIVED`.
+        rows: Its table, checked row by row.
+        answers: Plain values as in `answers.json`.
+        again: What was measured again, if anything.
+        identity: Who made it, see `identity.identity_of`.
+        external: By spec what is known of code from elsewhere; methods of this package are not in it.
+        unchecked: Specs whose causality class is their author's word: no conformance suite here has probed them.
+    """
+
+    state: str
+    rows: Sequence[Mapping[str, Any]]
+    answers: Mapping[str, Any]
+    again: verified.Again | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    external: Mapping[str, str] = field(default_factory=dict)
+    unchecked: frozenset[str] = frozenset()
+
+    def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns `evidence`, `checked` and `external` of one of its rows."""
+        spec = spec_of(row)
+        again = self.again is not None and self.again.agrees(spec, str(row["task"]))
+        state = REPRODUCED if again and self.state == REDERIVED else self.state
+        return {"evidence": state, "checked": spec not in self.unchecked, "external": self.external.get(spec)}
+
+    def said(self) -> str:
+        """What stands behind it, as one sentence without its full stop."""
+        known = {
+            SELF_REPORTED: "self-reported: it has no records, so that no value of it could be made again",
+            REDERIVED: f"re-derived: all {len(self.rows)} rows were made again of its records and are the same",
+        }[self.state]
+        return known + ("" if self.again is None else f"; {self.again}")
+
+
+def examine(folder: Path) -> Evidence:
+    """Hold an entry to its own files, and to its records where it has them.
+
+    Raises:
+        Rejected: Something does not hold; the message names the file and, of a value, what it is and what it should be.
+    """
+    version = check(folder)
+    check_dates(folder)
+    check_run_json(folder)
+    about = read_json(folder / ENTRY).get("about")
+    identity = {} if about is None else identity_of(about)
+    has_records = (folder / PACKED_RECORDS).is_file()
+    now = _made_again(folder) if has_records else None
+    rows = migrated(_read(folder, "table.json", [] if now is None else now["rows"], list), version)
+    only_once(rows)
+    for number, row in enumerate(rows):
+        try:
+            checked(row)
+        except Rejected as why:
+            raise Rejected(f"row {number} of table.json: {why}") from why
+    answers = _read(folder, "answers.json", {"sweeps": []} if now is None else now["answers"], dict)
+    methods = _read(folder, "methods.json", {"methods": {}}, dict)["methods"]
+    if now is not None:
+        check_table(rows, now)
+        check_answers(answers, now["answers"])
+        check_environments(read_json(folder / ENTRY).get("environments"), now["environments"])
+        check_recipes(_config(folder), now["recipes"])
+    else:
+        check_scores(rows, answers)
+    check_methods(methods, {} if now is None else now["methods"], {spec_of(row) for row in rows})
+    again = verified.of_entry(folder, answers, rows)
+    sources = {} if now is None else now["sources"]
+    external = {spec: _external(spec, sources, identity) for spec in {spec_of(row) for row in rows}}
+    return Evidence(
+        SELF_REPORTED if now is None else REDERIVED,
+        rows,
+        answers,
+        again,
+        identity,
+        external={spec: said for spec, said in external.items() if said is not None},
+        unchecked=frozenset(
+            spec for spec in external if not stored_matrix(method_name(spec)).get(spec, {}).get("causality")
+        ),
+    )
+
+
+def _made_again(folder: Path) -> Mapping[str, Any]:
+    try:
+        return derived.derive(folder, _config(folder))
+    except AdaptiveBenchError as error:
+        raise Rejected(plain(f"{PACKED_RECORDS}: {message_of(error)}", _LONGEST_REASON).removesuffix(".")) from error
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(read_mapping(folder / "config.yaml"))
+    except AdaptiveBenchError as error:
+        raise Rejected(plain(f"config.yaml: {message_of(error)}", _LONGEST_REASON).removesuffix(".")) from error
+
+
+def _read(folder: Path, name: str, otherwise: Any, kind: type) -> Any:
+    """A JSON file of the entry; what stands for it where the entry leaves it out."""
+    found = read_json(folder / name) if (folder / name).is_file() else otherwise
+    if not isinstance(found, kind) or (name == "methods.json" and not isinstance(found.get("methods"), dict)):
+        raise Rejected(f"{name} does not hold what a run writes")
+    return found
+
+
+def _external(spec: str, sources: Mapping[str, str], identity: Mapping[str, Any]) -> str | None:
+    """What is known of a method from elsewhere: package and version, and the digest of the source that its records were
+    made with; of a method of this package nothing.
+    """
+    name = method_name(spec)
+    here = name in registry.names("methods")
+    if spec not in sources and here and not registry.is_foreign("methods", name):
+        return None
+    where = identity.get("package") or identity.get("plugin") or "plugin"
+    source = f"source {sources[spec]}" if spec in sources else "source not recorded"
+    return ", ".join([str(where), source, *(() if here else ("not here",))])
