@@ -19,8 +19,10 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.source import FLOORS, TABLES
 from adaptive_bench.store import atomic
-from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
+from adaptive_bench.store.manifest import FILE as MANIFEST
+from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 
+_READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
 _FORM = 1  # of what is kept; raise it when `derive` gives something else
 
 
@@ -70,15 +72,17 @@ def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "environments": found.environments,
         "recipes": found.recipes,
         "unprojected": list(found.unprojected),
+        "sealed": found.sealed,
         "sources": sources,
     }
 
 
 def _place(folder: Path) -> Path:
-    """Where it is kept: `entry.json` has the digest of every file, the rest says what makes it."""
+    """Where it is kept: by the digests of all that `rederive.derive` reads, and by what makes it."""
+    files = json.loads((folder / ENTRY).read_text(encoding="utf-8"))["files"]
     made_by = {
         "form": _FORM,
-        "entry": hashlib.sha256((folder / ENTRY).read_bytes()).hexdigest(),
+        "files": {name: files.get(name) for name in _READ},
         "version": version("adaptive-bench"),
         "tables": TABLES,
         "floors": FLOORS,

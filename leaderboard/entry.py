@@ -23,7 +23,8 @@ FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 DERIVED = ("table.json", "answers.json")  # left out where there are records: a board makes them of those
 OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
-LARGEST_BYTES = 32_000_000  # of all files together: 17 methods, three tasks and four seeds have about 20
+LARGEST_BYTES = 5_000_000  # of all files together but for table and answers: 17 methods, 3 tasks and 5 seeds have 3.8
+LARGEST_DERIVED_BYTES = 32_000_000  # of those two, which an entry without records has, and early ones have all
 _LONGEST_REASON = 2000
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -68,7 +69,7 @@ def check(folder: Path) -> int:
         raise Rejected(f"this version reads entries of schema 1 to {SCHEMA}; update adaptive-bench to read newer ones")
     if not isinstance(files, dict) or not {"table.json", PACKED_RECORDS} & files.keys():
         raise Rejected(f"{FILE_NAME} names every file with its digest")
-    size = 0
+    size = {True: 0, False: 0}  # by whether a file is derived
     for name in (*FILES, *OPTIONAL_FILES, PACKED_RECORDS):
         path, digest = folder / name, files.get(name)
         if not path.is_file() and digest is None:
@@ -77,12 +78,28 @@ def check(folder: Path) -> int:
             raise Rejected(f"{name} has no digest")
         if not path.is_file() or digest_of(path.read_bytes()) != digest:
             raise Rejected(f"{name} is not what was submitted, its digest differs")
-        size += path.stat().st_size
+        size[name in DERIVED] += path.stat().st_size
     if unknown := sorted(files.keys() - {*FILES, *OPTIONAL_FILES, PACKED_RECORDS}):
         raise Rejected(f"{FILE_NAME} names {plain(unknown[0], 60)!r}, which is no file of an entry")
-    if size > LARGEST_BYTES:
-        raise Rejected(f"an entry has at most {LARGEST_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
+    check_size(size[False], size[True])
     return version
+
+
+def check_size(others: int, derived: int) -> None:
+    """Refuse an entry that is too large.
+
+    Args:
+        others: Bytes of its files but for those in `DERIVED`.
+        derived: Bytes of those.
+
+    Raises:
+        Rejected: It is.
+    """
+    for size, most, what in ((others, LARGEST_BYTES, "beside"), (derived, LARGEST_DERIVED_BYTES, "in")):
+        if size > most:
+            raise Rejected(
+                f"an entry has at most {most / 1e6:g} MB {what} {' and '.join(DERIVED)}, this one has {size / 1e6:.1f}"
+            )
 
 
 def digest_of(content: bytes) -> str:

@@ -43,6 +43,7 @@ class Evidence:
         identity: Who made it, see `identity.identity_of`.
         external: By spec what is known of code from elsewhere; methods of this package are not in it.
         unchecked: Specs whose causality class is their author's word: no conformance suite here has probed them.
+        unprojected, sealed: Of one with records, see `runs.rederive.Rederived`.
     """
 
     state: str
@@ -52,6 +53,8 @@ class Evidence:
     identity: Mapping[str, Any] = field(default_factory=dict)
     external: Mapping[str, str] = field(default_factory=dict)
     unchecked: frozenset[str] = frozenset()
+    unprojected: Sequence[str] = ()
+    sealed: bool = False
 
     def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns `evidence`, `checked` and `external` of one of its rows."""
@@ -82,6 +85,8 @@ def examine(folder: Path) -> Evidence:
     identity = {} if about is None else identity_of(about)
     has_records = (folder / PACKED_RECORDS).is_file()
     now = _made_again(folder) if has_records else None
+    if now is not None:
+        check_recipes(_config(folder), now["recipes"])
     rows = migrated(_read(folder, "table.json", [] if now is None else now["rows"], list), version)
     only_once(rows)
     for number, row in enumerate(rows):
@@ -95,7 +100,6 @@ def examine(folder: Path) -> Evidence:
         check_table(rows, now)
         check_answers(answers, now["answers"])
         check_environments(read_json(folder / ENTRY).get("environments"), now["environments"])
-        check_recipes(_config(folder), now["recipes"])
     else:
         check_scores(rows, answers)
     check_methods(methods, {} if now is None else now["methods"], {spec_of(row) for row in rows})
@@ -112,6 +116,8 @@ def examine(folder: Path) -> Evidence:
         unchecked=frozenset(
             spec for spec in external if not stored_matrix(method_name(spec)).get(spec, {}).get("causality")
         ),
+        unprojected=() if now is None else now["unprojected"],
+        sealed=now is not None and now["sealed"],
     )
 
 

@@ -19,6 +19,7 @@ from adaptive_bench.store.results import wrote
 
 from . import verified
 from .entry import check_run
+from .identity import identity_of
 from .plain import block, plain
 from .rows import Rejected, read_json
 
@@ -71,6 +72,7 @@ METHOD_FACTS = {
     "code": "code",
 }
 OTHER_CODE = "another version"  # than the one that makes the board
+NOT_HERE = "a plugin, which is not here"
 
 
 def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
@@ -79,7 +81,9 @@ def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
     for spec, facts in _methods(folders):
         known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
         if "code" in known:
-            known["code"] = "this version" if known["code"] == code_of(method_name(spec)) else OTHER_CODE
+            here = code_of(method_name(spec))
+            # Of a plugin that is not here nobody knows whether its code is another by now.
+            known["code"] = NOT_HERE if here is None else "this version" if known["code"] == here else OTHER_CODE
         found.setdefault(plain(spec, 200), known)
     return found
 
@@ -191,6 +195,7 @@ def _run(folder: Path) -> dict[str, Any]:
         "facts": {
             **_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
             **_facts(_object(folder / "entry.json"), ("submitted",)),
+            **_identity(folder),
             **_facts({"verified": verified.said_of(folder)}, ("verified",)),
         },
         "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
@@ -201,9 +206,19 @@ def _run(folder: Path) -> dict[str, Any]:
     }
 
 
+def _identity(folder: Path) -> dict[str, str]:
+    """Who made an entry, as it says."""
+    about = _object(folder / "entry.json").get("about")
+    try:
+        known = {} if about is None else identity_of(about)
+    except Rejected:
+        return {}
+    return {key: plain("; ".join(value) if isinstance(value, list) else value, 300) for key, value in known.items()}
+
+
 def _plugins(folder: Path) -> list[str]:
-    """Options for the plugin files of a run, without their folders."""
-    named = _object(folder / "command.json").get("plugins")
+    """Options for the plugin files of a run, without their folders; an entry has their names."""
+    named = _object(folder / "command.json").get("plugins") or _object(folder / "entry.json").get("plugins")
     return [f"--plugin {plain(Path(text).name, 100)}" for text in _texts(named)]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, tidy
 from adaptive_bench.store.files import read_once
 
@@ -21,11 +21,18 @@ from .steps import sections
 from .verdict import LONGEST, verdict
 
 SCHEMA = 1
+_MOST_NAMED = 20  # of what was refused, in an error
 LARGEST_PAGE_BYTES = 1_572_864
 
 
 def build(
-    tables: Sequence[Path], out: Path, axis: str | None = None, phase: str | None = None, *, figures: bool = False
+    tables: Sequence[Path],
+    out: Path,
+    axis: str | None = None,
+    phase: str | None = None,
+    *,
+    figures: bool = False,
+    strict: bool = False,
 ) -> list[str]:
     """Write a site.
 
@@ -34,12 +41,13 @@ def build(
         out: The folder to write to.
         axis, phase: What the page shows first; by default what the runs were matched on.
         figures: Also draw figures, which takes longer than all the rest.
+        strict: Fail where something was refused, after the rest of the board is written.
 
     Returns:
         What the user should know, one sentence each.
 
     Raises:
-        EnvironmentProblem: Figures are wanted, and matplotlib is not installed.
+        EnvironmentProblem: Figures are wanted, and matplotlib is not installed; or a strict build refused something.
     """
     with read_once():
         board = read_board(tables)
@@ -57,6 +65,11 @@ def build(
     atomic.write_text(out / "board.csv", as_csv(board))
     atomic.write_text(out / "board.json", as_json(board))
     atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
+    if strict and board.refused:
+        raise EnvironmentProblem(
+            f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
+            f"{' '.join(board.refused[:_MOST_NAMED])} Correct or remove them; the board of the rest is {str(out)!r}."
+        )
     return said
 
 

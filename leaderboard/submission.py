@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -15,12 +15,12 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.packing import pack, pack_run
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
+from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
-from .derived import derive
-from .entry import DERIVED, FILE_NAME, FILES, LARGEST_BYTES, SCHEMA, check, check_run, digest_of
-from .evidence import examine
+from .entry import DERIVED, FILE_NAME, FILES, SCHEMA, check_run, check_size, digest_of
+from .evidence import Evidence, examine
 from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
 from .identity import asked_of
@@ -63,19 +63,22 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         ) from why
-    size = sum(map(len, contents.values()))
-    if size > LARGEST_BYTES:
+    try:
+        derived = sum(len(content) for name, content in contents.items() if name in DERIVED)
+        check_size(sum(map(len, contents.values())) - derived, derived)
+    except Rejected as why:
         raise UsageError(
-            f"An entry has at most {LARGEST_BYTES / 1e6:g} MB, {str(run)!r} makes {size / 1e6:.1f}. "
+            f"{str(run)!r} is too large: {why}. "
             f"{'' if with_records else 'With --records it is smaller: its table is made of them. '}"
             f"Submit runs of fewer methods, tasks or documents each."
-        )
+        ) from why
     entry = {
         "schema": SCHEMA,
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
         "adaptive_bench": version("adaptive-bench"),
         "environments": versions_of(run),
         **({} if said is None else {"about": said}),
+        "plugins": [path.name for path in plugins_in(run)],
         "files": {name: digest_of(content) for name, content in contents.items()},
     }
     with atomic.new_folder(target) as folder:
@@ -146,24 +149,31 @@ def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def claims_of(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Configuration of an entry (or run) and its answers, for `verify`, after all checks.
+class Claims(NamedTuple):
+    """What `verify` holds an entry (or run) to: its configuration, its answers and, of an entry, what is behind it."""
+
+    config: dict[str, Any]
+    answers: list[dict[str, Any]]
+    evidence: Evidence | None
+
+
+def claims_of(folder: Path) -> Claims:
+    """What an entry (or run) says, after all checks: of an entry those of a board.
 
     Raises:
         EnvironmentProblem: It is none, or breaks a rule.
     """
     try:
-        made_again = (folder / FILE_NAME).is_file() and (folder / PACKED_RECORDS).is_file()
+        is_entry = (folder / FILE_NAME).is_file()
+        made_again = is_entry and (folder / PACKED_RECORDS).is_file()
         needed = ("config.yaml",) if made_again else ("table.json", "answers.json", "config.yaml")
         if missing := [name for name in needed if not (folder / name).is_file()]:
             raise Rejected(f"{', '.join(missing)} missing")
-        if (folder / FILE_NAME).is_file():
-            check(folder)
-        config = dict(read_mapping(folder / "config.yaml"))
-        if not (folder / "answers.json").is_file():
-            return config, derive(folder, config)["answers"]["sweeps"]
+        if is_entry:
+            evidence = examine(folder)
+            return Claims(dict(read_mapping(folder / "config.yaml")), list(evidence.answers["sweeps"]), evidence)
         read_answers(folder)
-        return config, read_json(folder / "answers.json")["sweeps"]
+        return Claims(dict(read_mapping(folder / "config.yaml")), read_json(folder / "answers.json")["sweeps"], None)
     except Rejected as why:
         raise EnvironmentProblem(
             f"An entry holds what `leaderboard submit` writes, but of {str(folder)!r} it is said: {why}. Name another "

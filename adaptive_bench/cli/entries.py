@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
@@ -30,19 +31,38 @@ def submit(
     ] = ENTRIES,
     records: Annotated[
         bool,
-        typer.Option("--records", help="Put the run's records beside it, without weights: see `leaderboard unpack`."),
-    ] = False,
+        typer.Option(
+            help="Put the run's records into it, without weights: a board makes the table of them. Without them the "
+            "entry is shown as self-reported.",
+        ),
+    ] = True,
+    authors: Annotated[str | None, typer.Option(help="Names, separated by semicolons.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Of the entry, by its SPDX name: CC-BY-4.0, say.")] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file with authors (a list), licence, affiliation, links to paper, code and plugin, and package "
+            "(name==version)."
+        ),
+    ] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
-    """Write a run as an entry of a board: table, answers by document, configuration, versions and digests, checked.
+    """Write a run as an entry of a board, checked as a board checks it: records, configuration, versions and digests.
 
     Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
     """
-    typer.echo(f"The entry is {registry.get('sites', 'submit')(run, to, with_records=records)}")
+    registry.load_plugins(plugin)
+    said = {} if about is None else dict(read_mapping(about))
+    said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
+    said |= {} if licence is None else {"licence": licence}
+    written = registry.get("sites", "submit")(run, to, with_records=records, about=said)
+    typer.echo(f"The entry is {written}")
 
 
 def unpack(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry with records.tar.xz, or such a file.")],
     out: Annotated[Path, typer.Option(help="Output folder that gets the records.")] = Path("runs"),
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file to name in the commands it prints.")] = None,
 ) -> None:
     """Put an entry's records where `run` finds them: its table can be made again, and more seeds and methods added.
 
@@ -62,7 +82,9 @@ def unpack(
             f"{found.different[0]}. A table of the entry alone is made in another folder: give --out."
         )
     if (folder / "config.yaml").is_file():
-        again = shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), "--out", str(out)])
+        options = [part for path in plugin or () for part in ("--plugin", str(path))]
+        named = ["--config", str(folder / "config.yaml"), "--out", str(out), *options]
+        again = shlex.join(["adaptive-bench", "run", *named])
         typer.echo(f"\nTheir table, made again:\n  {again} --table-only")
         seeds = [int(seed) for seed in read_run(folder / "config.yaml")["seeds"]]
         more = ",".join(map(str, [*seeds, max(seeds) + 1]))
@@ -103,10 +125,10 @@ def verify(
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
         )
-    values, answers = registry.get("sites", "entry")(entry)
+    registry.load_plugins(plugin)
+    values, answers, evidence = registry.get("sites", "entry")(entry)
     keep = registry.get("sites", "verified")(entry) if record else None  # before hours of measuring
     load_libraries()
-    registry.load_plugins(plugin)
     from pydantic import ValidationError
 
     from adaptive_bench.config import RunConfig
@@ -122,7 +144,7 @@ def verify(
             f"{rule_of(error.errors()[0])}. It cannot be verified."
         ) from error
     if from_records:
-        return _rederived(config, entry)
+        return _rederived(config, entry, evidence)
     with open_reporter() as reporter:
         found = measured_again(
             config, answers, saving=saving, documents=documents, tolerance=tolerance, reporter=reporter
@@ -159,7 +181,10 @@ def verify(
         raise typer.Exit(1)
 
 
-def _rederived(config: RunConfig, entry: Path) -> None:
+def _rederived(config: RunConfig, entry: Path, evidence: Any | None) -> None:
+    """Say that the table of an entry is what its records give: whoever read the entry held it to them. A run's table is
+    compared here.
+    """
     from adaptive_bench.runs.rederive import rederive
     from adaptive_bench.store.results import PACKED_RECORDS, read_table
 
@@ -168,21 +193,24 @@ def _rederived(config: RunConfig, entry: Path) -> None:
             f"A table is made again from the {PACKED_RECORDS} beside it, but {str(entry)!r} has none: it was submitted "
             f"without --records. Leave --from-records out to train and measure it again."
         )
-    rows = read_table(entry / "table.json")
-    found = rederive(config, entry / PACKED_RECORDS, rows)
-    for line in found.differences[:_SHOWN]:
+    if evidence is None:
+        found = rederive(config, entry / PACKED_RECORDS, read_table(entry / "table.json"))
+        differences, rows, unprojected, sealed = found.differences, found.rows, found.unprojected, found.sealed
+    else:
+        differences, rows, unprojected, sealed = (), len(evidence.rows), evidence.unprojected, evidence.sealed
+    for line in differences[:_SHOWN]:
         typer.echo(one_line(line))
-    if found.unprojected:
+    if unprojected:
         typer.echo(
-            f"Not compared is what {', '.join(found.unprojected)} would save on another shape: the plugin is not here. "
+            f"Not compared is what {', '.join(unprojected)} would save on another shape: the plugin is not here. "
             f"Give it with --plugin."
         )
-    if not found.sealed:
+    if not sealed:
         typer.echo("The entry has no seals of its records, as an earlier version made it: its archive is all there is.")
-    if found.differences:
-        typer.echo(f"Differs: {len(found.differences)} values of {len(rows)} rows are not what the records say.")
+    if differences:
+        typer.echo(f"Differs: {len(differences)} values or rows are not what the records say.")
         raise typer.Exit(1)
-    typer.echo(f"Holds: all {found.rows} rows are what the records say.")
+    typer.echo(f"Holds: all {rows} rows are what the records say.")
 
 
 def publish(

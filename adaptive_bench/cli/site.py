@@ -25,6 +25,12 @@ def build(
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
+    ] = False,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file with a task or method that an entry was made with.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
@@ -35,8 +41,9 @@ def build(
     check_value("--phase", phase, PHASES)
     check_runs_folder(out, "page")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
+    registry.load_plugins(plugin)
     site = registry.get("sites", "board")
-    for text in site(chosen, to, axis, phase, figures=figures):
+    for text in site(chosen, to, axis, phase, figures=figures, strict=strict):
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")

@@ -29,6 +29,7 @@ from adaptive_bench.store.schema import SCHEMA
 LARGEST_UNPACKED_BYTES = 2_000_000_000
 LARGEST_FILE_BYTES = 50_000_000
 MOST_FILES = 500_000
+_PRESET = 9  # of xz: looks back 64 MB, over several records, whose documents are the same
 _OF_A_MACHINE = ("machine", "system")
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
@@ -171,7 +172,7 @@ def _check_end(archive: tarfile.TarFile, stream: LZMAFile) -> None:
 
 def _archive(files: Iterable[tuple[str, bytes]]) -> bytes:
     packed = BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+    with tarfile.open(fileobj=packed, mode="w:xz", preset=_PRESET) as archive:
         for name, content in files:
             content = _anonymous(content) if name.endswith("/env.json") else content
             member = tarfile.TarInfo(name)

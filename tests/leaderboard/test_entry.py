@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, SCHEMA
+from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, LARGEST_DERIVED_BYTES, SCHEMA, check_size
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
 from adaptive_bench.store.atomic import write_sealed
@@ -45,7 +46,7 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
     assert "secret" not in texts and "\x1b" not in texts
     about = json.loads((entry / "entry.json").read_text())
     assert about["schema"] == SCHEMA and about["environments"] == [{"torch": "2.13", "device": "cpu"}]
-    config, answers = claims_of(entry)
+    config, answers, _ = claims_of(entry)
     assert config == {"methods": ["dense"], "model": "llama"} and answers == []
 
 
@@ -138,7 +139,7 @@ def test_an_entry_is_never_overwritten(run, tmp_path):
         ("table.json", '[{"method": "<b>"}]', "row 0"),
         ("answers.json", '{"sweeps": 3}', "answers.json"),
         ("answers.json", None, "missing"),
-        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_BYTES + '"}', "at most 32 MB"),
+        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_DERIVED_BYTES + '"}', "at most 32 MB"),
     ],
 )
 def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
@@ -168,6 +169,13 @@ def test_a_version_that_is_not_known_is_left_out(run, tmp_path, schema):
     (entry / "entry.json").write_text(json.dumps(about | {"schema": schema}))
     board = read_board([entry / "table.json"])
     assert not board.rows and "schema 1 to" in board.problems[0]
+
+
+def test_an_entry_has_a_size():
+    check_size(LARGEST_BYTES, LARGEST_DERIVED_BYTES)
+    for sizes in ((LARGEST_BYTES + 1, 0), (0, LARGEST_DERIVED_BYTES + 1)):
+        with pytest.raises(Rejected, match="an entry has at most"):
+            check_size(*sizes)
 
 
 def test_every_old_version_has_a_migration_and_a_stored_entry():

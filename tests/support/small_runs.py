@@ -16,21 +16,26 @@ def config_of(model_folder: Path, tmp_path: Path) -> Callable[..., RunConfig]:
     """`config_of(methods="dense", **changes)`: a run of seconds on the log-likelihood nano task."""
 
     def make(methods: str | tuple[str, ...] = "dense", **changes: Any) -> RunConfig:
-        train = {"steps": 3, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1}
-        measuring = {"batch_size": 4, "limit": 3, "calibration_examples": 4, "grid": (0.0, 0.3)}
-        values = {
-            "tasks": ("nano_qa_ll",),
-            "model": str(model_folder),
-            "out": tmp_path / "out",
-            "levels": (0.0, 0.1),
-            "match_on": "tokens",
-            "device": "cpu",
-            "train": TrainRecipe(**train | changes.pop("train", {})),
-            "evaluation": EvalRecipe(**measuring | changes.pop("evaluation", {})),
-        }
-        return RunConfig(methods=methods, **values | changes)
+        return run_config(model_folder, tmp_path / "out", methods, **changes)
 
     return make
+
+
+def run_config(model: Path, out: Path, methods: str | tuple[str, ...], **changes: Any) -> RunConfig:
+    """A run of seconds on the log-likelihood nano task."""
+    train = {"steps": 3, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1}
+    measuring = {"batch_size": 4, "limit": 3, "calibration_examples": 4, "grid": (0.0, 0.3)}
+    values = {
+        "tasks": ("nano_qa_ll",),
+        "model": str(model),
+        "out": out,
+        "levels": (0.0, 0.1),
+        "match_on": "tokens",
+        "device": "cpu",
+        "train": TrainRecipe(**train | changes.pop("train", {})),
+        "evaluation": EvalRecipe(**measuring | changes.pop("evaluation", {})),
+    }
+    return RunConfig(methods=methods, **values | changes)
 
 
 @pytest.fixture
