@@ -53,7 +53,6 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
-    said = None if about is None else asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
     try:
         contents = _contents(run)
         if with_records:
@@ -63,6 +62,7 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         ) from why
+    said = None if about is None else asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
     try:
         derived = sum(len(content) for name, content in contents.items() if name in DERIVED)
         check_size(sum(map(len, contents.values())) - derived, derived)

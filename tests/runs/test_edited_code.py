@@ -79,7 +79,7 @@ def copy(tmp_path_factory):
     copy.says(*RUN.split())
     (copy.folder,) = (copy.home / "out" / "runs").iterdir()
     copy.table = (copy.folder / "table.json").read_text()
-    copy.says("leaderboard", "submit", str(copy.folder), "-o", "entries", "--records")
+    copy.says("leaderboard", "submit", str(copy.folder), "-o", "entries", "--authors", "A. Name", "--licence", "MIT")
     (copy.entry,) = (copy.home / "entries").iterdir()
     return copy
 

@@ -21,7 +21,7 @@ def config_of(model_folder: Path, tmp_path: Path) -> Callable[..., RunConfig]:
     return make
 
 
-def run_config(model: Path, out: Path, methods: str | tuple[str, ...], **changes: Any) -> RunConfig:
+def run_config(model: Path, out: Path, methods: str | tuple[str, ...], /, **changes: Any) -> RunConfig:
     """A run of seconds on the log-likelihood nano task."""
     train = {"steps": 3, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1}
     measuring = {"batch_size": 4, "limit": 3, "calibration_examples": 4, "grid": (0.0, 0.3)}
