@@ -37,7 +37,7 @@ check: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m adaptive_bench.docs docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/adaptive-bench leaderboard build leaderboard/entries --out build/docs/board
+	$(BIN)/adaptive-bench leaderboard build leaderboard/entries -o build/docs/board
 	@echo "Written to build/docs/index.html"
 
 bench: $(INSTALLED)
