@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -99,6 +100,27 @@ class Answers:
             )
         ]
         return max(found, default=0.0)
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether the time of any point is known."""
+        return any(times for some in self.sweeps.values() for sweep in some for _, times, _ in sweep.points)
+
+    def times_at(self, row: Row, name: str) -> dict[str, float]:
+        """By setting the share of time saved where a row's score was read off, mean over the seeds that reached it.
+
+        Args:
+            name: The saving that the row's level is a share of (see `saving_name`).
+        """
+        found: dict[str, list[float]] = {}
+        for sweep in self._sweeps(row):
+            savings = [saved.get(name) for saved, _, _ in sweep.points]
+            (mix,) = mixes([0.0] * len(savings), savings, [row.level], name)
+            for setting in dict.fromkeys(setting for _, times, _ in sweep.points for setting in times):
+                values = np.array([times.get(setting, np.nan) for _, times, _ in sweep.points])
+                if mix.below and np.isfinite(value := float(mix.of(values))):
+                    found.setdefault(setting, []).append(value)
+        return {setting: fmean(values) for setting, values in found.items()}
 
     def _sweeps(self, row: Row) -> Sequence[SweptAnswers]:
         return self.sweeps.get((row.method, row.semantics, row.task, row.target), [])

@@ -1,0 +1,87 @@
+"""A board in parts that may be compared: one model and one recipe each, featured ones before those of the sandbox."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adaptive_bench.tables.comparable import Conditions, differences
+
+from .frame import Board
+from .row import Row
+
+FEWEST_SEEDS, FEWEST_DOCUMENTS, FEWEST_METHODS = 3, 100, 3
+RULE = (
+    f"A board is featured where at least {FEWEST_METHODS} methods were asked at least {FEWEST_DOCUMENTS} documents of "
+    f"every task with at least {FEWEST_SEEDS} seeds; all others stand in the sandbox."
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What was measured on one model with one recipe.
+
+    Attributes:
+        key: Names its files: letters, digits and hyphens.
+        name: The model, with what tells it from the other groups of that name.
+        featured: Whether `RULE` holds.
+        board: The rows and folders of it alone.
+    """
+
+    key: str
+    name: str
+    featured: bool
+    board: Board
+
+
+def groups_of(board: Board) -> list[Group]:
+    """Featured groups first, else in the order of the rows; a board without rows has none."""
+    by_place: dict[tuple[str | None, str | None], list[Row]] = {}
+    for row in board.rows:
+        by_place.setdefault((row.conditions.backbone, row.conditions.recipe), []).append(row)
+    apart = _apart([_shared(rows) for rows in by_place.values()])
+    found = [
+        Group(_key(number, name), name, _is_featured(rows), replace(board, rows=rows, folders=_folders(board, rows)))
+        for number, (name, rows) in enumerate(zip(apart, by_place.values(), strict=True), 1)
+    ]
+    return sorted(found, key=lambda group: not group.featured)
+
+
+def _shared(rows: Sequence[Row]) -> Conditions:
+    first = rows[0].conditions
+    return Conditions(first.model, first.backbone, first.recipe)
+
+
+def _apart(shared: Sequence[Conditions]) -> list[str]:
+    """A name for each: the model's, and what differs among those with that name."""
+    by_model: dict[str, list[Conditions]] = {}
+    for one in shared:
+        by_model.setdefault(one.model or "model not recorded", []).append(one)
+    names = {}
+    for model, some in by_model.items():
+        for one, said in differences(some).items():
+            names[one] = f"{model} ({said})" if said else model
+    return [names[one] for one in shared]
+
+
+def _key(number: int, name: str) -> str:
+    return f"{number}-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')[:40]}".rstrip("-")
+
+
+def _is_featured(rows: Sequence[Row]) -> bool:
+    tasks = {row.task for row in rows}
+    asked: dict[str, set[str]] = {}
+    for row in rows:
+        if row.score is not None and row.seeds >= FEWEST_SEEDS and row.documents >= FEWEST_DOCUMENTS:
+            asked.setdefault(row.label, set()).add(row.task)
+    return sum(some == tasks for some in asked.values()) >= FEWEST_METHODS
+
+
+def _folders(board: Board, rows: Sequence[Row]) -> list[Path]:
+    """The folders that gave one of the rows; all of them where a board does not know."""
+    if board.measured is None or len(board.measured) != len(board.folders):
+        return list(board.folders)
+    here = {(row.task, row.conditions) for row in rows}
+    return [folder for folder, there in zip(board.folders, board.measured.values(), strict=True) if here & set(there)]

@@ -1,0 +1,187 @@
+"""The sentence on top: what it says, and records that must not produce it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from swept_board import FEW, TRAINED
+
+from adaptive_bench.leaderboard.answer import MOST_WORDS, _fitting, _static_clause, answer
+from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
+from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.groups import groups_of
+from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.standing import preferred, standings
+
+CLEAR = {"dense": {0.0: 95}, "random_skip": 20, TRAINED: 40, "mod": 90, "calm": 60}
+WHERE = "At 15 % saved net FLOPs, "
+
+
+def asked(found, **about):
+    (standing,) = standings(found)
+    return answer(found, standing, **about)
+
+
+def test_a_method_that_is_certainly_ahead_leads_and_beats_cutting_layers(board):
+    found = asked(board(CLEAR))
+    assert found.text == f"{WHERE}mod leads; beats cutting layers." and found.leader == "mod"
+    assert "mod 90.0 [" in found.evidence[0] and "difference +50.0 [" in found.evidence[0]
+
+
+def test_a_method_that_is_not_separated_from_another_is_tied_with_it(board):
+    assert asked(board(CLEAR | {"calm": 89})).text == f"{WHERE}mod leads, tied with 1 other; beats cutting layers."
+
+
+@pytest.mark.parametrize(("control", "said"), [(81, "ties cutting layers"), (99, "is behind cutting layers")])
+def test_cutting_layers_that_keeps_as_much_or_more_is_not_beaten(board, control, said):
+    assert asked(board(CLEAR | {"dense": {0.0: 99}, TRAINED: control, "mod": 80})).text == f"{WHERE}mod leads; {said}."
+
+
+def test_without_the_control_nothing_is_said_of_it(board):
+    curves = {name: curve for name, curve in CLEAR.items() if name != TRAINED}
+    assert asked(board(curves | {"static_depth": 40})).text == f"{WHERE}mod leads; cutting layers was not measured."
+
+
+def test_an_interpolated_control_is_asked_at_its_own_saving_and_only_nearby(board):
+    found = asked(board(CLEAR | {TRAINED: FEW}))
+    assert found.text == f"{WHERE}mod leads; beats cutting layers." and "at 11.0 %, where" in found.evidence[0]
+    far = asked(board(CLEAR | {TRAINED: {0.0: 99, 0.05: 10, 0.28: 9}}))
+    assert far.text == f"{WHERE}mod leads; cutting layers was not measured nearby."
+    other = asked(board(CLEAR | {TRAINED: FEW}, rows={TRAINED: {"beyond_target": True}}))
+    assert other.text.endswith("not measured nearby.") and "not counted, marked ‡" in other.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "reservation", [{"beyond_target": True}, {"status": "partial"}, {"status": "inert"}, {"seeds": 1}]
+)
+def test_a_score_with_a_reservation_is_not_named(board, reservation):
+    found = board(CLEAR, rows={"mod": reservation})
+    assert asked(found, featured=True).text == f"{WHERE}no method is named: the highest means carry reservations."
+    tied = board(CLEAR | {"calm": 89}, rows={"mod": reservation})
+    assert asked(tied, featured=True).text.startswith(f"{WHERE}calm leads the unmarked methods, tied with 1 other;")
+
+
+def test_an_interpolated_score_is_not_named(board):
+    found = asked(board(CLEAR | {"mod": {0.0: 95, 0.3: 95}}))
+    assert found.text == f"{WHERE}no method is named: the highest means carry reservations." and not found.leader
+
+
+def test_a_method_that_is_not_converged_is_not_named(board):
+    found = board(CLEAR)
+    for row in found.rows:
+        row.not_converged = row.method == "mod"
+    assert "mod" not in asked(found).text
+
+
+def test_nothing_leads_where_random_skipping_is_as_good(board):
+    found = asked(board(CLEAR | {"random_skip": 89}))
+    assert found.text == f"{WHERE}no method is separated from random skipping."
+    trained = asked(board(CLEAR | {"random_skip[trained=true]": 89}))
+    assert trained.text == f"{WHERE}no method is separated from random skipping."
+
+
+def test_random_skipping_that_was_not_measured_is_said_to_be_missing(board):
+    found = asked(board({name: curve for name, curve in CLEAR.items() if name != "random_skip"}))
+    assert found.text.startswith(f"{WHERE}mod leads") and "Random skipping was not measured" in found.evidence[-1]
+
+
+def test_controls_and_static_methods_are_never_named(board):
+    found = asked(board(CLEAR | {"layerskip": 99, "gated": 99, "position_skip[trained=true]": 99}))
+    assert found.text == f"{WHERE}mod leads; beats cutting layers."
+
+
+def test_without_a_score_there_is_no_leader(board):
+    found = asked(board({"dense": {0.0: 95}, "mod": {0.0: 95, 0.1: 90}, "random_skip": 20}))
+    assert found.text == f"{WHERE}no method reaches this saving on every task."
+
+
+def test_a_junk_entry_of_another_recipe_does_not_touch_the_sentence(board, make_row):
+    rows = {name: {"recipe": "steps 320", "documents": 100} for name in CLEAR}
+    good = board(CLEAR, rows=rows)
+    about = {"level": 0.15, "recipe": "steps 2", "documents": 4, "seeds": 1, "method": "free", "score": 1.0}
+    junk = checked(make_row(**about, low=None, high=None))
+    both = board_of([junk, *(line for line in map(_plain, good.rows))], answers=good.answers)
+    first, second = groups_of(both)
+    assert (first.featured, first.name, second.featured) == (True, "model not recorded (steps 320)", False)
+    assert answer(first.board, *standings(first.board)).text == f"{WHERE}mod leads; beats cutting layers."
+
+
+def _plain(row):
+    return {name: value for name, value in row.plain().items() if name != "label" and value is not None}
+
+
+def test_several_tasks_have_one_mean_and_count_where_layers_are_beaten(board, make_row):
+    found = board(CLEAR)
+    answers = Answers(dict(found.answers["run"].sweeps))
+    rows = [_plain(row) for row in found.rows]
+    for row in [row for row in found.rows if row.level == 0.15 or row.method == "dense"]:
+        score = 0.85 if row.method == "mod" else 0.84 if row.method == TRAINED else row.score
+        spread = {"low": score - 0.02, "high": score + 0.02, "score": score, "documents": 100}
+        rows.append(_plain(row) | spread | {"task": "nano_qa", "metric": "acc,none"})
+        right = (np.arange(100) < round(100 * score)).astype(float)
+        points = tuple(({"net": saved}, {}, {"acc,none": right}) for saved in (0.0, 0.15, 0.2))
+        place = (row.method, "bench", "nano_qa", None)
+        answers.sweeps[place] = [SweptAnswers(seed, tuple(range(100)), points, (0.0, 0.5, 1.0)) for seed in (1, 2, 3)]
+    rows = [row | ({"low": row["score"] - 0.02, "high": row["score"] + 0.02} if "score" in row else {}) for row in rows]
+    both = board_of(map(checked, rows), answers={"run": answers})
+    (standing,) = [one for one in standings(both) if one.level == 0.15]
+    (mod,) = [line for line in standing.lines if line.label == "mod"]
+    assert mod.overall == pytest.approx((90 + 85) / 2 / 95) and mod.rank == (1, 1)
+    assert mod.interval == pytest.approx(((88 + 83) / 2 / 95, (92 + 87) / 2 / 95))
+    found = answer(both, standing)
+    assert found.text == f"{WHERE}mod leads; beats cutting layers on 1 of 2 tasks." and len(found.evidence) == 2
+    lost = replace(standing, lines=tuple(replace(line, overall=None, rank=None) for line in standing.lines))
+    assert "no method reaches" in answer(both, lost).text
+
+
+def test_a_task_whose_dense_score_is_0_does_not_count_and_a_method_without_a_task_has_no_mean(make_row):
+    rows = [
+        make_row(method=method, task=task, level=level, score=score, low=score, high=score)
+        for task, method, level, score in (
+            ("a", "dense", 0.0, 0.8), ("a", "mod", 0.15, 0.4), ("a", "calm", 0.15, 0.6),
+            ("b", "dense", 0.0, 0.4), ("b", "mod", 0.15, 0.4), ("c", "dense", 0.0, 0.0), ("c", "mod", 0.15, 0.0),
+        )
+    ]  # fmt: skip
+    (found,) = standings(board_of(map(checked, rows)))
+    assert [grid.name for grid in found.tasks] == ["a", "b"] and found.left_out == ("c",)
+    assert [(line.label, line.overall) for line in found.lines] == [("mod", 0.75), ("calm", None), ("dense", 1.0)]
+
+
+def test_what_is_lost_with_other_tokens_decisions_is_a_share_of_the_dense_score(make_row):
+    about = {"decisions_worth": 0.3, "decisions_low": 0.1, "decisions_high": 0.4, "shuffled_apart": 0.0}
+    rows = [
+        make_row(method="dense", level=0.0, score=0.8, low=0.8, high=0.8),
+        make_row(method="mod", level=0.15, score=0.6, low=0.6, high=0.6, shuffled_score=0.3, **about),
+        make_row(method="calm", level=0.15, score=0.6, low=0.6, high=0.6, shuffled_score=0.3)
+        | about | {"shuffled_apart": 0.1},
+    ]  # fmt: skip
+    (found,) = standings(board_of(map(checked, rows)))
+    lines = {line.label: line for line in found.lines}
+    assert lines["mod"].lost == pytest.approx(0.3 / 0.8) and (lines["mod"].loses, lines["mod"].asked) == (1, 1)
+    assert lines["calm"].lost is None and lines["calm"].asked == 0  # saves another amount: nothing can be said
+
+
+def test_saved_time_is_read_off_where_the_score_is(make_row):
+    scores = np.ones(100)
+    points = tuple(({"net": net}, {"batch 1": net / 2}, {"acc,none": scores}) for net in (0.0, 0.1, 0.2))
+    sweeps = [SweptAnswers(seed, tuple(range(100)), points) for seed in (1, 2)]
+    about = {"metric": "acc,none", "score": 1.0, "low": 0.9, "high": 1.0}
+    rows = [make_row(method="dense", level=0.0, **about), make_row(method="mod", level=0.15, **about)]
+    board = board_of(map(checked, rows), answers={"run": Answers({("mod", "bench", "nano_math", None): sweeps})})
+    (found,) = standings(board)
+    assert found.lines[0].times == {"batch 1": pytest.approx(0.075)} and found.lines[1].times is None
+
+
+@given(st.lists(st.sampled_from((-1, 0, 1)), max_size=3), st.booleans(), st.integers(0, 2))
+def test_every_clause_has_fewer_than_25_words_and_counts_what_was_found(found, there, more):
+    said = _static_clause(found, there, max(1, len(found) + more))
+    assert ("beats" in said) == (there and 1 in found) and ("behind" in said) == (there and -1 in found)
+    longest = f"mod leads the unmarked methods ahead of chance, tied with 3 others; {said}"
+    standing = type("Some", (), {"level": 0.15, "phase": "decode", "axis": "net"})
+    assert len(_fitting(longest, standing).split()) <= MOST_WORDS
+
+
+def test_the_level_shown_first_is_the_nearest_to_15_percent():
+    assert preferred([0.05, 0.1, 0.2]) == 0.1 and preferred([]) is None
