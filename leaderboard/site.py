@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, tidy
 from adaptive_bench.store.files import read_once
 
+from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
+from .groups import groups_of
 from .markdown import written
-from .page import render as render_page
+from .page import files_of
 from .plain import cell, markdown
 from .provenance import matched_on
+from .standing import preferred, standings
 from .steps import as_markdown as as_table
 from .steps import sections
 from .verdict import LONGEST, verdict
@@ -33,6 +36,7 @@ def build(
     *,
     figures: bool = False,
     strict: bool = False,
+    one_file: bool = False,
 ) -> list[str]:
     """Write a site.
 
@@ -42,6 +46,7 @@ def build(
         axis, phase: What the page shows first; by default what the runs were matched on.
         figures: Also draw figures, which takes longer than all the rest.
         strict: Fail where something was refused, after the rest of the board is written.
+        one_file: Put all data into `index.html`, to be passed on, instead of files beside it that are read when needed.
 
     Returns:
         What the user should know, one sentence each.
@@ -54,13 +59,14 @@ def build(
         axis, phase = first_view(board, axis, phase)
         said = list(board.problems)
         drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
-        page = render_page(board, axis, phase, drawn)
-    if len(page.encode()) > LARGEST_PAGE_BYTES:
-        said.append(
-            f"The page has {len(page.encode()) / 2**20:.1f} MiB, more than the {LARGEST_PAGE_BYTES / 2**20:.1f} that "
-            f"open at once everywhere. Build a board of fewer runs."
-        )
-    atomic.write_text(out / "index.html", page)
+        pages = files_of(board, axis, phase, drawn, one_file=one_file)
+    for name, text in pages.items():
+        if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
+            said.append(
+                f"{name} has {size / 2**20:.1f} MiB, more than the {LARGEST_PAGE_BYTES / 2**20:.1f} that open at once "
+                f"everywhere. {'Leave out --one-file, or build' if one_file else 'Build'} a board of fewer runs."
+            )
+        atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
     atomic.write_text(out / "board.csv", as_csv(board))
     atomic.write_text(out / "board.json", as_json(board))
@@ -109,12 +115,24 @@ def _json(value: object) -> str:
 
 
 def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
-    """The verdict and the tables of one axis and phase."""
+    """What is said of each model, the verdict, and the tables of one axis and phase."""
     rows = [row for row in board.rows if row.axis == axis and row.phase == phase]
     title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    return "\n".join([title, "", markdown(verdict(board, axis, phase), LONGEST), rest, *_steps(board), *left_out])
+    said = [f"- **{markdown(name)}**: {markdown(text)}" for name, text in _answers(board, axis, phase)]
+    told = markdown(verdict(board, axis, phase), LONGEST)
+    return "\n".join([title, "", *said, "", told, rest, *_steps(board), *left_out])
+
+
+def _answers(board: Board, axis: str, phase: str) -> Iterator[tuple[str, str]]:
+    """Of each model and recipe what the page says first."""
+    for group in groups_of(board):
+        found = [one for one in standings(group.board) if (one.axis, one.phase) == (axis, phase)]
+        level = preferred([one.level for one in found])
+        for one in found:
+            if one.level == level:
+                yield group.name, answer(group.board, one, featured=group.featured).text
 
 
 def _steps(board: Board) -> list[str]:

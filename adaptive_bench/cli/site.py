@@ -31,11 +31,14 @@ def build(
     plugin: Annotated[
         list[Path] | None, typer.Option(help="Python file with a task or method that an entry was made with.")
     ] = None,
+    one_file: Annotated[
+        bool, typer.Option("--one-file", help="All data inside index.html, to pass it on alone.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Write a board: `index.html`, one file that asks nothing of a network, and the same numbers as Markdown, CSV,
-    JSON and Parquet.
+    """Write a board: `index.html`, which asks nothing of a network, with its data beside it, and the same numbers as
+    Markdown, CSV, JSON and Parquet.
     """
     check_value("--axis", axis, AXES)
     check_value("--phase", phase, PHASES)
@@ -43,7 +46,7 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
-    for text in site(chosen, to, axis, phase, figures=figures, strict=strict):
+    for text in site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file):
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")

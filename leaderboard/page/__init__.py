@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, its script and all of its data inside."""
+"""The page: an HTML file with its style and script inside, and its data beside it or inside as well."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -15,57 +16,123 @@ from markupsafe import Markup
 
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES, NOT_CONVERGED
+from ..groups import RULE as FEATURED
+from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
+from ..groups import Group, groups_of
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..row import Row
-from ..rows import first_metrics
+from ..rows import first_metrics, spec_of
 from ..samples import samples_of
+from ..standing import RULE as OVERALL
 from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from ..verified import UNVERIFIED
+from .ranked import ranked, shown_first, views_of
 
 POOLED = ("claimed", "projected", "time")  # axes without phases
 MOST_ROWS = 50  # of one table, unless a reader asks for all
-_SCRIPTS = ("chart.js", "state.js", "board.js", "drawer.js")
+FOLDER = "data"  # beside the page
+_SCRIPTS = ("chart.js", "state.js", "ranked.js", "board.js", "drawer.js")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A group of the board, ready for the page."""
+
+    group: Group
+    tables: list[dict[str, Any]]
+    ranked: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    methods: list[dict[str, Any]]
 
 
 def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] = ()) -> str:
-    """The page.
+    """The page in one file, see `files_of`."""
+    return files_of(board, axis, phase, figures, one_file=True)["index.html"]
+
+
+def files_of(
+    board: Board, axis: str, phase: str = "all", figures: Sequence[str] = (), *, one_file: bool = False
+) -> dict[str, str]:
+    """The page by names of files: `index.html`, and beside it the data of every model and axis as a script that a
+    `<script>` element loads, from a disk as well, where a page may fetch nothing.
 
     Args:
         axis, phase: What is shown first.
         figures: Names of the files in `figures/` to link to.
+        one_file: All data in `index.html`.
     """
-    tables = tables_of(_shown(board.rows))
-    runs = runs_of(board.folders)
+    parts = [_part(group) for group in groups_of(board)]
+    data: dict[str, Any] = {}
+    for part in parts:
+        key = part.group.key
+        for name in views_of(part.ranked) | dict.fromkeys(table["axis"] for table in part.tables):
+            data[f"{key}-{name}"] = {
+                "tables": [_packed(one) for one in part.tables if one["axis"] == name],
+                "ranked": [one for one in part.ranked if one["axis"] == name],
+            }
+        data[f"{key}-runs"] = {"runs": fitting(part.runs), "samples": samples_of(part.group.board.folders)}
+    first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
+    inside = set(data) if one_file else {f"{first.group.key}-{axis}"} if first is not None else set()
+    page = _page(board, parts, first, axis, phase, figures, {name: data[name] for name in inside}, len(data))
+    beside = {f"{FOLDER}/{name}.js": f"arrived({_json(name)}, {_json(data[name])});\n" for name in data.keys() - inside}
+    return {"index.html": page, **dict(sorted(beside.items()))}
+
+
+def _part(group: Group) -> _Part:
+    board = group.board
     methods = methods_of(board.rows, method_facts_of(board.folders))
+    states = _states(board, [one["spec"] for one in methods])
+    methods = [one | {"state": states[one["spec"]]} for one in methods]
+    return _Part(group, tables_of(_shown(board.rows)), ranked(group), runs_of(board.folders), methods)
+
+
+def _page(
+    board: Board,
+    parts: Sequence[_Part],
+    first: _Part | None,
+    axis: str,
+    phase: str,
+    figures: Sequence[str],
+    inside: Mapping[str, Any],
+    data_files: int,
+) -> str:
+    runs = [run for part in parts for run in part.runs]
+    tables = [] if first is None else first.tables
+    methods = [] if first is None else first.methods
     data = {
         "none": NONE,
         "most_rows": MOST_ROWS,
+        "folder": FOLDER,
         "axis": axis,
         "phase": phase,
         "axes": AXES,
         "values": VALUES,
         "saved": list(SAVED),
         "pooled": POOLED,
-        "methods": methods,
         "facts": FACTS,
         "columns": CELL,
-        "tables": [table | {"rows": [_packed(row) for row in table["rows"]]} for table in tables],
-        "runs": fitting(runs),
-        "samples": samples_of(board.folders),
+        "looks": list(dict.fromkeys(one["label"] for part in parts for one in part.methods if not one["control"])),
+        "boards": [_about(part, axis, phase) for part in parts],
+        "board": "" if first is None else first.group.key,
+        "parts": inside,
     }
     style, script = _source("board.css"), "\n".join(_source(name) for name in _SCRIPTS)
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("board.html"))
     return template.render(
         style=Markup(style),
         script=Markup(script),
+        beside=len(inside) < data_files,
         style_sha256=_digest(style),
         script_sha256=_digest(script),
-        verdict=verdict(board, axis, phase),
-        meta=_meta(board, runs),
+        first=None if first is None else _about(first, axis, phase),
+        standing=None if first is None else shown_first(first.ranked, axis, phase),
+        nothing=verdict(board, axis, phase),
+        overall=OVERALL,
+        featured=FEATURED,
         failures=[text for run in runs for text in run["failures"]],
         problems=board.problems,
         tables=[one for one in tables if one["headline"] and (one["axis"], one["phase"]) == (axis, phase)],
@@ -73,6 +140,7 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
         most_rows=MOST_ROWS,
         batched={one["label"] for one in methods if one["causality"] == "C2"},
         stale={one["label"] for one in methods if one["stale"]},
+        states={one["label"]: one["state"][0] for one in methods},
         marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
         steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
@@ -84,9 +152,33 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
     )
 
 
-def _packed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table with its cells as lists: their keys, in each of them, would be most of the page."""
-    return {**row, "cells": [None if cell is None else packed(cell) for cell in row["cells"]]}
+def _about(part: _Part, axis: str, phase: str) -> dict[str, Any]:
+    """What the page knows of a group before its numbers are there."""
+    board = part.group.board
+    there = {(row.axis, row.phase) for row in board.rows}
+    first = (axis, phase) if (axis, phase) in there else (board.rows[0].axis, board.rows[0].phase)
+    return {
+        "key": part.group.key,
+        "name": part.group.name,
+        "featured": part.group.featured,
+        "meta": _meta(part),
+        "verdict": verdict(board, *first),
+        "axis": first[0],
+        "phase": first[1],
+        "views": {name: {"phases": [], "settings": [], "levels": [], "level": ""} for name in dict.fromkeys(
+            table["axis"] for table in part.tables)} | views_of(part.ranked),
+        "metrics": list(dict.fromkeys(table["metric"] for table in part.tables)),
+        "tasks": list(dict.fromkeys(table["task"] for table in part.tables)),
+        "methods": part.methods,
+    }  # fmt: skip
+
+
+def _packed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with its cells as lists: their keys, in each of them, would be most of the page."""
+    rows = [
+        {**row, "cells": [None if cell is None else packed(cell) for cell in row["cells"]]} for row in table["rows"]
+    ]
+    return {**table, "rows": rows}
 
 
 def _shown(rows: Sequence[Row]) -> list[Row]:
@@ -97,21 +189,45 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 
 def embedded(data: Mapping[str, Any]) -> Markup:
     """JSON that no text in it can end: what HTML might read as markup is written as an escape of JSON."""
+    return Markup(_json(data))
+
+
+def _json(data: object) -> str:
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)
+    return text
 
 
-def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
-    seeds = [row.seeds for row in board.rows if row.score is not None]
+_STATES = (SELF_REPORTED, REDERIVED, REPRODUCED)  # the weakest first
+
+
+def _states(board: Board, specs: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """By spec what stands behind its rows, of several entries the weakest: in a word, and as its entries say it."""
+    found = {}
+    here = {(row.conditions.backbone, row.conditions.recipe) for row in board.rows}
+    for spec in specs:
+        told = [
+            one
+            for one in board.evidence.values()
+            if any(spec_of(row) == spec and (row.get("backbone"), row.get("recipe")) in here for row in one.rows)
+        ]
+        states = [row.evidence for row in board.rows if row.spec == spec and row.evidence is not None]
+        said = "; ".join(dict.fromkeys(one.said() for one in told)) or "a run, not an entry"
+        found[spec] = (min(states, key=_STATES.index, default=NONE), said)
+    return found
+
+
+def _meta(part: _Part) -> str:
+    rows, runs = part.group.board.rows, part.runs
+    seeds = [row.seeds for row in rows if row.score is not None]
     finished = sorted(run["facts"]["finished"] for run in runs if "finished" in run["facts"])
-    parts = [f"{len(methods_of(board.rows))} methods", f"{len({row.task for row in board.rows})} tasks"]
+    parts = [] if part.group.featured else ["sandbox"]
+    parts += [f"{len(part.methods)} methods", f"{len({row.task for row in rows})} tasks"]
     if seeds:
         span = str(max(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
         parts.append(f"{span} seed{'' if span == '1' else 's'}")
-    models = sorted({run["facts"]["model"] for run in runs if "model" in run["facts"]})
-    parts += [f"model {name}" for name in models]
+    parts += [f"model {name}" for name in sorted({row.conditions.model for row in rows if row.conditions.model})]
     if finished:
         parts.append(f"last run {finished[-1][:10]}")
     said = [run["facts"]["verified"] for run in runs if "verified" in run["facts"]]
@@ -119,7 +235,7 @@ def _meta(board: Board, runs: Sequence[Mapping[str, Any]]) -> str:
     if len(said) > 1:
         parts.append(f"{len(again)} of {len(said)} entries measured again")
     elif said:
-        parts.append(f"verified {again[0]}" if again else UNVERIFIED)
+        parts.append(f"verified {again[0].partition(',')[0]}" if again else UNVERIFIED)
     return " · ".join(parts)
 
 

@@ -1,4 +1,4 @@
-// The page: controls, one chart and one table for each task. Text enters only as text, never as markup.
+// The page: switches, one chart and one table for each task. Text enters only as text, never as markup.
 
 const byId = (id) => document.getElementById(id);
 
@@ -14,23 +14,42 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-const LOOKS = new Map();
-NAMES.filter((name) => !METHODS.get(name).control).forEach((name, at) => LOOKS.set(name, { colour: `c${at % 8}`, kind: at % 6 }));
-NAMES.filter((name) => !LOOKS.has(name)).forEach((name, at) => LOOKS.set(name, { colour: "cc", kind: at % 6 }));
+/** Of every method of the page a colour, a marker and a stroke that no other method has; controls are grey. */
+function look(name) {
+  const place = data.looks.indexOf(name);
+  if (place >= 0) return { colour: `c${place % 8}`, kind: (place + Math.floor(place / 24)) % 6, dash: Math.floor(place / 8) % 3 };
+  const controls = [...METHODS.values()].filter((one) => one.control).map((one) => one.label);
+  return { colour: "cc", kind: Math.max(0, controls.indexOf(name)) % 6, dash: 1 + (controls.indexOf(name) % 2) };
+}
+
+const shownAs = { axis: data.axes, phase: { all: "all tokens" }, value: data.values, metric: { headline: "each task's first" }, columns: { facts: "what each method is and cost" } };
+const text = (key, one) => (shownAs[key]?.[one]) || (key === "level" ? `${one} %` : one);
+const select = (key, title) => element("label", { id: `label-${key}` }, title, element("select", { id: `choose-${key}`, onchange: (event) => change({ [key]: event.target.value }) }));
 
 function controls() {
-  const select = (key, title, names) => element("label", {}, title,
-    element("select", { id: `choose-${key}`, onchange: (event) => change({ [key]: event.target.value }) },
-      ...OPTIONS[key].map((one) => element("option", { value: one }, names[one] || one))));
-  byId("controls").append(
-    select("axis", "saved compute", data.axes), select("phase", "phase", { all: "all tokens", prefill: "prefill", decode: "decode" }),
-    ...(OPTIONS.setting.length ? [select("setting", "setting or shape", {})] : []),
-    select("value", "value", data.values), select("metric", "metric", { headline: "each task's first" }), select("task", "task", {}), select("columns", "columns", { levels: "levels", facts: "what each method is and cost", both: "both" }),
+  const boards = element("select", { id: "choose-board", onchange: (event) => change({ board: event.target.value, pins: [], open: "", sort: "" }) },
+    ...[[true, "featured"], [false, "sandbox"]].map(([featured, title]) => element("optgroup", { label: title }, ...data.boards.filter((one) => one.featured === featured).map((one) => element("option", { value: one.key }, one.name)))).filter((group) => group.children.length));
+  byId("switch").append(element("label", { id: "label-board" }, "model and recipe", boards), select("level", "saving"), select("axis", "saved compute"), select("phase", "phase"), select("setting", "setting or shape"));
+  byId("controls").append(select("value", "value"), select("metric", "metric"), select("task", "task"), select("columns", "columns"),
     element("label", {}, "methods with", element("input", { id: "choose-filter", type: "search", oninput: (event) => change({ filter: event.target.value }) })),
-    select("theme", "theme", {}),
-    element("button", { type: "button", id: "copy", onclick: copyLink }, "copy link"));
+    select("theme", "theme"), element("button", { type: "button", id: "copy", onclick: copyLink }, "copy link"));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("controls").hidden = false;
+  byId("switch").hidden = byId("controls").hidden = !data.boards.length;
+}
+
+/** The switches as the state has them. */
+function switches() {
+  const there = options(state.board, state.axis);
+  for (const key of Object.keys(there)) {
+    const chooser = byId(`choose-${key}`);
+    if (!chooser) continue;
+    const same = key === "board" || (chooser.options.length === there[key].length && there[key].every((one, at) => chooser.options[at].value === one));
+    if (!same) chooser.replaceChildren(...there[key].map((one) => element("option", { value: one }, text(key, one))));
+    chooser.value = state[key];
+  }
+  if (byId("choose-filter").value !== state.filter) byId("choose-filter").value = state.filter;
+  byId("label-phase").hidden = there.phase.length < 2;
+  byId("label-setting").hidden = !there.setting.length;
 }
 
 async function copyLink() {
@@ -43,15 +62,15 @@ async function copyLink() {
 }
 
 function render() {
-  for (const key of Object.keys(OPTIONS)) if (byId(`choose-${key}`)) byId(`choose-${key}`).value = state[key];
-  if (byId("choose-filter").value !== state.filter) byId("choose-filter").value = state.filter;
-  byId("choose-phase").parentElement.hidden = data.pooled.includes(state.axis);
-  if (byId("choose-setting")) byId("choose-setting").parentElement.hidden = !settingsOf(state.axis).length;
+  switches();
   if (state.theme === "auto") document.documentElement.removeAttribute("data-theme");
   else document.documentElement.dataset.theme = state.theme;
+  if (!state.board || !current()) return; // it is rendered again when the numbers are there
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
+  answer();
   const tables = chosen();
-  byId("board").replaceChildren(...pictures(tables), ...tables.map(section));
+  byId("board").replaceChildren(...tables.map(section));
+  byId("board").prepend(...pictures(tables));
   if (!tables.length) byId("board").append(element("p", { class: "note" }, "No table here has this axis, phase and metric. Other metrics than a task's first stand pooled over the phases alone. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   fit();
@@ -64,7 +83,8 @@ function fit() {
     .filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth);
   for (const table of wide) table.classList.add("stacked");
 }
-addEventListener("resize", fit);
+let resizing = 0;
+addEventListener("resize", () => { fit(); clearTimeout(resizing); resizing = setTimeout(render, 150); });
 
 const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase());
 
@@ -76,49 +96,50 @@ function section(table) {
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
 }
 
-function meanOf(row, value) {
-  const found = row.cells.map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)).filter((one) => one !== null);
-  return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
+const MOST_LIT = 5, MOST_CURVES = 24, FLOOR = 1; // lines with names, lines at all, and percent
+/** Names of the lines to light: what the reader pinned, else the first of the ranking; then the controls that matter. */
+function lit() {
+  const found = standing(), ranked = found ? found.lines.filter((one) => !one.control).map((one) => one.label) : [...METHODS.keys()];
+  const leader = found && found.leader ? [found.leader] : [];
+  const chosen = unique(state.pins.length ? [...state.pins, ...leader] : [...leader, ...ranked]).filter(visible).slice(0, state.pins.length ? MOST_LIT : 3);
+  const controls = ["static_depth[trained=true]", "random_skip[trained=true]", "random_skip"].filter((name) => METHODS.has(name) && visible(name) && !chosen.includes(name)).slice(0, 2);
+  return [...chosen, ...controls].slice(0, MOST_LIT);
 }
 
-const means = new Map(Object.keys(data.values).map((value) => [value, new WeakMap()]));
-/** Rows of a chart: all of them, or the pinned, the controls and the best where there are too many to read. */
-function drawable(rows, value, lower) {
-  if (rows.length <= MOST_CURVES) return rows;
-  const known = means.get(value);
-  const mean = (row) => { if (!known.has(row)) known.set(row, meanOf(row, value)); return known.get(row); };
-  const first = (row) => (state.pins.includes(row.method) ? 0 : METHODS.get(row.method).control ? 1 : 2);
-  const sign = value === "score" && lower ? 1 : -1;
-  const keyed = rows.map((row) => [first(row), sign * mean(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  return keyed.slice(0, MOST_CURVES).map(([, , row]) => row);
-}
+/** Whether nothing but the floor would be seen: shares of which none is above 1 % once anything is saved. */
+const atFloor = (table) => table.compared.endsWith("(%)") && table.rows.every((row) => row.cells.every((cell, at) => !cell || Number(table.levels[at]) === 0 || cell.score === NONE || Number(cell.score) <= FLOOR));
 
-/** One key for all charts, then the charts. */
+/** A chart for each task. */
 function pictures(tables) {
-  const found = tables.map((table) => [table, picture(table)]).filter(([, drawn]) => drawn);
-  if (!found.length) return [];
   const value = state.value === "reach" ? "kept" : state.value;
-  const used = new Set(tables.flatMap((table) => drawable(table.rows.filter((row) => visible(row.method)), value, table.lower_is_better).map((row) => row.method)));
-  const there = (name) => used.has(name);
-  const icon = (...shapes) => shape("svg", { viewBox: "0 0 26 14", "aria-hidden": "true" }, ...shapes);
-  const rule = (name) => [icon(shape("path", { class: `rule ${name}`, d: "M0 7L26 7", "stroke-dasharray": DASHES[name] })), name];
-  const region = [icon(shape("rect", { class: "noskill", width: 26, height: 14 })), "no skill: what random skipping reaches"];
-  const line = (name) => [icon(shape("g", { class: `series ${LOOKS.get(name).colour}` }, shape("path", { class: "line", d: "M0 7L26 7" }), marker(LOOKS.get(name).kind, 13, 7))), name];
-  const keys = [...Object.keys(DASHES).filter(there).map(rule), ...(there("random_skip") ? [region] : []), ...NAMES.filter((name) => !(name in DASHES) && there(name)).map(line)];
-  return [element("ul", { class: "keys", "aria-label": "Key of the charts" }, ...keys.map((key) => element("li", {}, ...key))),
-    element("div", { class: "charts" }, ...found.map(([table, drawn]) => element("figure", {}, element("figcaption", {}, table.compared), drawn)))];
+  const width = Math.max(280, Math.min(620, byId("board").clientWidth / (byId("board").clientWidth > 840 ? 2 : 1) - 12));
+  const names = lit();
+  const found = tables.map((table) => {
+    const title = value === "score" ? table.compared : `${table.task}: ${data.values[value]}${state.value === "reach" ? "; the line stands at 90 %" : ""}`;
+    if (atFloor(table)) return element("figure", {}, element("figcaption", {}, title), element("p", { class: "note" }, `No method scores above ${FLOOR} % at any level above 0 %: there is nothing to draw.`));
+    const readout = element("p", { class: "readout", "aria-live": "polite" }, "Point at a line, or use the arrow keys: its value stands here.");
+    const drawn = picture(table, value, names, width, (said) => { readout.textContent = said; });
+    return drawn && element("figure", {}, element("figcaption", {}, title), drawn, readout);
+  }).filter(Boolean);
+  return found.length ? [element("div", { class: "charts" }, ...found)] : [];
 }
 
-function picture(table) {
-  const value = state.value === "reach" ? "kept" : state.value;
+function picture(table, value, names, width, say) {
   const rows = table.rows.filter((row) => visible(row.method));
-  const texts = (name) => { const row = rows.find((one) => one.method === name); return row ? row.cells.map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
-  const rule = (name) => texts(name).find((one) => one !== null) ?? null;
-  const point = (cell) => { const [y, low, high] = (shown(cell, value) || [NONE]).map(numeric); return y === null ? null : { y, low, high }; };
-  const curves = drawable(rows, value, table.lower_is_better).filter((row) => !(row.method in DASHES)).map((row) => ({ name: row.method, ...LOOKS.get(row.method),
-    faded: state.pins.length > 0 && !state.pins.includes(row.method), points: row.cells.map(point) }));
-  return chart({ x: table.levels.map(Number), curves, dense: rule("dense"), base: rule("base"), random: texts("random_skip"), xTitle: `${table.axis_title} (%)`,
-    yTitle: value === "score" ? table.metric.split(",")[0] : "%", title: `${table.title}, ${data.values[value]}`, lowerIsBetter: value === "score" && table.lower_is_better });
+  const numbers = (name) => { const row = rows.find((one) => one.method === name); return row ? row.cells.map((cell) => (cell ? numeric(shown(cell, value)[0]) : null)) : []; };
+  const point = (cell) => {
+    const [said, ...ends] = shown(cell, value) || [NONE], [low, high] = ends.map(numeric);
+    return said === NONE ? null : { y: numeric(said), low: low ?? null, high: high ?? null, text: `${said}${ends[0] === NONE ? "" : ` [${ends.join(", ")}]`}${cell.marks}` };
+  };
+  const order = (row) => (names.includes(row.method) ? names.indexOf(row.method) : names.length);
+  const curves = rows.filter((row) => !(row.method in DASHES)).sort((a, b) => order(a) - order(b)).slice(0, MOST_CURVES)
+    .map((row) => ({ name: row.method, ...look(row.method), lit: names.includes(row.method), points: row.cells.map(point) }));
+  const rules = Object.keys(DASHES).map((name) => ({ name, y: numbers(name).find((one) => one !== null) ?? null })).filter((rule) => rule.y !== null);
+  if (state.value === "reach") rules.push({ name: "90 %", y: 90 });
+  const pick = (name) => change({ pins: state.pins.includes(name) ? state.pins.filter((one) => one !== name) : [...state.pins, name] });
+  return chart({ x: table.levels.map(Number), curves, rules, random: numbers("random_skip"), xTitle: `${table.axis_title} (%)`, key: `${table.title} chart`,
+    yTitle: { score: table.metric.split(",")[0], kept: "% of dense", own: "% of own at 0 %", area: "mean % of dense" }[value], title: `${table.title}, ${data.values[value]}`,
+    lowerIsBetter: value === "score" && table.lower_is_better }, width, say, pick);
 }
 
 function sorted(table, rows) {
@@ -158,14 +179,24 @@ function grid(table, rows, matching) {
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));
 }
 
-function name(table, label) {
+/** The buttons that pin a method and open what is behind it. */
+function named(where, label) {
   const pinned = state.pins.includes(label);
-  return element("th", { scope: "row" },
-    element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${table.title} pin ${label}`,
+  return element("span", { class: "named" },
+    element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${where} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
-    element("button", { type: "button", class: "open", "data-key": `${table.title} open ${label}`, onclick: () => change({ open: label }) }, ...breakable(label)),
-    METHODS.get(label).causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null,
-    METHODS.get(label).stale ? element("abbr", { class: "stale", title: "Measured with another version of the code" }, "old") : null);
+    element("button", { type: "button", class: "open", "data-key": `${where} open ${label}`, onclick: () => change({ open: label }) }, ...breakable(label)));
+}
+
+const badges = (method) => [method.causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null,
+  method.stale ? element("abbr", { class: "stale", title: "Measured with another version of the code" }, "old") : null];
+const name = (table, label) => element("th", { scope: "row" }, key(label), named(table.title, label), ...badges(METHODS.get(label)));
+
+/** The line and marker of a method in the charts. */
+function key(label) {
+  if (label in DASHES) return shape("svg", { class: "key", viewBox: "0 0 22 14", "aria-hidden": "true" }, shape("path", { class: "rule", d: "M0 7L22 7", "stroke-dasharray": DASHES[label] }));
+  const { colour, kind, dash } = look(label);
+  return shape("svg", { class: "key", viewBox: "0 0 22 14", "aria-hidden": "true" }, shape("g", { class: `series ${colour}` }, shape("path", { class: "line", d: "M0 7L22 7", "stroke-dasharray": STROKES[dash] }), marker(kind, 11, 7, 4.5)));
 }
 
 /** What a paired test says of a cell, in words. */

@@ -2,8 +2,9 @@
 // Charts as inline SVG. Every number comes as text from the data; nothing is computed but positions.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 600, HEIGHT = 320, LEFT = 56, RIGHT = 30, TOP = 12, BOTTOM = 46;
+const HEIGHT = 250, LEFT = 50, TOP = 10, BOTTOM = 40, LETTER = 6.6, LINE = 15; // in px of the screen
 const DASHES = { dense: "9 4", base: "2 4" }; // models drawn as lines across
+const STROKES = ["", "7 3", "2 3"];
 
 /** An SVG element with attributes and children. */
 function shape(name, attributes = {}, ...children) {
@@ -38,60 +39,124 @@ function marker(kind, x, y, size = 5) {
 }
 
 /**
- * Quality against saved compute.
- * @param {{x: number[], curves: {name: string, colour: string, kind: number, points: ({y: number, low: number|null,
- *   high: number|null}|null)[], faded: boolean}[], dense: number|null, base: number|null, random: (number|null)[],
- *   xTitle: string, yTitle: string, title: string, lowerIsBetter: boolean}} what
+ * The range of an axis: all values, but for those far from the middle half of the scores (Tukey's fences), which would
+ * press all others together. What must be seen is in it anyway. What lies outside is drawn at the edge, with a mark.
  */
-function chart(what) {
-  const values = what.curves.flatMap((curve) => curve.points.flatMap((point) => (point ? [point.y, point.low, point.high] : [])))
-    .concat(what.dense, what.base, what.random).filter((value) => value !== null && Number.isFinite(value));
-  if (!values.length) return null;
-  // A very wide interval would press all curves together: it takes half their range at most, and is cut off there.
-  const scores = what.curves.flatMap((curve) => curve.points.flatMap((point) => (point ? [point.y] : [])));
-  const room = (scores.length && 0.5 * (Math.max(...scores) - Math.min(...scores))) || Infinity;
-  let low = Math.max(Math.min(...values), Math.min(...scores, what.dense ?? Infinity, what.base ?? Infinity) - room);
-  let high = Math.min(Math.max(...values), Math.max(...scores, what.dense ?? -Infinity, what.base ?? -Infinity) + room);
-  const pad = (high - low || Math.abs(high) || 1) * 0.06;
-  low = low >= 0 ? Math.max(0, low - pad) : low - pad;
-  high += pad;
-  const last = what.x.at(-1) || 1, first = what.x[0];
-  const px = (x) => LEFT + ((x - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT);
-  const py = (y) => HEIGHT - BOTTOM - ((y - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const drawn = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${what.title}. The table below has the same numbers.` });
+function range(scores, ends, whole) {
+  const order = [...scores].sort((a, b) => a - b);
+  const at = (share) => order[Math.round(share * (order.length - 1))];
+  const reach = 1.5 * (at(0.75) - at(0.25)) || Infinity;
+  const inside = [...scores, ...ends].filter((one) => one >= at(0.25) - reach && one <= at(0.75) + reach).concat(whole);
+  const low = Math.min(...inside), high = Math.max(...inside), pad = (high - low || Math.abs(high) || 1) * 0.06;
+  return [low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad];
+}
+
+/** Heights of labels that want to stand at `wanted`, moved apart so that none covers another. */
+function apart(wanted, low, high) {
+  const order = wanted.map((y, at) => [y, at]).sort((a, b) => a[0] - b[0]);
+  const placed = [];
+  order.forEach(([y], at) => placed.push(Math.max(y, at ? placed[at - 1] + LINE : low)));
+  for (let at = placed.length - 1, most = high; at >= 0; at -= 1, most = placed[at + 1] - LINE) placed[at] = Math.min(placed[at], most);
+  const found = [];
+  order.forEach(([, at], place) => { found[at] = placed[place]; });
+  return found;
+}
+
+/**
+ * Quality against saved compute. Lines that are lit have names, intervals and values; the others stand behind them.
+ * @param {{x: number[], curves: {name: string, colour: string, kind: number, dash: number, lit: boolean, points: ({y:
+ *   number, low: number|null, high: number|null, text: string}|null)[]}[], rules: {name: string, y: number}[], random:
+ *   (number|null)[], xTitle: string, yTitle: string, title: string, key: string, lowerIsBetter: boolean}} what
+ * @param {number} width of the screen, in px
+ * @param {(text: string) => void} say shows a value
+ * @param {(name: string) => void} pick chooses a method
+ */
+function chart(what, width, say, pick) {
+  const lit = what.curves.filter((curve) => curve.lit);
+  const points = (curves) => curves.flatMap((curve) => curve.points.filter(Boolean));
+  if (!points(what.curves).length) return null;
+  const rules = what.rules.map((rule) => rule.y);
+  const some = points(lit.length ? lit : what.curves);
+  const ends = some.flatMap((one) => [one.low, one.high]).filter((one) => one !== null);
+  const [low, high] = range(some.map((one) => one.y).concat(rules), ends, what.rules.filter((rule) => rule.name !== "base").map((rule) => rule.y));
+  const names = [...lit.map((curve) => curve.name), ...what.rules.map((rule) => `${rule.name} ↑`)];
+  const right = Math.min(0.4 * width, 14 + LETTER * Math.max(0, ...names.map((name) => name.length)));
+  const end = width - right, last = what.x.at(-1) || 1, first = what.x[0];
+  const px = (x) => LEFT + 6 + ((x - first) / (last - first || 1)) * (end - LEFT - 12);
+  const free = (y) => HEIGHT - BOTTOM - ((y - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const py = (y) => Math.max(TOP, Math.min(HEIGHT - BOTTOM, free(y)));
+  const out = (y) => y < low || y > high;
+  const drawn = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", tabindex: "0", "data-key": what.key,
+    "aria-label": `Chart: ${what.title}. Arrow keys read the values, Enter pins a method. The table below has the same numbers.` });
+  const picture = shape("g", { "aria-hidden": "true" });
+  drawn.append(picture);
 
   const floor = what.lowerIsBetter ? TOP : HEIGHT - BOTTOM;
   const reached = what.random.map((y, at) => (y === null ? null : [px(what.x[at]), py(y)])).filter(Boolean);
-  if (reached.length > 1) {
-    const edge = reached.map(([x, y]) => `${x} ${y}`).join("L");
-    drawn.append(shape("path", { class: "noskill", d: `M${reached[0][0]} ${floor}L${edge}L${reached.at(-1)[0]} ${floor}Z` }));
-  }
-  for (const y of ticks(low, high, 5)) {
-    drawn.append(shape("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y) }),
-      shape("text", { class: "tick", x: LEFT - 8, y: py(y) + 4, "text-anchor": "end" }, String(y)));
-  }
-  for (const x of what.x) drawn.append(shape("text", { class: "tick", x: px(x), y: HEIGHT - BOTTOM + 19, "text-anchor": "middle" }, `${x} %`));
-  drawn.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, what.xTitle),
-    shape("text", { x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, what.yTitle));
-  for (const [name, dash] of Object.entries(DASHES)) {
-    const y = what[name];
-    if (y !== null) drawn.append(shape("line", { class: `rule ${name}`, x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y), "stroke-dasharray": dash }));
-  }
-  what.curves.forEach((curve, number) => {
-    const group = shape("g", { class: `series ${curve.colour}${curve.faded ? " faded" : ""}` });
-    const shift = (number - (what.curves.length - 1) / 2) * 2.5; // bars of one level stay apart
+  if (reached.length > 1) picture.append(shape("path", { class: "noskill", d: `M${reached[0][0]} ${floor}L${reached.map(([x, y]) => `${x} ${y}`).join("L")}L${reached.at(-1)[0]} ${floor}Z` }));
+  for (const y of ticks(low, high, 5)) picture.append(shape("line", { class: "grid", x1: LEFT, x2: end, y1: py(y), y2: py(y) }), shape("text", { class: "tick", x: LEFT - 6, y: py(y) + 4, "text-anchor": "end" }, String(y)));
+  const room = Math.ceil(34 / Math.max(1, (px(last) - px(first)) / Math.max(1, what.x.length - 1))); // between numbers
+  what.x.forEach((x, at) => { if (at % room === 0) picture.append(shape("text", { class: "tick", x: px(x), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, `${x}`)); });
+  picture.append(shape("text", { class: "title", x: (LEFT + end) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, what.xTitle),
+    shape("text", { class: "title", x: 12, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(TOP + HEIGHT - BOTTOM) / 2})` }, what.yTitle));
+  for (const rule of what.rules) picture.append(shape("line", { class: `rule ${rule.name}`, x1: LEFT, x2: end, y1: py(rule.y), y2: py(rule.y), "stroke-dasharray": DASHES[rule.name] || "1 3" }));
+
+  const spots = [];
+  for (const curve of [...what.curves].sort((a, b) => a.lit - b.lit)) {
+    const group = shape("g", { class: `series ${curve.colour}${curve.lit ? " lit" : " faint"}`, "data-name": curve.name });
     let path = "", open = false;
     curve.points.forEach((point, at) => {
       if (!point) { open = false; return; }
-      const x = px(what.x[at]) + (at === 0 && first === 0 ? Math.abs(shift) : shift), y = py(point.y);
-      path += `${open ? "L" : "M"}${x} ${y}`;
+      const x = px(what.x[at]), y = py(point.y);
+      path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
       open = true;
-      if (point.low !== null) group.append(shape("line", { x1: x, x2: x, y1: py(Math.max(point.low, low)), y2: py(Math.min(point.high, high)), "stroke-width": 1.3, opacity: 0.7 }));
-      group.append(marker(curve.kind, x, y));
+      spots.push({ curve, x, y, at, text: `${curve.name} at ${what.x[at]} %: ${point.text}` });
+      if (!curve.lit) return;
+      if (point.low !== null) {
+        group.append(shape("line", { class: "spread", x1: x, x2: x, y1: py(point.low), y2: py(point.high) }));
+        // A cut stands where an interval goes on outside the picture.
+        for (const [bound, edge] of [[point.low, HEIGHT - BOTTOM], [point.high, TOP]]) if (out(bound)) group.append(shape("path", { class: "cut", d: `M${x - 4} ${edge - 2}L${x + 4} ${edge + 2}` }));
+      }
+      if (out(point.y)) group.append(shape("path", { class: "beyond", d: point.y > high ? `M${x - 5} ${TOP + 8}L${x} ${TOP}L${x + 5} ${TOP + 8}Z` : `M${x - 5} ${HEIGHT - BOTTOM - 8}L${x} ${HEIGHT - BOTTOM}L${x + 5} ${HEIGHT - BOTTOM - 8}Z` }));
+      else group.append(marker(curve.kind, x, y, 4.5));
     });
-    group.prepend(shape("path", { class: "line", d: path }));
-    group.append(shape("title", {}, curve.name));
-    drawn.append(group);
+    group.prepend(shape("path", { class: "line", d: path, "stroke-dasharray": STROKES[curve.dash] }));
+    picture.append(group);
+  }
+  const marked = [...lit.map((curve) => { const spot = spots.filter((one) => one.curve === curve).at(-1); return spot && { name: curve.name, colour: curve.colour, ...spot }; }).filter(Boolean),
+    ...what.rules.map((rule) => ({ name: rule.name + (rule.y > high ? " ↑" : rule.y < low ? " ↓" : ""), colour: "", x: end, y: py(rule.y) }))];
+  const heights = apart(marked.map((one) => one.y), TOP + 4, HEIGHT - BOTTOM);
+  const letters = Math.floor((right - 12) / LETTER);
+  marked.forEach((one, at) => picture.append(shape("path", { class: `lead ${one.colour}`, d: `M${one.x + 5} ${one.y}L${end + 6} ${heights[at]}` }),
+    shape("text", { class: `name ${one.colour}`, x: end + 8, y: heights[at] + 4 }, one.name.length > letters ? `${one.name.slice(0, letters - 1)}…` : one.name)));
+
+  const ring = shape("circle", { class: "ring", r: 8, cx: -20, cy: -20 });
+  picture.append(ring);
+  const order = spots.filter((one) => one.curve.lit);
+  let place = -1;
+  const show = (spot) => { ring.setAttribute("cx", spot.x); ring.setAttribute("cy", spot.y); say(spot.text); };
+  const near = (event) => {
+    const box = drawn.getBoundingClientRect(), scale = width / box.width;
+    const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+    const away = (spot) => Math.hypot(spot.x - x, spot.y - y) - (spot.curve.lit ? 6 : 0);
+    const found = spots.reduce((best, spot) => (!best || away(spot) < away(best) ? spot : best), null);
+    return found && away(found) < 18 ? found : null;
+  };
+  drawn.addEventListener("pointermove", (event) => { const spot = near(event); if (spot) show(spot); });
+  drawn.addEventListener("click", (event) => { const spot = near(event); if (spot) pick(spot.curve.name); });
+  drawn.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && place >= 0) { pick(order[place].curve.name); return; }
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], across = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!order.length || (!step && !across)) return;
+    event.preventDefault();
+    if (step || place < 0) place = (place + (step || 1) + order.length) % order.length;
+    else {
+      const now = order[place], curves = unique(order.map((one) => one.curve));
+      const next = curves[(curves.indexOf(now.curve) + across + curves.length) % curves.length];
+      const there = order.map((one, at) => [one, at]).filter(([one]) => one.curve === next);
+      place = (there.find(([one]) => one.at === now.at) || there[0])[1];
+    }
+    show(order[place]);
   });
   return drawn;
 }

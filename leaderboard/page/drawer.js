@@ -6,10 +6,10 @@ let pickedTask = "", pickedDocument = "", pickedSaving = "";
 function drawer() {
   const dialog = byId("drawer");
   if (!state.open) { if (dialog.open) dialog.close(); return; }
-  const method = data.methods.find((one) => one.label === state.open);
+  const method = METHODS.get(state.open), behind = part(`${state.board}-runs`);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...samples(), ...provenance(method.label));
+    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...(behind ? [...samples(behind), ...provenance(method.label, behind)] : [element("p", { class: "note" }, "Reading what its runs left …")]));
   if (!dialog.open) dialog.showModal();
 }
 
@@ -40,14 +40,14 @@ function details(table, label) {
 }
 
 /** For one document what every method wrote, each at its measured saving nearest to the chosen one. */
-function samples() {
-  const tasks = Object.keys(data.samples);
+function samples(behind) {
+  const tasks = Object.keys(behind.samples);
   if (!tasks.length) return [];
   if (!tasks.includes(pickedTask)) pickedTask = tasks[0];
-  const { targets, methods } = data.samples[pickedTask];
+  const { targets, methods } = behind.samples[pickedTask];
   const documents = Object.keys(targets);
   if (!documents.includes(pickedDocument)) pickedDocument = documents[0] || "";
-  const levels = unique(data.tables.flatMap((one) => one.levels));
+  const levels = unique(chosen().flatMap((one) => one.levels));
   if (!levels.includes(pickedSaving)) pickedSaving = levels.find((one) => Number(one) >= 15) || levels.at(-1);
   const pick = (title, options, now, set) => element("label", {}, title, element("select", { onchange: (event) => { set(event.target.value); drawer(); } },
     ...options.map((one) => element("option", { value: one, selected: one === now }, one))));
@@ -64,10 +64,10 @@ function samples() {
   element("p", { class: "note" }, "The right answer:"), element("pre", {}, targets[pickedDocument] || EMPTY), element("div", { class: "answers" }, ...answers)];
 }
 
-function provenance(label) {
+function provenance(label, { runs }) {
   const { spec } = METHODS.get(label);
-  if (!data.runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
-  return data.runs.flatMap((run) => {
+  if (!runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
+  return runs.flatMap((run) => {
     const records = run.records.filter((one) => one.methods.includes(spec));
     return [element("h3", {}, `Run ${run.name}`), facts(run.facts), ...run.environments.map(facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
       element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
@@ -82,6 +82,6 @@ byId("drawer").addEventListener("close", () => {
   change({ open: "" });
   document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
 });
-window.addEventListener("hashchange", () => { state = fromFragment(); render(); });
+window.addEventListener("hashchange", () => { state = fromFragment(); METHODS = methodsOf(state.board); render(); });
 controls();
 render();

@@ -1,66 +1,100 @@
 // What is shown lives in the URL fragment, so that a link restores it, from a disk as well.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-// Cells come as lists, for the sake of the file's size; from here on every text has its name.
-for (const row of data.tables.flatMap((table) => table.rows)) row.cells = row.cells.map((texts) => texts && Object.fromEntries(texts.map((text, at) => [data.columns[at], text])));
 const NONE = data.none;
 const unique = (list) => [...new Set(list)];
-const OPTIONS = {
-  axis: unique(data.tables.map((one) => one.axis)),
-  phase: unique(data.tables.map((one) => one.phase)),
-  setting: unique(data.tables.map((one) => one.setting).filter(Boolean)),
-  value: Object.keys(data.values),
-  metric: ["headline", ...unique(data.tables.map((one) => one.metric))],
-  task: ["all", ...unique(data.tables.map((one) => one.task))],
-  columns: ["levels", "facts", "both"],
-  rows: ["first", "all"],
-  theme: ["auto", "light", "dark"],
-};
-const DEFAULTS = { axis: data.axis, phase: data.phase, setting: OPTIONS.setting[0] || "", value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto",
-  filter: "", sort: "", pins: [], open: "" };
-const METHODS = new Map(data.methods.map((one) => [one.label, one]));
-const MOST_ROWS = data.most_rows, MOST_CURVES = 24; // of one table and of one chart, unless all are asked for
-const NAMES = data.methods.map((one) => one.label);
+const BOARDS = new Map(data.boards.map((one) => [one.key, one]));
+const PARTS = new Map(); // tables of a board's axis, and its runs, by name: those that came with the page, then others
+const ASKED = new Set();
+const MOST_ROWS = data.most_rows; // of one table, unless all are asked for
+
+/** Keep a part. Cells come as lists, for the sake of the file's size; from here on every text has its name. */
+function arrived(name, part) {
+  for (const row of (part.tables || []).flatMap((table) => table.rows)) row.cells = row.cells.map((texts) => texts && Object.fromEntries(texts.map((text, at) => [data.columns[at], text])));
+  PARTS.set(name, part);
+}
+for (const [name, part] of Object.entries(data.parts)) arrived(name, part);
+
+/** A part, or `null` while it is on its way: a script, as a page on a disk may fetch nothing. */
+function part(name) {
+  if (PARTS.has(name) || ASKED.has(name)) return PARTS.get(name) || null;
+  ASKED.add(name);
+  const script = document.createElement("script");
+  script.src = `${data.folder}/${name}.js`;
+  script.onload = () => { byId("status").textContent = ""; render(); };
+  script.onerror = () => { byId("status").textContent = `${data.folder}/${name}.js could not be read. It belongs beside this page.`; };
+  byId("status").textContent = "Reading more numbers …";
+  document.head.append(script);
+  return null;
+}
+
+const VALUES = Object.keys(data.values);
+const FIXED = { value: VALUES, columns: ["levels", "facts", "both"], rows: ["first", "all"], theme: ["auto", "light", "dark"] };
+/** What can be chosen on a board and an axis. */
+function options(board, axis) {
+  const about = BOARDS.get(board);
+  if (!about) return { board: [], axis: [], phase: [], setting: [], level: [], metric: ["headline"], task: ["all"], ...FIXED };
+  const view = about.views[axis] || about.views[about.axis];
+  return { board: [...BOARDS.keys()], axis: Object.keys(about.views), phase: view.phases, setting: view.settings, level: view.levels,
+    metric: ["headline", ...about.metrics], task: ["all", ...about.tasks], ...FIXED };
+}
+/** What is chosen unless a reader says otherwise. */
+function defaults(board, axis) {
+  const about = BOARDS.get(board) || { axis: data.axis, phase: data.phase, views: {} };
+  const there = about.views[axis] ? axis : about.axis;
+  const view = about.views[there] || { phases: [], settings: [], level: "" };
+  return { board, axis: about.axis, phase: view.phases.includes(about.phase) ? about.phase : view.phases[0] || "all", setting: view.settings[0] || "", level: view.level,
+    value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto", filter: "", sort: "", pins: [], open: "" };
+}
+const methodsOf = (board) => new Map((BOARDS.get(board)?.methods || []).map((one) => [one.label, one]));
 let state = fromFragment();
+let METHODS = methodsOf(state.board);
 
 /** The state a fragment spells; whatever it says that does not exist here is the default. */
 function fromFragment() {
   const said = new URLSearchParams(location.hash.slice(1));
-  const found = { ...DEFAULTS };
-  for (const [key, known] of Object.entries(OPTIONS)) if (known.includes(said.get(key))) found[key] = said.get(key);
+  const board = BOARDS.has(said.get("board")) ? said.get("board") : data.board;
+  const axis = said.get("axis");
+  const found = defaults(board, axis);
+  if (options(board, axis).axis.includes(axis)) found.axis = axis;
+  for (const [key, known] of Object.entries(options(board, found.axis))) if (known.includes(said.get(key))) found[key] = said.get(key);
   found.filter = (said.get("filter") || "").slice(0, 80);
   if (/^(method|reach|fact\d|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
-  found.pins = said.getAll("pin").filter((name) => NAMES.includes(name));
-  if (NAMES.includes(said.get("open"))) found.open = said.get("open");
+  const names = methodsOf(board);
+  found.pins = said.getAll("pin").filter((name) => names.has(name));
+  if (names.has(said.get("open"))) found.open = said.get("open");
   return found;
 }
 
 function toFragment() {
-  const said = new URLSearchParams();
-  for (const key of [...Object.keys(OPTIONS), "filter", "sort", "open"]) if (state[key] !== DEFAULTS[key]) said.set(key, state[key]);
+  const said = new URLSearchParams(), usual = { ...defaults(state.board, state.axis), board: data.board };
+  for (const key of [...Object.keys(options(state.board, state.axis)), "filter", "sort", "open"]) if (state[key] !== usual[key]) said.set(key, state[key]);
   for (const pin of state.pins) said.append("pin", pin);
   return said.toString();
 }
 
-/** Change the state, its link, and what is shown. */
+/** Change the state, its link, and what is shown. What the new board or axis lacks is its default. */
 function change(changes) {
-  state = { ...state, ...changes };
+  const wanted = { ...state, ...changes };
+  const usual = defaults(wanted.board, wanted.axis);
+  if (!BOARDS.get(wanted.board)?.views[wanted.axis]) wanted.axis = usual.axis;
+  for (const [key, known] of Object.entries(options(wanted.board, wanted.axis))) if (!known.includes(wanted[key])) wanted[key] = usual[key];
+  METHODS = methodsOf(wanted.board);
+  wanted.pins = wanted.pins.filter((name) => METHODS.has(name));
+  if (!METHODS.has(wanted.open)) wanted.open = "";
+  state = wanted;
   const fragment = toFragment();
   history.replaceState(null, "", fragment ? `#${fragment}` : "#");
   render();
 }
 
+/** The tables and ranked tables of the board and axis, `null` while they are on their way. */
+const current = () => (state.board ? part(`${state.board}-${state.axis}`) : { tables: [], ranked: [] });
+const inView = (one) => one.axis === state.axis && one.phase === (data.pooled.includes(state.axis) ? "all" : state.phase) && (one.setting === null || one.setting === state.setting);
 /** The tables the state asks for, one for each task and metric. */
-function chosen() {
-  const pooled = data.pooled.includes(state.axis);
-  return data.tables.filter((one) => one.axis === state.axis && one.phase === (pooled ? "all" : state.phase) &&
-    (one.setting === null || one.setting === state.setting || !settingsOf(state.axis).includes(state.setting)) &&
-    (state.metric === "headline" ? one.headline : one.metric === state.metric) && (state.task === "all" || one.task === state.task));
-}
-
-function settingsOf(axis) {
-  return unique(data.tables.filter((one) => one.axis === axis).map((one) => one.setting).filter(Boolean));
-}
+const chosen = () => (current()?.tables || []).filter((one) => inView(one) && (state.metric === "headline" ? one.headline : one.metric === state.metric) && (state.task === "all" || one.task === state.task));
+/** The ranked table at the level. */
+const standing = () => (current()?.ranked || []).find((one) => inView(one) && one.level === state.level) || null;
 
 /** Text of a cell under the chosen value, and its interval. */
 function shown(cell, value = state.value) {

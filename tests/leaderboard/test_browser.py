@@ -1,6 +1,7 @@
 """The page in headless Chromium: switches, drawer, link, keyboard, both themes, print and a phone's width."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from shutil import which
 
@@ -28,7 +29,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """A board of four methods on two tasks, with a record that has samples."""
+    """A board of four methods on two tasks, with a record that has samples, and of two on another model."""
     root = tmp_path_factory.mktemp("board")
     run = root / "runs" / "0123456789abcdef"
     sweep = root / "records" / "aaaaaaaaaaaaaaaa" / "eval" / "nano_math-1"
@@ -44,6 +45,9 @@ def site(tmp_path_factory) -> Path:
                     about |= {"score": score, "status": "ok" if score is not None else "outside", "seeds": 2}
                     about |= {"low": score and score - 0.05, "high": score and score + 0.05}
                     rows.append(about | {"beyond_target": level == 0.25, "saved_net": level})
+    other = {"task": "story", "metric": "acc,none", "axis": "net", "model": "other", "seeds": 1, "status": "ok"}
+    for method, level, score in (("dense", 0.0, 0.8), ("calm", 0.0, 0.7), ("calm", 0.15, 0.0), ("free", 0.15, 0.004)):
+        rows.append(other | {"method": method, "level": level, "score": score, "low": 0.0, "high": score})
     (run / "table.json").write_text(json.dumps(rows))
     (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
     (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
@@ -97,8 +101,11 @@ def _first_column(page):
 def test_numbers_before_and_after_the_script_are_the_same(browser, site, opened):
     plain = browser.new_context(java_script_enabled=False).new_page()
     plain.goto(site.as_uri())
-    before = plain.locator("#board td").all_inner_texts()
-    assert before and before == opened().locator("#board td").all_inner_texts()
+    page = opened()
+    for place in ("#board td", "#standing td", "#standing th[scope=row]", "#answer", "#evidence"):
+        before = [text.split() for text in plain.locator(place).all_inner_texts()]
+        after = [text.replace("☆", "").split() for text in page.locator(place).all_inner_texts()]
+        assert before == after and (before or place == "#evidence")
 
 
 def test_a_switch_changes_the_table_and_the_link_restores_it(opened):
@@ -136,6 +143,7 @@ def test_the_drawer_shows_what_is_behind_a_row_and_gives_the_focus_back(opened):
     page = opened()
     page.focus("section[data-task=nano_math] .open >> text=gateskip")
     page.keyboard.press("Enter")
+    page.wait_for_selector("dialog >> text=config.yaml")  # read from beside the page
     text = page.locator("dialog").inner_text()
     assert "config.yaml" in text and "adaptive-bench run" in text and "✓ right" in text
     assert "<img src=x onerror" in text and page.title() == "adaptive-bench leaderboard"
@@ -191,12 +199,11 @@ def test_a_failure_is_said_and_marks_are_there(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("fragment", ["", "#open=gateskip"])
-def test_axe_finds_no_serious_violation(opened, scheme, fragment):
+def test_axe_finds_no_violation(opened, scheme, fragment):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     page = opened(fragment, scheme=scheme)
     found = axe.Axe().run(page).response
-    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
     assert len(found["passes"]) > 15
 
 
@@ -236,8 +243,104 @@ def test_it_prints_without_controls(opened, tmp_path):
     assert (tmp_path / "board.pdf").stat().st_size > 10_000
 
 
-def test_every_series_has_a_colour_of_its_own(opened):
-    drawn = opened().locator(".charts figure:first-child .series")
-    colours = drawn.evaluate_all("(all) => all.map((one) => getComputedStyle(one).color)")
-    text = opened().evaluate("getComputedStyle(document.body).color")
-    assert len(set(colours)) == len(colours) and text not in colours
+def test_every_method_has_a_look_of_its_own(browser, tmp_path, make_row):
+    rows = [make_row(method=f"method_{number}", level=level) for number in range(40) for level in (0.0, 0.1)]
+    (tmp_path / "table.json").write_text(json.dumps(rows))
+    write_run(tmp_path, {})
+    build([tmp_path / "table.json"], tmp_path / "site")
+    page = browser.new_page()
+    page.goto((tmp_path / "site" / "index.html").as_uri())
+    looks = page.locator("#standing .key").evaluate_all("(all) => all.map((one) => one.innerHTML)")
+    assert len(looks) == 40 == len(set(looks))
+    page.close()
+
+
+def test_another_model_is_read_when_it_is_chosen_and_the_link_restores_it(opened):
+    page = opened()
+    assert "calm" not in page.locator("body").inner_text()
+    page.select_option("#choose-board", label="other")
+    page.wait_for_selector("#standing >> text=calm")
+    assert "gateskip" not in page.locator("#standing").inner_text() + page.locator("#board").inner_text()
+    assert "At 15 %" in page.locator("#answer").inner_text() and "sandbox" in page.locator("#meta").inner_text()
+    again = opened("#" + page.url.partition("#")[2])
+    again.wait_for_selector("#standing >> text=calm")
+    assert again.locator("#standing").inner_text() == page.locator("#standing").inner_text()
+
+
+def test_where_every_method_is_at_the_floor_a_sentence_stands_instead_of_a_chart(opened):
+    page = opened()
+    assert page.locator(".charts svg").count() == 2
+    page.select_option("#choose-board", label="other")
+    page.wait_for_selector("#standing >> text=calm")
+    assert page.locator(".charts svg").count() == 0
+    assert "No method scores above 1 %" in page.locator(".charts").inner_text()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1300])
+def test_the_answer_stands_on_the_first_screen(opened, width):
+    page = opened(width=width)
+    words = page.locator("#answer").inner_text().split()
+    assert words[:3] == ["At", "15", "%"] and len(words) < 25
+    for place in ("#answer", "#standing tbody tr:first-child"):
+        box = page.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] <= 900 and box["x"] >= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_targets_are_large_enough_for_a_finger(opened, width):
+    page = opened("#columns=both", width=width)
+    small = page.locator("button, select, input, summary, a").evaluate_all(
+        "(all) => all.filter((one) => { const box = one.getBoundingClientRect(); "
+        "return box.width && (box.width < 24 || box.height < 24); }).map((one) => one.outerHTML)"
+    )
+    assert small == []
+
+
+def test_a_chart_is_read_by_keyboard_and_pointer_and_has_names_that_cover_none(opened):
+    page = opened()
+    figure = page.locator("figure").first
+    chart, readout = figure.locator("svg"), figure.locator(".readout")
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    first = readout.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert first != readout.inner_text() and "gateskip at 15 %: " in readout.inner_text()
+    page.keyboard.press("ArrowDown")
+    assert "mod at 15 %: " in readout.inner_text()
+    shown = page.locator("section[data-task=nano_math] tr:has-text('mod') td:nth-child(3)").inner_text().split()
+    assert shown[0].rstrip("‡≈*") in readout.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash.includes('pin=mod')")
+    boxes = figure.locator("text.name").evaluate_all(
+        "(all) => all.map((one) => { const box = one.getBoundingClientRect(); return [box.top, box.bottom]; })"
+    )
+    boxes.sort()
+    assert len(boxes) > 2 and all(one[1] <= other[0] + 2 for one, other in pairwise(boxes))
+
+
+def test_a_value_far_from_the_others_is_marked_and_does_not_press_them_together(browser, tmp_path, make_row):
+    about = {"metric": "bits_per_byte,none", "phase": "all"}
+    rows = []
+    for number, method in enumerate(("dense", "mod", "calm", "free", "gateskip")):
+        for level in (0.0, 0.1, 0.2):
+            score = 12.7 if (method, level) == ("free", 0.2) else 1 + 0.1 * number * level
+            rows.append(make_row(method=method, level=level, score=score, low=score - 0.01, high=score + 9, **about))
+    (tmp_path / "table.json").write_text(json.dumps(rows))
+    write_run(tmp_path, {})
+    build([tmp_path / "table.json"], tmp_path / "site")
+    page = browser.new_page()
+    page.goto((tmp_path / "site" / "index.html").as_uri() + "#pin=free&pin=mod")
+    ticks = page.locator("figure .tick[text-anchor=end]").all_text_contents()
+    assert max(map(float, ticks)) < 3
+    assert page.locator("figure .beyond").count() == 1 and page.locator("figure .cut").count() >= 5
+    assert len(set(page.locator("figure .lit").evaluate_all("(all) => all.map((one) => one.dataset.name)"))) <= 5
+    page.close()
+
+
+@pytest.mark.parametrize(("value", "caption"), [("kept", "% of the dense score"), ("reach", "the line stands at 90 %")])
+def test_captions_say_what_a_chart_shows(opened, value, caption):
+    page = opened(f"#value={value}")
+    assert caption in page.locator("figcaption").first.inner_text()
+    assert "% of dense" in page.locator("figure svg").first.inner_html()
+    assert (">90 %<" in page.locator("figure svg").first.inner_html()) == (value == "reach")

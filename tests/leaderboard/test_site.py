@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from adaptive_bench.leaderboard.frame import board_of, read_board
 from adaptive_bench.leaderboard.grid import number
 from adaptive_bench.leaderboard.page import render
+from adaptive_bench.leaderboard.plain import markdown
 from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
 from adaptive_bench.source import code_of
@@ -44,7 +45,11 @@ def some_rows(draw):
 
 
 def _data(page):
-    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    """What the page knows, with the tables and methods of all its parts."""
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    data["tables"] = [table for part in data["parts"].values() for table in part.get("tables", ())]
+    data["methods"] = [method for board in data["boards"] for method in board["methods"]]
+    return data
 
 
 def _cells(page):
@@ -76,6 +81,14 @@ def test_html_markdown_and_csv_carry_equal_numbers_for_every_subset_of_rows(rows
         assert cell[3] == kept
     first = [(cell[0], cell[1], cell[2]) for place, (_, cell) in shown.items() if place[2] == "net" and cell[0] != "–"]
     assert sorted(_cells(page)) == sorted(score for score, _, _ in first)
+    for one in [one for part in _data(page)["parts"].values() for one in part.get("ranked", ())]:
+        for line in one["lines"]:
+            for task, cell in zip(one["tasks"], line["cells"], strict=True):
+                place = (line["label"], task, one["axis"], round(float(line["at"]) / 100, 6))
+                there = by_place.get(place, {}).get("score")
+                assert bool(there) == (cell is not None)
+                assert cell is None or (cell[:3], cell[3]) == (shown[place][1][:3], shown[place][1][3])
+        assert markdown(one["said"]) in text or one["axis"] != "net" or one["level"] != "15"
     scores = "\n".join(part.partition("Saved there")[0] for part in text.split("\n## ")[1:])
     for score, low, high in first:
         assert re.search(rf"(?<![\d.]){re.escape(score)}[*†‡≈⚠]* \[{re.escape(low)}, {re.escape(high)}\]", scores)
@@ -89,7 +102,7 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     write_run(run, {})
     build([run / "table.json"], tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
-    assert written == {"index.html", "board.md", "board.csv", "board.json", "board.parquet"}
+    assert written == {"index.html", "data", "board.md", "board.csv", "board.json", "board.parquet"}
     page = (tmp_path / "site" / "index.html").read_text()
     assert len(page.encode()) < LARGEST_PAGE_BYTES
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest", page)
@@ -139,7 +152,8 @@ def test_methods_measured_with_other_code_are_marked(tmp_path, make_row):
         "–",
         "another version",
     ]
-    assert page.count('<abbr class="stale"') == 2
+    shown = page.partition('<main id="board"')[2].partition("</main>")[0]
+    assert shown.count('<abbr class="stale"') == 2
 
 
 def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path, make_row):
@@ -155,3 +169,58 @@ def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path,
     assert labels["gateskip@paper (seed1-bbbb)"] == ("gateskip@paper", "seed1-bbbb")
     named = {method["label"]: method["spec"] for method in _data(render(board, "net"))["methods"]}
     assert named == {label: spec for label, (spec, _) in labels.items()}
+
+
+def test_the_ranked_table_has_the_numbers_of_the_rows(make_row):
+    scores = {"dense": (0.0, 0.95), "mod": (0.15, 0.9), "calm": (0.15, 0.4), "random_skip": (0.15, 0.2)}
+    rows = [
+        make_row(method=method, task=task, level=level, score=score, low=score - 0.05, high=score + 0.05, phase="all")
+        for task in ("nano_math", "nano_qa")
+        for method, (level, score) in scores.items()
+    ]
+    board = board_of(map(checked, rows))
+    page = render(board, "net")
+    (found,) = _data(page)["parts"]["1-model-not-recorded-net"]["ranked"]
+    kept = {row.label: (row.kept, row.kept_low, row.kept_high) for row in board.rows}
+    for line in found["lines"]:
+        assert line["overall"] == [f"{100 * value:.1f}" for value in kept[line["label"]]]
+        score = scores[line["label"]][1]
+        texts = [number(rows[0]["metric"], one) for one in (score, score - 0.05, score + 0.05)]
+        assert [cell[:3] for cell in line["cells"]] == [texts, texts]
+    assert [(line["label"], line["rank"]) for line in found["lines"]] == [
+        ("mod", "1"), ("calm", "2"), ("dense", ""), ("random_skip", ""),
+    ]  # fmt: skip
+    top = html.unescape(page.partition('id="standing"')[2].partition("</section>")[0])
+    shown = [text for line in found["lines"] for text in (line["overall"][0], *(cell[0] for cell in line["cells"]))]
+    assert re.findall(r"<b>(.*?)</b>", top) == shown
+    assert f'id="answer">{html.escape(found["said"])}<' in page
+
+
+def test_models_and_recipes_never_share_a_table_and_the_sandbox_comes_last(make_row):
+    about = {"level": 0.1, "documents": 100, "seeds": 3}
+    good = [make_row(method=name, model="good", **about) for name in ("dense", "mod", "calm")]
+    junk = [make_row(method="free", model="junk", **(about | {"documents": 4, "seeds": 1, "score": 0.95}))]
+    data = _data(render(board_of(map(checked, [*junk, *good])), "net"))
+    assert [(one["name"], one["featured"]) for one in data["boards"]] == [("good", True), ("junk", False)]
+    assert data["board"] == data["boards"][0]["key"] and data["boards"][1]["meta"].startswith("sandbox")
+    for name, part in data["parts"].items():
+        methods = {row["method"] for table in part.get("tables", ()) for row in table["rows"]}
+        assert methods <= ({"free"} if "junk" in name else {"dense", "mod", "calm"})
+    more = [make_row(method="router_tuned_mod", model="good", **(about | {"seeds": 1}))]  # does not put it there
+    assert _data(render(board_of(map(checked, [*good, *more])), "net"))["boards"][0]["featured"]
+
+
+def test_data_lies_beside_the_page_or_in_it(tmp_path, make_row):
+    (tmp_path / "table.json").write_text(json.dumps([make_row(axis=axis, model="m") for axis in ("net", "core")]))
+    write_run(tmp_path, {})
+    build([tmp_path / "table.json"], tmp_path / "site")
+    build([tmp_path / "table.json"], tmp_path / "alone", one_file=True)
+    assert sorted(path.name for path in (tmp_path / "site" / "data").iterdir()) == ["1-m-core.js", "1-m-runs.js"]
+    assert not (tmp_path / "alone" / "data").exists()
+    page, alone = ((tmp_path / name / "index.html").read_text() for name in ("site", "alone"))
+    assert "'self'" in page and "'self'" not in alone
+    inside = _data(alone)["parts"]
+    beside = (tmp_path / "site" / "data" / "1-m-core.js").read_text()
+    name, _, part = beside.removeprefix("arrived(").removesuffix(");\n").partition(", ")
+    assert json.loads(name) == "1-m-core" and json.loads(part) == inside["1-m-core"]
+    assert set(_data(page)["parts"]) == {"1-m-net"} and set(inside) == {"1-m-net", "1-m-core", "1-m-runs"}
