@@ -138,7 +138,10 @@ def _config(folder: Path) -> dict[str, Any]:
 def _read(folder: Path, name: str, otherwise: Any, kind: type) -> Any:
     """A JSON file of the entry; what stands for it where the entry leaves it out."""
     found = read_json(folder / name) if (folder / name).is_file() else otherwise
-    if not isinstance(found, kind) or (name == "methods.json" and not isinstance(found.get("methods"), dict)):
+    is_sound = isinstance(found, kind)
+    if is_sound and name == "methods.json":
+        is_sound = isinstance(found.get("methods"), dict)
+    if not is_sound:
         raise Rejected(f"{name} does not hold what a run writes")
     return found
 

@@ -92,11 +92,12 @@ def check_environments(said: object, now: Sequence[Mapping[str, Any]]) -> None:
 
 def check_recipes(config: Mapping[str, Any], now: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Refuse a configuration that is not what the records were trained by."""
-    said = config.get("train")
+    train = config.get("train")
+    said = train if isinstance(train, Mapping) else {}
     for spec, trainings in now.items():
         for one in trainings:
             recipe = one.get("recipe", {})
-            for key in recipe if isinstance(said, Mapping) and recipe.get("steps") else ():  # a base has no steps
+            for key in recipe if recipe.get("steps") else ():  # a base has no steps
                 if key in said and said[key] != recipe[key]:
                     raise Rejected(
                         f"config.yaml: train.{key} {plain(said[key], 60)}, by the records of {plain(spec, 100)} "

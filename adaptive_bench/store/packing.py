@@ -17,6 +17,7 @@ from io import BytesIO
 from itertools import chain, groupby
 from lzma import LZMAError, LZMAFile
 from pathlib import Path, PurePath
+from typing import Final
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, seals, timings
@@ -29,7 +30,7 @@ from adaptive_bench.store.schema import SCHEMA
 LARGEST_UNPACKED_BYTES = 2_000_000_000
 LARGEST_FILE_BYTES = 50_000_000
 MOST_FILES = 500_000
-_PRESET = 9  # of xz: looks back 64 MB, over several records, whose documents are the same
+_PRESET: Final = 9  # of xz: looks back 64 MB, over several records, whose documents are the same
 _OF_A_MACHINE = ("machine", "system")
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
