@@ -14,10 +14,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES, NOT_CONVERGED
 from ..groups import RULE as FEATURED
-from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
 from ..groups import Group, groups_of
 from ..layout import layouts
 from ..paper import paper_tables
