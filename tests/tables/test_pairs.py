@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED
@@ -34,10 +34,14 @@ def _pair(one, other, error, error_other, correlation=0.0, degrees=np.inf, bound
 
 @st.composite
 def comparisons(draw) -> tuple[float, ...]:
-    """Two shares, their errors, their correlation (no more than the less variable mean allows), degrees of freedom."""
+    """Two shares, their errors, their correlation (no more than the less variable mean allows, and than Fréchet's
+    bound for shares of the same documents), degrees of freedom.
+    """
     one, other, error, error_other = (draw(values) for values in (SHARES, SHARES, ERRORS, ERRORS))
     deviations = sorted(np.sqrt([one * (1 - one) * error, other * (1 - other) * error_other]))
     most = deviations[0] / deviations[1] if deviations[1] > 0 else 0.0
+    least, greatest = sorted((one, other))
+    most = min(most, np.sqrt(least * (1 - greatest) / (greatest * (1 - least)))) if least > 0 and greatest < 1 else 0.0
     return one, other, error, error_other, draw(st.floats(-0.5, 1)) * most, draw(st.floats(1, 200))
 
 
@@ -84,6 +88,7 @@ def test_swapping_the_methods_turns_everything(one, alpha) -> None:
 
 
 @given(comparisons())
+@example((0.5, 0.5, 2**-6, 2**-6, 1.0, 1.0))  # no difference and no doubt of it
 def test_more_confidence_is_a_wider_interval(one) -> None:
     pair = _pair(*one)
     ends = [pair.limits(np.array([alpha])) for alpha in (0.2, 0.05, 0.001)]
