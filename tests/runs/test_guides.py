@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,13 @@ def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
     assert f"Run sh {script}" in " ".join(told.split())
     jobs = [shlex.split(line) for line in script.read_text().splitlines()[1:]]
     cells = [words[words.index("--cell") + 1] for words in jobs[:-1]]
-    assert len(cells) == len(set(cells)) == 2 and jobs[-1][-1] == "--table-only"
+    assert len(cells) == len(set(cells)) == 3 and jobs[-1][-1] == "--table-only"  # with the static control
     assert all("scripted.py" in words[words.index("--plugin") + 1] for words in jobs)
     for words in jobs:  # what the script does, in this process
         assert words[:3] == [sys.executable, "-m", "adaptive_bench"]
         _give(shlex.join(words[2:]), monkeypatch, capsys)
     assert "gateskip" in _give(command, monkeypatch, capsys, *more)
-    assert script.read_text().count("--cell") == 2  # nothing was left to be written down
+    assert script.read_text().count("--cell") == 3  # nothing was left to be written down
 
 
 @pytest.mark.slow
@@ -113,6 +114,8 @@ def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     for line in ("git init -q --bare board.git", "git init -q .", "git remote add origin board.git"):
         subprocess.run(shlex.split(line), check=True)
     Path("coast.py").write_text(next(one["text"] for one in tutorial if one["file"] == "coast.py"))
+    about = re.search(r"```yaml\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
+    Path("about.yaml").write_text(textwrap.dedent(about[1]))
     run, submit, verify, build, push = block.strip().splitlines()
     small = ["--model", str(model_folder), "--any-model", "--tasks", "nano_qa_ll", "--seeds", "1", *SMALL]
     small += ["--set", "evaluation.closeness=null", "--set", "train.target=0.1"]
