@@ -156,6 +156,29 @@ def test_the_cuts_of_static_depth_are_those_of_their_record():
             assert saving == f"{100 * point['saved_net']:.1f} %"
 
 
+def test_real_text_at_gentler_rates_is_that_of_its_record():
+    root = FOLDER.parents[1]
+    rows = json.loads((root / "docs/records/real_text_gentle.json").read_text(encoding="utf-8"))["rows"]
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("## Real text at gentler rates")[2]
+    tables = [line.split("|")[1:-1] for line in page.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    assert len(tables) == 1 + 5 + 1 + 6
+    for name, *cells in (*tables[1:6], *tables[7:]):
+        spec = name.strip().partition(" (")[0].strip("`")
+        alone = spec == "none" or spec[0] == "0"
+        method = {"none": "base"}.get(spec, "dense") if alone else spec
+        places = (("perplexity:c4_sample", 0.0), ("lambada", 0.0)) if alone else ()
+        places = places or (("perplexity:c4_sample", 0.1), ("perplexity:c4_sample", 0.15), ("lambada", 0.1))
+        for (task, level), cell in zip(places, cells, strict=True):
+            (row,) = (
+                row
+                for row in rows
+                if (row["method"], row["task"], row["level"]) == (method, task, level)
+                and (not alone or method == "base" or row["rate"] == float(spec))
+            )
+            shown = (lambda value: f"{100 * value:.1f}") if task == "lambada" else (lambda value: f"{value:.3f}")
+            assert cell.strip() == f"{shown(row['score'])} [{shown(row['low'])}, {shown(row['high'])}]"
+
+
 def test_what_one_rule_changed_is_in_its_record():
     root = FOLDER.parents[1]
     record = json.loads((root / "docs/records/nano_rules.json").read_text(encoding="utf-8"))
