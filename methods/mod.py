@@ -11,6 +11,9 @@ Equations: $x' = x + r f(\tilde x)$ for selected tokens, $x$ otherwise, $r = w x
 $k = \max(1, \lfloor c S \rfloor)$ with the capacity $c$; predictor of membership trained with binary cross entropy on
 stop-gradient inputs (section 3.5). K,V of bypassing tokens do not exist in that block (`evict`).
 
+The paper's other way to sample is an auxiliary loss, which reaches the backbone: binary cross entropy of sigmoid(r)
+against membership, so that r itself tells who is in (`auxiliary_weight`, with `route_by=router`).
+
 `paper` routes a prompt by top-k and generated tokens by the predictor. Theirs cuts the predictor at 0.5, which is the
 one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text whose
 prompts top-k has routed.
@@ -75,6 +78,9 @@ class MixtureOfDepthsConfig(MethodConfig):
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "capacity_start": SearchRange.parse("linear:0.6:1", source="not from the paper: how gently capacities fall"),
         "every": SearchRange.parse("int:1:2", source="paper: every second block, its best, and every block"),
+        "auxiliary_weight": SearchRange.parse(
+            "choice:0|0.001|0.01|0.1", source="paper: with and without, no figure; none, and decades (ours)"
+        ),
     }
     falling: ClassVar[Mapping[str, str]] = {"capacity_start": "capacity"}
     capacity: float | None = Field(
@@ -93,6 +99,9 @@ class MixtureOfDepthsConfig(MethodConfig):
     )
     predictor_weight: float = Field(
         1.0, ge=0, description="weight of the predictor's loss, if there is one; it never reaches the backbone"
+    )
+    auxiliary_weight: float = Field(
+        0.0, ge=0, examples=[0.01], description="weight of the auxiliary loss on the router itself (paper: no figure)"
     )
 
 
@@ -179,8 +188,10 @@ class MixtureOfDepths(Method):
         scale, score = 1.0 + above_one, above_one[..., 0]
         if call.training or (self.semantics == "paper" and call.phase == "prefill"):
             keep = top_k_per_row(score.detach(), call.valid, 1.0 - self.skip_share)
+            if call.training and (self.predictors or self.config.auxiliary_weight):
+                view.record(member=keep, routed=scale[..., 0])
             if call.training and self.predictors:
-                view.record(member=keep, prediction=self._prediction(name, states))
+                view.record(prediction=self._prediction(name, states))
             return Decision(keep, scale)
         ranks = self._prediction(name, states) if self.predictors else score
         return Decision(self.thresholds.keep(view, ranks, self.skip_share), scale)
@@ -191,16 +202,13 @@ class MixtureOfDepths(Method):
         return logits
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Binary cross entropy of the predictors against top-k membership, over routed blocks and real tokens."""
-        if not self.predictors:
-            return {}
-        per_block = [
-            functional.binary_cross_entropy_with_logits(
-                call.whole(call.of_real(prediction)), call.whole(call.of_real(member).float())
-            )
-            for prediction, member in zip(call.records["prediction"], call.records["member"], strict=True)
-        ]
-        return {"predictor": (self.config.predictor_weight, torch.stack(per_block).mean())}
+        """Of the predictors and, with a weight, of the routers: how well they tell membership of the top k."""
+        terms = {}
+        if self.predictors:
+            terms["predictor"] = (self.config.predictor_weight, _membership_loss(call, "prediction"))
+        if self.config.auxiliary_weight:
+            terms["auxiliary"] = (self.config.auxiliary_weight, _membership_loss(call, "routed"))
+        return terms
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
@@ -216,6 +224,17 @@ class MixtureOfDepths(Method):
         if _route_by(config, spec.semantics) == "predictor":
             others["route_by"] = "predictor"
         return MethodSpec(spec.name, tuple(sorted(others.items())))
+
+
+def _membership_loss(call: ForwardCall, logits: str) -> Tensor:
+    """Binary cross entropy of recorded logits against membership of the top k, over routed blocks and real tokens."""
+    per_block = [
+        functional.binary_cross_entropy_with_logits(
+            call.whole(call.of_real(logit)), call.whole(call.of_real(member).float())
+        )
+        for logit, member in zip(call.records[logits], call.records["member"], strict=True)
+    ]
+    return torch.stack(per_block).mean()
 
 
 def _route_by(config: MixtureOfDepthsConfig, semantics: Semantics) -> str:

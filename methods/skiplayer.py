@@ -9,6 +9,10 @@ Equations: $h' = h + z f(h)$, $z = 1$ where execute wins (hard forward, soft bac
 $\mathrm{CE} + 0.1 \sum_l (r_l - P)^2$ with $r_l$ the executed share of layer $l$, summed over layers, not averaged. K,V
 of skipped tokens are computed.
 
+`start=middle_closed` is where LayerRoute (arXiv 2606.01838) starts: of 24 layers the first 8 and the last 7 lean
+towards execute (+1), the 9 in between towards skip (-1), so that training has to open them. Its other parts (one logit
+a layer, a linear penalty, LoRA on a frozen backbone) are not here.
+
 Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
 P anneals linearly from 1 to `density` (default: the run's target saving, the same for all methods); the dial, an
 offset on the execute logit at inference, is ours.
@@ -17,7 +21,7 @@ offset on the execute logit at inference, is ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -39,6 +43,7 @@ from adaptive_bench.method import (
 )
 
 ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
+LAYER_ROUTE_BIAS = 1.0
 SKIP, EXECUTE = 0, 1
 
 
@@ -57,6 +62,17 @@ class SkipLayerConfig(MethodConfig):
     )
     density_weight: float = Field(0.1, ge=0, description="weight of the density loss (paper)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax")
+    start: Literal["open", "middle_closed"] = Field(
+        "open",
+        description="what routers lean towards before training: execute, or skip in the middle layers (LayerRoute)",
+    )
+
+    def start_biases(self, layers: int) -> list[float]:
+        """Bias of each layer's execute logit before training."""
+        if self.start == "open":
+            return [EXECUTE_BIAS] * layers
+        closed = middle_layers(layers)
+        return [-LAYER_ROUTE_BIAS if layer in closed else LAYER_ROUTE_BIAS for layer in range(layers)]
 
 
 class SkipLayer(Method):
@@ -72,8 +88,8 @@ class SkipLayer(Method):
         super().__init__(config, backbone, semantics, seed)
         layers, hidden = self.backbone_size
         self.routers = nn.ModuleList(initialised_linear(hidden, 2, std=ROUTER_STD, bias=0.0) for _ in range(layers))
-        for router in self.routers:
-            nn.init.constant_(router.bias[EXECUTE : EXECUTE + 1], EXECUTE_BIAS)  # type: ignore[index]
+        for router, bias in zip(self.routers, config.start_biases(layers), strict=True):
+            nn.init.constant_(router.bias[EXECUTE : EXECUTE + 1], bias)  # type: ignore[index]
 
     @property
     def dial(self) -> DialSpec:
@@ -106,6 +122,11 @@ class SkipLayer(Method):
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """Both semantics are the same."""
         return MethodSpec(spec.name, spec.params)
+
+
+def middle_layers(layers: int) -> range:
+    """LayerRoute's middle: of 24 layers the 9 behind the first 8 and before the last 7; the same shares of others."""
+    return range(round(layers * 8 / 24), layers - round(layers * 7 / 24))
 
 
 def density_loss(shares: Tensor, target: float) -> Tensor:

@@ -224,6 +224,25 @@ def test_predictor_loss(trainee, training_batch):
         assert touched == (id(parameter) in predictors), name
 
 
+def test_the_auxiliary_loss_teaches_the_router_and_reaches_the_backbone(trainee, training_batch):
+    """Section 3.5: binary cross entropy of sigmoid(r) against top-k membership."""
+    model = trainee("mod[auxiliary_weight=0.1,capacity=0.5]")
+    ids, mask, labels = training_batch
+    losses, calls = model.method.losses, []
+    model.method.losses = lambda call: calls.append(call) or losses(call)
+    total = model(ids, mask, labels=labels).loss
+    weight, loss = losses(calls[0])["auxiliary"]
+    member, r = (torch.stack(calls[0].records[name])[:, mask] for name in ("member", "routed"))
+    right = torch.where(member, r, -r).sigmoid().detach()
+    assert weight == 0.1 and 0 < member.float().mean() < 1
+    assert float(loss.detach()) == pytest.approx(float(-right.log().mean()), rel=1e-5)
+    assert float(total.detach()) == pytest.approx(model.loss_terms["ce"] + 0.1 * float(loss.detach()), rel=1e-5)
+    loss.backward()
+    assert all(router.weight.grad.any() for router in model.method.routers.values())
+    below = model.backbone_model.model.layers[0].mlp.down_proj.weight
+    assert below.grad is not None and below.grad.any()
+
+
 def test_predictor_weight_leaves_the_model_alone(trainee, training_batch):
     """T-MoD6: whatever the weight, backbone and routers train alike."""
     ids, mask, labels = training_batch

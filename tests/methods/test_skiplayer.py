@@ -5,7 +5,7 @@ import torch
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.method import document_key
-from adaptive_bench.methods.skiplayer import density_loss
+from adaptive_bench.methods.skiplayer import SkipLayerConfig, density_loss, middle_layers
 
 LAYERS, LENGTH = 4, 12
 
@@ -115,3 +115,27 @@ def test_a_large_offset_is_the_base_model(shared_model, ids):
     assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
     macs = model.compute_report()["macs"]
     assert macs["overhead.decision"] == LAYERS * ids.numel() * 2 * model.backbone.hidden_size
+
+
+def test_layer_routes_start_closes_the_nine_middle_layers_of_24():
+    """T-LR2: before the first 8 and the last 7 lean towards execute; the same shares of other depths."""
+    biases = SkipLayerConfig(start="middle_closed").start_biases(24)
+    assert [layer for layer, bias in enumerate(biases) if bias < 0] == list(range(8, 17))
+    assert float(torch.tensor(biases).sigmoid().max()) == pytest.approx(0.731, abs=5e-4)
+    assert float(torch.tensor(biases).sigmoid().min()) == pytest.approx(0.269, abs=5e-4)
+    assert list(middle_layers(6)) == [2, 3] and list(middle_layers(1)) == [0]
+
+
+@torch.no_grad()
+def test_the_first_step_skips_the_middle_layers_alone(make_model, ids, watch):
+    """T-LR2: with zero router weights all tokens skip exactly the layers that start closed."""
+    model = make_model("skiplayer[start=middle_closed]").eval()
+    for router in model.method.routers:
+        router.weight.zero_()
+    model.dial = 0.0  # the routers' own choice
+    with watch(model) as watched:
+        model(ids)
+    closed = middle_layers(LAYERS)
+    assert 0 < len(closed) < LAYERS
+    for layer in range(LAYERS):
+        assert watched.keep[Site(layer, "layer")][0].any().item() is (layer not in closed)
