@@ -8,9 +8,18 @@ Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
 Equations: loss $\sum_i w_i \mathrm{CE}_i / \sum_i w_i$ with $w_i = i$ (section 3.2); confidence `softmax`: top-1 minus
 top-2 probability, `state`: cosine of neighbouring layers' states, never at the first exit, `classifier`: sigmoid of one
 linear map of the state, shared by all exits and trained afterwards, the rest frozen, on whether the layer's prediction
-is the last layer's, each layer's cross entropy balanced between the two (section 3.3); threshold for generated token
-$t = 0, 1, \ldots$: $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with the temperature $\tau$, clipped to $[0, 1]$ (section 3.3,
-`decay=paper`; the released code's form is `decay=t5x`). A probe costs a run of the head, 3 H or H multiply-accumulates.
+is the last layer's, each layer's cross entropy balanced between the two (section 3.3), `convergence`: TIDE's measure
+(below); threshold for generated token $t = 0, 1, \ldots$: $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with the temperature
+$\tau$, clipped to $[0, 1]$ (section 3.3, `decay=paper`; the released code's form is `decay=t5x`). A probe costs a run
+of the head, 3 H, H or 128 (H + 1) multiply-accumulates.
+
+`confidence=convergence` is how TIDE (arXiv 2603.21365) knows that a state will not change any more: a router of each
+layer, $\sigma(u \, \mathrm{silu}(D \, n(h_l)))$ with $D$ of 128 rows, no biases, and $n$ the final norm, is trained
+afterwards, the rest frozen, by plain cross entropy on $\cos(h_l, h_L) > 0.98$. In TIDE's released code every layer runs
+for every token and the routers choose which one is read, so that nothing is saved; here a token that leaves skips the
+layers above. Theirs probes every fourth layer (`exit_interval=4`) at a threshold of 0.85, takes $h_L$ after the final
+norm, trains without $n$ what it runs with it, and lets the rows of a batch leave together; here both are residual
+streams, and each token leaves by itself.
 
 Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`, but for their last position, which writes the
 first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on its own
@@ -54,11 +63,13 @@ from adaptive_bench.method import (
 
 NEVER = 1.01  # no confidence exceeds 1
 CLASSIFIER_STD = 0.01
+ROUTER_WIDTH = 128  # TIDE's released code
+TRAINED_AFTERWARDS = ("classifier", "convergence")
 
 
 class CALMConfig(MethodConfig):
-    """Parameters of CALM. All that is searched is about inference: its trials share one training. So the classifier,
-    which reads the training text a second time, is no part of the search.
+    """Parameters of CALM. All that is searched is about inference: its trials share one training. So the classifier and
+    the routers, which read the training text a second time, are no part of the search.
     """
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
@@ -70,7 +81,12 @@ class CALMConfig(MethodConfig):
             "int:1:8", source="option of the released code (FREE's scripts: 4 of 24 layers); the range is not from them"
         ),
     }
-    confidence: Literal["softmax", "state", "classifier"] = Field("softmax", description="confidence measure")
+    confidence: Literal["softmax", "state", "classifier", "convergence"] = Field(
+        "softmax", description="confidence measure; `convergence` is TIDE's"
+    )
+    converged_at: float = Field(
+        0.98, gt=-1, lt=1, description="cosine with the last layer's state above which a state has converged (TIDE)"
+    )
     min_exit: int = Field(1, ge=1, examples=[2], description="layers that always run")
     exit_interval: int = Field(1, ge=1, examples=[2], description="probe after every n-th layer only")
     exit_prompt: bool = Field(False, description="prompt tokens may exit as well")
@@ -87,6 +103,7 @@ class CALMConfig(MethodConfig):
     def on_model(self, layers: int) -> dict[str, Any]:
         """See `MethodConfig`."""
         unread = {"min_exit", "exit_interval"} | ({"temperature", "decay_steps"} if self.decay == "none" else set())
+        unread |= set() if self.confidence == "convergence" else {"converged_at"}
         read = {name: value for name, value in super().on_model(layers).items() if name not in unread}
         return read | {"exits": list(self.exits(layers))}
 
@@ -114,11 +131,14 @@ class CALM(Method):
         self.classifier = None
         if config.confidence == "classifier":
             self.classifier = initialised_linear(backbone.hidden_size, 1, std=CLASSIFIER_STD, bias=0.0)
+        # One for every layer below the last, wherever exits are: they are trained once for all of these settings.
+        routed = backbone.num_layers - 1 if config.confidence == "convergence" else 0
+        self.routers = nn.ModuleList(_router(backbone.hidden_size) for _ in range(routed))
 
     @property
     def freezes_backbone(self) -> bool:
-        """The classifier is trained on a model that can exit already."""
-        return self.classifier is not None
+        """The classifier or the routers are trained on a model that can exit already."""
+        return self.config.confidence in TRAINED_AFTERWARDS
 
     @property
     def dial(self) -> DialSpec:
@@ -154,7 +174,12 @@ class CALM(Method):
         previous = view.call.scratch["previous"] if self.config.confidence == "state" else None
         threshold = self.threshold(view.call).flatten()
         return leaving_tokens(
-            view, may_exit, previous, lambda sureness, tokens: sureness >= threshold[tokens], self.classifier
+            view,
+            may_exit,
+            previous,
+            lambda sureness, tokens: sureness >= threshold[tokens],
+            self.routers[view.site.layer - 1] if self.routers else self.classifier,
+            final_norm=bool(self.routers),
         )
 
     def threshold(self, call: ForwardCall) -> Tensor:
@@ -165,12 +190,14 @@ class CALM(Method):
         return decayed(self.value, place, self.config.temperature, self.config.decay)
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """w_L / sum w; nothing where the classifier is trained."""
-        return 0.0 if self.classifier is not None else layer_weights(self.backbone_size[0])[-1]
+        """w_L / sum w; nothing where the measure is trained."""
+        return 0.0 if self.freezes_backbone else layer_weights(self.backbone_size[0])[-1]
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Weighted cross entropy of all layers below the last, or that of the classifier there."""
+        """Weighted cross entropy of all layers below the last, or that of the measure there."""
         assert call.layer_states is not None
+        if self.routers:
+            return {"routers": (1.0, self._convergence_loss(call, call.layer_states))}
         if self.classifier is not None:
             return {"classifier": (1.0, self._classifier_loss(self.classifier, call, call.layer_states))}
         weights = layer_weights(self.backbone_size[0])[:-1]
@@ -190,18 +217,40 @@ class CALM(Method):
         ]
         return torch.stack(layers).mean()
 
+    def _convergence_loss(self, call: ForwardCall, states: list[Tensor]) -> Tensor:
+        """Mean over the layers below the last, where the answer is written."""
+        *written, last = [call.of_written(state) for state in states]
+        layers = []
+        for router, state in zip(self.routers, written, strict=True):
+            labels = converged(state, last, self.config.converged_at)
+            logits = router(call.backbone.final_norm(state).float())[:, 0]
+            layers.append(functional.binary_cross_entropy_with_logits(call.whole(logits), call.whole(labels)))
+        return torch.stack(layers).mean()
+
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The classifier learns when a model agrees with itself that can exit at every layer."""
+        """The classifier, or the routers, learn on a model that can exit at every layer."""
         config = cls.parse_config(spec)
         assert isinstance(config, CALMConfig)
-        return MethodSpec(spec.name) if config.confidence == "classifier" else None
+        return MethodSpec(spec.name) if config.confidence in TRAINED_AFTERWARDS else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Every parameter is about inference, but for the classifier's being there."""
+        """Every parameter is about inference, but for what a trained measure is."""
         assert isinstance(config, CALMConfig)
-        return MethodSpec(spec.name, (("confidence", "classifier"),) if config.confidence == "classifier" else ())
+        read = {"classifier": ("confidence",), "convergence": ("confidence", "converged_at")}
+        names = read.get(config.confidence, ())
+        return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] in names))
+
+
+def _router(hidden: int) -> nn.Sequential:
+    """TIDE's map from a normed state to one logit."""
+    return nn.Sequential(nn.Linear(hidden, ROUTER_WIDTH, bias=False), nn.SiLU(), nn.Linear(ROUTER_WIDTH, 1, bias=False))
+
+
+def converged(states: Tensor, last: Tensor, cosine: float) -> Tensor:
+    """1 where states [N, H] point where those of the last layer do, by more than a cosine, else 0, [N]."""
+    return (functional.cosine_similarity(states.float(), last.float(), dim=-1) > cosine).float()
 
 
 def layer_weights(layers: int) -> list[float]:

@@ -185,13 +185,14 @@ class EngineCall(ForwardCall):
         return Effort(self.tally.take_runs(runs), taken)
 
     def run_map(
-        self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor, among: Tensor | None = None
+        self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
     ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
-        output: Tensor = linear(states)
-        reading = self.meter.take_last()
+        output: Tensor = network(states)
+        readings = self.meter.take_last(sum(isinstance(part, nn.Linear) for part in network.modules()))
         if self.tally is not None:
-            self.tally.book_map(layer, reading, tokens, among)
+            for reading in readings:
+                self.tally.book_map(layer, reading, tokens, among)
         return output
 
     def repairs_kv(self, layer: int) -> bool:

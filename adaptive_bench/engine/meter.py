@@ -38,9 +38,11 @@ class DecisionMeter:
         taken, self._readings = self._readings, []
         return taken
 
-    def take_last(self) -> Reading:
-        """What was run last; it is in no later `take`."""
-        return self._readings.pop()
+    def take_last(self, count: int) -> list[Reading]:
+        """The last so many that were run, in order; they are in no later `take`."""
+        taken = self._readings[len(self._readings) - count :]
+        del self._readings[len(self._readings) - count :]
+        return taken
 
     def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = cast(nn.Linear, module).weight

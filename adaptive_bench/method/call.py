@@ -176,8 +176,8 @@ class ForwardCall:
         """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
 
     def run_map(
-        self, layer: int, linear: nn.Linear, states: Tensor, tokens: Tensor, among: Tensor | None = None
+        self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
     ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H] of the tokens at flat indices [N]."""
-        output: Tensor = linear(states)
+        output: Tensor = network(states)
         return output

@@ -15,7 +15,9 @@ def leaving_tokens(
     candidates: Tensor,
     previous: Tensor | None,
     passes: Callable[[Tensor, Tensor], Tensor],
-    classifier: nn.Linear | None = None,
+    classifier: nn.Module | None = None,
+    *,
+    final_norm: bool = False,
 ) -> Tensor:
     """Candidates [B, S] whose confidence passes. What it takes to know is booked for every candidate.
 
@@ -27,15 +29,16 @@ def leaving_tokens(
         previous: Residual stream [B, S, H] one layer below: confidence is the cosine with it.
         passes: Given confidences [N] and flat token indices [N], says who leaves.
         classifier: The method's own map from a state to one logit: confidence is its sigmoid.
+        final_norm: It reads states after the backbone's final norm.
     """
     if view.call.fixed_shapes:
-        return _leaving_of_all(view, candidates, previous, passes, classifier)
+        return _leaving_of_all(view, candidates, previous, passes, classifier, final_norm)
     tokens = candidates.flatten().nonzero()[:, 0]
     leaving = torch.zeros_like(candidates).flatten()
     if not tokens.numel():
         return leaving.view_as(candidates)
     if classifier is not None:
-        sure = passes(view.apply(classifier, tokens)[:, 0].sigmoid(), tokens)
+        sure = passes(view.apply(classifier, tokens, final_norm=final_norm)[:, 0].sigmoid(), tokens)
     elif previous is not None:
         sure = passes(view.cosine(previous, tokens), tokens)
     else:
@@ -51,12 +54,13 @@ def _leaving_of_all(
     candidates: Tensor,
     previous: Tensor | None,
     passes: Callable[[Tensor, Tensor], Tensor],
-    classifier: nn.Linear | None,
+    classifier: nn.Module | None,
+    final_norm: bool,
 ) -> Tensor:
     """`leaving_tokens` where shapes are fixed: every token is asked, and what the others would do does not count."""
     tokens = torch.arange(candidates.numel(), device=candidates.device)
     if classifier is not None:
-        confidence = view.apply(classifier, tokens, candidates)[:, 0].sigmoid()
+        confidence = view.apply(classifier, tokens, candidates, final_norm=final_norm)[:, 0].sigmoid()
     elif previous is not None:
         confidence = view.cosine(previous, tokens, candidates)
     else:

@@ -62,13 +62,21 @@ class SiteView:
         now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
         return functional.cosine_similarity(now, before, dim=-1)
 
-    def apply(self, linear: nn.Linear, tokens: Tensor, among: Tensor | None = None) -> Tensor:
-        """Outputs [N, O] of one of the method's linear maps for the residual stream of the tokens at flat indices [N].
+    def apply(
+        self, network: nn.Module, tokens: Tensor, among: Tensor | None = None, *, final_norm: bool = False
+    ) -> Tensor:
+        """Outputs [N, O] of one of the method's maps for the residual stream of the tokens at flat indices [N].
 
-        Booked for these tokens, whatever requests are behind their rows. `among` as in `probe`.
+        Booked for these tokens, whatever requests are behind their rows.
+
+        Args:
+            network: A linear map, or several with what lies between them, each run once.
+            among: As in `probe`.
+            final_norm: It reads the states after the backbone's final norm.
         """
-        states = self.hidden.flatten(0, 1)[tokens].float()
-        return self.call.run_map(self.site.layer, linear, states, tokens, among)
+        states = self.hidden.flatten(0, 1)[tokens]
+        states = self.call.backbone.final_norm(states) if final_norm else states
+        return self.call.run_map(self.site.layer, network, states.float(), tokens, among)
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
         """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""

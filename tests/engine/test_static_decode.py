@@ -19,7 +19,8 @@ from adaptive_bench.model.static_decode import StaticSteps
 
 NAMES = registry.names("methods")
 VARIANTS = (
-    "calm[confidence=state]", "calm[confidence=classifier]", "calm[decay=paper]", "free[kv=defer]",
+    "calm[confidence=state]", "calm[confidence=classifier]", "calm[confidence=convergence]", "calm[decay=paper]",
+    "free[kv=defer]",
     "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "gateskip[threshold=literal]@paper",
     "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "position_skip[kv=evict]",
 )  # fmt: skip

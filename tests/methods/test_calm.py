@@ -10,7 +10,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import MethodSpec, starting_spec, training_spec
-from adaptive_bench.methods.calm import NEVER, balanced_cross_entropy, decayed, layer_weights
+from adaptive_bench.methods.calm import NEVER, balanced_cross_entropy, converged, decayed, layer_weights
 
 LAYERS, LENGTH, PROMPT = 4, 14, 6
 
@@ -224,20 +224,23 @@ def test_settings_without_an_exit_are_refused(make_model, params):
         make_model(f"calm[{params}]")
 
 
-MEASURES = ("softmax", "state", "classifier")
+MEASURES = ("softmax", "state", "classifier", "convergence")
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("confidence", MEASURES)
 def test_a_probe_costs_what_its_measure_takes(make_model, ids, answer, writing, confidence):
-    """Section 3.3: a run of the head, the products and norms of a cosine, or one linear map to a logit."""
+    """Section 3.3: a run of the head, the products and norms of a cosine, or one linear map to a logit; TIDE's router
+    is a map to 128 values and one to a logit.
+    """
     model = make_model(f"calm[confidence={confidence}]").eval()
     hidden, vocabulary = model.backbone.hidden_size, model.backbone.vocab_size
-    price = {"softmax": hidden * vocabulary, "state": 3 * hidden, "classifier": hidden}[confidence]
+    router = 128 * hidden + 128
+    price = {"softmax": hidden * vocabulary, "state": 3 * hidden, "classifier": hidden, "convergence": router}
     model.dial = NEVER
     model(ids, continuation_mask=answer)
     probes = int(writing.sum()) * (LAYERS - model.method.first_exit)
-    assert model.compute_report()["macs"]["overhead.decision"] == probes * price
+    assert model.compute_report()["macs"]["overhead.decision"] == probes * price[confidence]
 
 
 @torch.no_grad()
@@ -309,3 +312,53 @@ def test_the_classifier_is_trained_on_top_of_calm():
     assert starting_spec(training_spec(spec)) == MethodSpec("calm")
     assert training_spec(MethodSpec.parse("calm[confidence=state]")) == MethodSpec("calm")
     assert starting_spec(MethodSpec("calm")) is None
+
+
+def test_a_state_has_converged_where_it_points_as_the_last_one_does():
+    """TIDE: cos(h_l, h_L) > 0.98, whatever the lengths; 11 degrees are 0.9816, 12 are 0.9781."""
+    angles = torch.tensor([0.0, 11.0, 12.0, 90.0, 180.0]).deg2rad()
+    states = torch.stack([angles.cos(), angles.sin()], dim=-1) * torch.tensor([[5.0], [0.1], [1.0], [2.0], [3.0]])
+    assert converged(states, torch.tensor([[2.0, 0.0]]).expand(5, 2), 0.98).tolist() == [1, 1, 0, 0, 0]
+
+
+def test_routers_learn_which_states_have_converged(make_model, make_backbone, ids):
+    """TIDE's labels and plain cross entropy, of each layer's own router on states after the final norm; only they
+    learn. Both states of a label are residual streams: the library's last one comes after the final norm.
+    """
+    backbone = make_backbone("llama")
+    model = make_model("calm[confidence=convergence,converged_at=0.5]", backbone=backbone).train()
+    streams = []
+    backbone.model.norm.register_forward_pre_hook(lambda _, inputs: streams.append(inputs[0]))
+    with torch.no_grad():
+        states = backbone(ids, output_hidden_states=True).hidden_states[1:-1]
+        last, parts, shares = streams[0], [], []
+        for router, state in zip(model.method.routers, states, strict=True):
+            down, _, up = router
+            logits = functional.silu(backbone.model.norm(state) @ down.weight.T) @ up.weight.T
+            label = (functional.cosine_similarity(state, last, dim=-1) > 0.5).float()
+            shares.append(float(label.mean()))
+            parts.append(functional.binary_cross_entropy_with_logits(logits[:, :-1, 0], label[:, :-1]))
+    assert any(0 < share < 1 for share in shares), shares
+    loss = model(ids, labels=ids).loss
+    assert float(loss.detach()) == pytest.approx(float(torch.stack(parts).mean()), rel=1e-5)
+    loss.backward()
+    assert all(parameter.grad.any() for parameter in model.method.parameters())
+    assert all(parameter.grad is None for parameter in backbone.parameters())
+
+
+@torch.no_grad()
+def test_routers_that_let_nobody_leave_save_nothing(make_model, ids, answer, writing):
+    """T-TI1: where all layers run, as in TIDE's released code, the booked saving is 0, and routers cost on top."""
+    model = make_model("calm[confidence=convergence]").eval()
+    model(ids, continuation_mask=answer)
+    report = model.compute_report()
+    dense = sum(map(sum, (report["counts"][phase]["dense_macs"] for phase in ("prefill", "decode"))), 0.0)
+    cost = int(writing.sum()) * (LAYERS - 1) * 128 * (model.backbone.hidden_size + 1)
+    assert report["saved"]["tokens"] == report["saved"]["core"] == 0.0
+    assert report["saved"]["net"] == pytest.approx(-cost / dense)
+
+
+def test_the_routers_are_trained_on_top_of_calm():
+    spec = MethodSpec.parse("calm[confidence=convergence,converged_at=0.9,exit_interval=4]")
+    assert training_spec(spec) == MethodSpec.parse("calm[confidence=convergence,converged_at=0.9]")
+    assert starting_spec(training_spec(spec)) == MethodSpec("calm")
