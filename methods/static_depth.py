@@ -1,36 +1,73 @@
-"""Static depth: every token skips the same evenly spaced layers. The control for everything that claims to adapt.
+r"""Static depth: every token skips the same layers. The control for everything that claims to adapt.
 
-Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing.
-Source: the static controls of methods such as Unified Layer Skipping; ShortGPT (arXiv 2403.03853) picks layers by
-influence instead. Equations: of N skipped layers number n is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the
-last and then the first layer go only when no other is left. Deviations: none; nothing is stored for a layer that
-never runs. With `trained` the layers are left out in training as well: more and more of them, up to the run's target
-saving; a run with several targets trains it for each number of layers up to the first that saves the largest of them.
+Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing. Which layers is up
+to a rule: by default they are evenly spaced (`rule=every`); the others score layers on held-out training text, of the
+model whose layers they leave out, and never on test data.
+Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
+Gromov et al. (arXiv 2403.17887) for `angular`; after Shortened LLaMA (arXiv 2402.02834) `ppl`.
+Equations: `every`: of N skipped layers number n is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and
+then the first layer go only when no other is left. With $h_l$ the residual stream before layer l, and $h_L$ before
+the final norm: `bi` leaves out the layers with the lowest $1 - \mathrm{E} \cos(h_l, h_{l+1})$ over all tokens;
+`angular` the run of N layers with the smallest mean of $\arccos(\cos(h_l, h_{l+N})) / \pi$ over the last tokens of
+texts; `ppl` one layer after the other, always the one without which the loss of continuations is lowest; `search` all
+sets of N layers where they are no more than `search_budget`, else it starts from the set of `ppl` and exchanges one
+layer at a time while that lowers the loss, with as many losses measured for each N.
+
+With `trained` the layers are left out in training as well: more and more of them, up to the run's target saving; a run
+with several targets trains it for each number of layers up to the first that saves the largest of them. A rule then
+chooses once, on the model before that training.
+Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
+takes the last state after the final norm), `ppl` deletes greedily where Shortened LLaMA measures each layer once in the
+whole model, and spares no layers at the ends. Losses are read on 64 texts at most. Nothing is healed by adapters:
+`trained` trains as every method does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 
 from adaptive_bench.method import (
     EXECUTE_ALL,
+    Backbone,
     Decision,
     DialSpec,
+    Fitted,
     ForwardCall,
+    HeldOutText,
     KVPolicy,
     Method,
     MethodConfig,
     MethodSpec,
+    SearchRange,
+    Semantics,
+    UsageError,
+    layers_to_leave_out,
 )
 
 
 class StaticDepthConfig(MethodConfig):
     """Parameters of static depth."""
 
+    may_agree: ClassVar[frozenset[str]] = frozenset({"rule", "search_budget"})
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "rule": SearchRange.parse("choice:every|bi|angular|ppl|search", source="the rules of the papers, and a search"),
+    }
     trained: bool = Field(False, description="leave layers out in training as well, on the schedule of all methods")
+    rule: Literal["every", "bi", "angular", "ppl", "search"] = Field(
+        "every", description="which layers: evenly spaced ones, or those a score on held-out text can best do without"
+    )
+    search_budget: int = Field(
+        32, ge=1, description="losses that `search` measures for each number of layers, beyond those of `ppl`"
+    )
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        found = super().on_model(layers)
+        return found if self.rule == "search" else found | {"search_budget": None}
 
 
 class StaticDepth(Method):
@@ -42,6 +79,18 @@ class StaticDepth(Method):
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     unit = "layer"
     config: StaticDepthConfig
+    chosen: torch.Tensor
+
+    def __init__(self, config: StaticDepthConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers = backbone.num_layers
+        self._tried: frozenset[int] | None = None  # a set whose loss is being measured
+        self._sets: list[set[int]] | None = None  # `chosen`, read from the device once
+        if self.prepares_training:  # row n: the n layers to leave out; part of what is trained
+            self.register_buffer("chosen", torch.zeros(layers + 1, layers, dtype=torch.bool))
+            self.register_load_state_dict_post_hook(_read_again)
+        elif config.rule != "every":
+            self.fitted = Fitted("chosen")
 
     @property
     def dial(self) -> DialSpec:
@@ -59,12 +108,61 @@ class StaticDepth(Method):
 
     def skipped_layers(self) -> set[int]:
         """The layers left out at the current dial, or at the current step of training."""
+        if self._tried is not None:
+            return set(self._tried)
         layers = self.backbone_size[0]
         skipped = round(self.annealed(0, self.dial_for(self.target)) if self.training else self.value)
+        if skipped and self.config.rule != "every":
+            return self._chosen(skipped)
         inner = max(0, layers - 2)
         spread = min(skipped, inner)
         chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}
         return chosen | set([layers - 1, 0][: skipped - spread])
+
+    def _chosen(self, skipped: int) -> set[int]:
+        """The layers that the rule picked.
+
+        Raises:
+            UsageError: It has not been asked yet.
+        """
+        if self.fitted is not None:
+            return set(self.fitted["chosen"][skipped].nonzero()[:, 0].tolist())
+        if self._sets is None:
+            self._sets = [set(row.nonzero()[:, 0].tolist()) for row in self.chosen.cpu()]
+        if not self._sets[-1]:
+            raise UsageError(
+                f"rule={self.config.rule} picks layers before training, got none picked. Call "
+                "model.prepare_training(batches) with held-out training text first."
+            )
+        return self._sets[skipped]
+
+    @property
+    def prepares_training(self) -> bool:
+        """A rule chooses before the training that heals."""
+        return self.config.trained and self.config.rule != "every"
+
+    def prepare_training(self, text: HeldOutText) -> None:
+        """Ask the rule."""
+        self.chosen.copy_(self._asked(text))
+        self._sets = None
+
+    def fit(self, text: HeldOutText) -> None:
+        """Ask the rule."""
+        assert self.fitted is not None
+        self.fitted.set(chosen=self._asked(text))
+
+    def _asked(self, text: HeldOutText) -> torch.Tensor:
+        """[L + 1, L] what the rule leaves out."""
+        assert self.config.rule != "every"
+
+        def loss(skipped: frozenset[int]) -> float:
+            self._tried = skipped
+            try:
+                return text.loss()
+            finally:
+                self._tried = None
+
+        return layers_to_leave_out(self.config.rule, text, loss, self.backbone_size[0], self.config.search_budget)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Nobody or everybody."""
@@ -84,3 +182,9 @@ class StaticDepth(Method):
         """Untrained: the dense model."""
         assert isinstance(config, StaticDepthConfig)
         return MethodSpec(spec.name, spec.params) if config.trained else MethodSpec("dense")
+
+
+def _read_again(method: Method, _: Any) -> None:
+    """What was chosen came from a file."""
+    assert isinstance(method, StaticDepth)
+    method._sets = None

@@ -23,8 +23,10 @@ from adaptive_bench.method.decisions import (
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.eligible import described, every_branch
+from adaptive_bench.method.fitted import Fitted, HeldOutText, Streams, site_scales
 from adaptive_bench.method.gumbel import sampled_choice
 from adaptive_bench.method.initial_change import InitialChange
+from adaptive_bench.method.layer_rules import LayerRule, layers_to_leave_out
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
@@ -44,9 +46,12 @@ __all__ = [
     "Decision",
     "DialSpec",
     "DialTable",
+    "Fitted",
     "ForwardCall",
+    "HeldOutText",
     "InitialChange",
     "KVPolicy",
+    "LayerRule",
     "Method",
     "MethodConfig",
     "MethodSpec",
@@ -56,6 +61,7 @@ __all__ = [
     "Session",
     "Site",
     "SiteView",
+    "Streams",
     "Thresholds",
     "UsageError",
     "annealed",
@@ -66,12 +72,14 @@ __all__ = [
     "drop_lowest_by_phase",
     "every_branch",
     "initialised_linear",
+    "layers_to_leave_out",
     "leaving_tokens",
     "method_class",
     "paper_quantile_keep",
     "quantile_threshold",
     "register",
     "sampled_choice",
+    "site_scales",
     "starting_spec",
     "top_k_per_row",
     "trained_alike",

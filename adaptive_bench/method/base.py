@@ -15,6 +15,7 @@ from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.eligible import every_branch
+from adaptive_bench.method.fitted import Fitted, HeldOutText
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -36,12 +37,14 @@ class MethodConfig(BaseModel):
         unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
             suite: `adaptive-bench check` leaves them out unless they are named.
         search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
+        may_agree: Parameters whose values may come to the same on one model: which few layers a rule picks.
         falling: Of each schedule of training whose value falls: the parameter it starts at, and the one it ends at.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
     search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
+    may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -88,6 +91,7 @@ class Method(nn.Module):
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
+        fitted: What `fit` measures, for methods that need more of held-out text than thresholds; else `None`.
         step, total_steps: Progress of training; to ask for it in training before `begin_step` told it is refused.
         target: Share of token-branches that are skipped at the end of training, for methods that train towards a saving
             (`takes_target`); the harness sets it, so that all of them aim at the same saving.
@@ -112,6 +116,7 @@ class Method(nn.Module):
         self.semantics = semantics
         self.seed = seed
         self.thresholds: Thresholds | None = None
+        self.fitted: Fitted | None = None
         self.dial_table = DialTable()
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
@@ -225,6 +230,21 @@ class Method(nn.Module):
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The spec whose trained backbone this method's training starts from; `None` is the pretrained one."""
         return None
+
+    @property
+    def prepares_training(self) -> bool:
+        """Whether `prepare_training` has to be called before training."""
+        return False
+
+    def prepare_training(self, text: HeldOutText) -> None:
+        """Measure on the model before its training what the training needs, and keep it among the method's buffers.
+
+        Called by `AdaptiveModel.prepare_training`, with a dial that skips nothing.
+        """
+
+    def fit(self, text: HeldOutText) -> None:
+        """Measure what `fitted` is to hold. Called by `AdaptiveModel.calibrate`, with a dial that skips nothing."""
+        raise self._lacks("fit", "which measures what `fitted` is to hold")
 
     def decide(self, view: SiteView) -> Decision:
         """Which tokens execute the branch, and with what scale."""

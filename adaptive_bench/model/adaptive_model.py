@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
-from adaptive_bench.model import calibration, dial_solving, stored_calibration
+from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.hugging_face import HuggingFaceModel
@@ -49,6 +49,7 @@ class AdaptiveModel(HuggingFaceModel):
         self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
         self._choices: list[str] = []  # stored calibrations to choose from, where none could be chosen
         self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
+        self._fitted_on = ""  # digest of the text that the method's `fit` read
 
     @property
     def saving(self) -> float:
@@ -82,6 +83,7 @@ class AdaptiveModel(HuggingFaceModel):
             self.dial = self.method.dial_for(share) if known is None else known
             if self.method.thresholds is not None and not self.training and self.method.skip_share > 0.0:
                 self.method.thresholds.at(self.method.skip_share)
+            self._check_fitted()
         except UsageError as error:
             self.dial = before
             if not self._choices:
@@ -103,6 +105,14 @@ class AdaptiveModel(HuggingFaceModel):
         self.method.dial_table.clear()
         if self.method.thresholds is not None:
             self.method.thresholds.clear()
+        if self.method.fitted is not None:
+            self.method.fitted.clear()
+
+    def _check_fitted(self) -> None:
+        """Refuse a dial that skips before what it needs was measured."""
+        fitted = self.method.fitted
+        if fitted is not None and not self.training and self.dial != self.method.dial.skip_nothing:
+            fitted[fitted.names[0]]
 
     def _forget_what_is_stale(self) -> bool:
         """Drop a calibration of other weights than the model has now; whether there was one."""
@@ -118,13 +128,17 @@ class AdaptiveModel(HuggingFaceModel):
     def _drop_stale(self, *, begins: bool) -> None:
         super()._drop_stale(begins=begins)
         stale = begins and self._forget_what_is_stale()
-        if stale and self.method.thresholds is not None and self.method.skip_share > 0.0:
+        method = self.method
+        if stale and (
+            (method.thresholds is not None and method.skip_share > 0.0)
+            or (method.fitted is not None and self.dial != method.dial.skip_nothing)
+        ):
             raise self._stale()
 
     def _stale(self) -> UsageError:
         return UsageError(
-            f"Thresholds belong to the weights they were measured on, but the weights of this {self.spec} changed "
-            f"since. Call model.calibrate(batches, savings) again, or set the dial to "
+            f"What is calibrated belongs to the weights it was measured on, but the weights of this {self.spec} "
+            f"changed since. Call model.calibrate(batches, savings) again, or set the dial to "
             f"{self.method.dial.skip_nothing:g}, which skips nothing."
         )
 
@@ -138,13 +152,14 @@ class AdaptiveModel(HuggingFaceModel):
     @property
     def needs_calibration(self) -> bool:
         """Whether `calibrate` must run before a dial that skips can be used."""
-        return self.method.thresholds is not None or self.method.solves_dial
+        return self.method.thresholds is not None or self.method.fitted is not None or self.method.solves_dial
 
     def calibrate(self, batches: Iterable[dict[str, Tensor]], savings: Sequence[float]) -> dict[str, Any]:
         """Make `dial_for` of some savings ready for use.
 
-        Thresholds are calibrated (`adaptive_bench.model.calibration`), dials that are no share are solved for
-        (`adaptive_bench.model.dial_solving`); a method that needs neither needs no call.
+        A method that measures something of its own does so (`Method.fit`; once for a text), then thresholds are
+        calibrated (`adaptive_bench.model.calibration`), or dials that are no share solved for
+        (`adaptive_bench.model.dial_solving`); a method that needs none of these needs no call.
 
         Args:
             batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask what
@@ -165,6 +180,11 @@ class AdaptiveModel(HuggingFaceModel):
                 f"Calibrating {self.spec} needs held-out training text, got 0 tokens in {len(batches)} batches. "
                 "Give at least one batch."
             )
+        if (fitted := self.method.fitted) is not None:
+            text = fitting.digest(batches)
+            if not fitted.is_ready or self._fitted_on != text:
+                fitting.measure(self, batches, self.method.fit)
+                self._fitted_on = text
         points: list[dict[str, Any]] = []
         if self.method.solves_dial:
             points = dial_solving.solve(self, batches, savings)
@@ -173,6 +193,15 @@ class AdaptiveModel(HuggingFaceModel):
             points = calibration.calibrate(self, batches, dials)
         self._measured_on = Snapshot(self.parameters())
         return {"tokens": tokens, "dials": points}
+
+    def prepare_training(self, batches: Iterable[dict[str, Tensor]]) -> None:
+        """Let a method measure what its training needs, before the first step; most need nothing.
+
+        Args:
+            batches: Held-out training text, as for `calibrate`.
+        """
+        if self.method.prepares_training:
+            fitting.measure(self, list(batches), self.method.prepare_training)
 
     def save_pretrained(
         self,
@@ -234,6 +263,8 @@ class AdaptiveModel(HuggingFaceModel):
         elif spec == saved.spec:  # what was measured under another spec is not taken over
             if model.method.thresholds is not None:
                 model.method.thresholds.load(saved.thresholds)
+            if model.method.fitted is not None:
+                model.method.fitted.load(saved.fitted)
             model.method.dial_table.measured = dict(saved.dial_table)
             model.dial = saved.dial
         model.name_or_path = str(folder)
@@ -245,8 +276,12 @@ class AdaptiveModel(HuggingFaceModel):
 
     @property
     def _is_calibrated(self) -> bool:
-        thresholds = self.method.thresholds
-        return len(self.method.dial_table.measured) > 1 or (thresholds is not None and thresholds.shares.numel() > 0)
+        thresholds, fitted = self.method.thresholds, self.method.fitted
+        return (
+            len(self.method.dial_table.measured) > 1
+            or (thresholds is not None and thresholds.shares.numel() > 0)
+            or (fitted is not None and fitted.is_ready)
+        )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
         name = stored_calibration.choose(folder, self.spec, wanted)

@@ -56,7 +56,8 @@ def behavioural_duplicates(behaviours: Mapping[MethodSpec, str]) -> list[list[Me
 def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
     """One sentence per group of specs that do the same and do not say the same.
 
-    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same.
+    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same; rules that may
+    pick the same layers are no mistake.
     """
     warnings = []
     for group in behavioural_duplicates(behaviours):
@@ -74,9 +75,12 @@ def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
 
 
 def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
-    """Whether two specs differ only in semantics and in parameters whose default, `None`, leaves the choice open."""
-    mine, theirs = dict(one.params), dict(other.params)
+    """Whether two specs differ only in semantics, in parameters whose default, `None`, leaves the choice open, and in
+    those whose values may agree (`MethodConfig.may_agree`).
+    """
+    config = method_class(one).Config
+    mine, theirs = ({key: value for key, value in spec.params if key not in config.may_agree} for spec in (one, other))
     if one.name != other.name or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys()):
         return False
-    fields = method_class(one).Config.model_fields
+    fields = config.model_fields
     return all(fields[key].default is None for key in mine.keys() ^ theirs.keys())

@@ -179,6 +179,15 @@ class ForwardModel(nn.Module):
             loss = self._loss(call, plain)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
 
+    def residual_stream(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None
+    ) -> Tensor:
+        """[B, S, H] what enters the final norm, of texts that are read at once; arguments as in `forward`."""
+        call = self._begin_call(input_ids, attention_mask, None, False, continuation_mask, None, None, None)
+        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
+        call.end()
+        return hidden
+
     def compute_report(self) -> dict[str, Any]:
         """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
         return self.ledger.report()

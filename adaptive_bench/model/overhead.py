@@ -56,10 +56,11 @@ def measure_overhead(model: AdaptiveModel) -> Overhead:
 
 def _dials(model: AdaptiveModel) -> list[float]:
     method = model.method
-    if method.thresholds is not None:  # the largest saving makes every smaller one usable
-        ids = _tokens(model)
-        everything = torch.ones_like(ids)
-        batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
+    ids = _tokens(model)
+    everything = torch.ones_like(ids)
+    batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
+    model.prepare_training([batch])
+    if method.thresholds is not None or method.fitted is not None:  # the largest saving makes every smaller one usable
         model.calibrate([batch], [method.max_saved_tokens])
     return [method.dial.at(travel) for travel in _TRAVELS]
 

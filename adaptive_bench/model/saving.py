@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class SavedModel:
         dial_table: Measured pairs of a dial's travel and the saving there.
         weights: The method's state.
         thresholds: Calibrated thresholds, empty for methods without.
+        fitted: What the method measured on held-out text (`Method.fit`), empty for methods that measure nothing.
         pretrained: What its backbone is made from, where it has no folder of its own.
         by_other_code: Whether the method computes something else by now: what was calibrated holds no more.
     """
@@ -61,6 +62,7 @@ class SavedModel:
     thresholds: dict[str, Tensor]
     pretrained: Pretrained | None = None
     by_other_code: bool = False
+    fitted: dict[str, Tensor] = field(default_factory=dict)
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.
@@ -109,6 +111,8 @@ def save(
     thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()
     tensors = {f"method.{name}": value.contiguous() for name, value in model.method.state_dict().items()}
     tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
+    fitted = {} if model.method.fitted is None else model.method.fitted.state()
+    tensors |= {f"fitted.{name}": value.contiguous() for name, value in fitted.items()}
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["code"] = _code_of(model.spec)
@@ -202,11 +206,11 @@ def read(folder: Path) -> SavedModel:
         tensors = load_file(folder / _TENSORS)
     except (OSError, SafetensorError) as error:
         raise _damaged(folder, _TENSORS, error) from error
-    weights, thresholds = (
+    weights, thresholds, fitted = (
         {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
-        for start in ("method.", "thresholds.")
+        for start in ("method.", "thresholds.", "fitted.")
     )
-    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code)
+    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code, fitted)
 
 
 def _code_of(spec: MethodSpec) -> dict[str, Any]:

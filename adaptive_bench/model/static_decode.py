@@ -226,8 +226,9 @@ def why_not_static(model: ForwardModel) -> str | None:
 
 def _sources(model: ForwardModel) -> list[tuple[Tensor, int]]:
     """What a recorded step is made from besides its own buffers, and where that lies."""
-    thresholds = model.method.thresholds
+    thresholds, fitted = model.method.thresholds, model.method.fitted
     tensors = [*model.parameters(), *([] if thresholds is None else [thresholds.values])]
+    tensors += [] if fitted is None else fitted.state().values()
     return [(tensor, tensor.data_ptr()) for tensor in tensors]
 
 

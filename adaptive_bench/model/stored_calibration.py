@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -38,23 +38,28 @@ class StoredCalibration:
         thresholds: State of `Thresholds`; empty for methods without.
         table: Measured pairs of a dial's travel and the saving there.
         dials: Dial values by the saving they were chosen for.
+        fitted: What the method measured (`Method.fit`); empty for methods that measure nothing.
     """
 
     text: str
     thresholds: Mapping[str, Tensor]
     table: Mapping[float, float]
     dials: Mapping[float, float]
+    fitted: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, method: Method, dials: Mapping[float, float], text: str) -> StoredCalibration:
         """What a calibrated method knows now."""
         thresholds = {} if method.thresholds is None else method.thresholds.state()
-        return cls(text, thresholds, dict(method.dial_table.measured), dict(dials))
+        fitted = {} if method.fitted is None else method.fitted.state()
+        return cls(text, thresholds, dict(method.dial_table.measured), dict(dials), fitted)
 
     def give_to(self, method: Method) -> None:
         """Make the method ready for the dials of this calibration."""
         if method.thresholds is not None and self.thresholds:
             method.thresholds.load(self.thresholds)
+        if method.fitted is not None and self.fitted:
+            method.fitted.load(self.fitted)
         method.dial_table.measured = dict(self.table)
 
 
@@ -89,6 +94,7 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     if path.is_file() and (before := read(folder, spec, name)).text == calibration.text:
         calibration = _joined(before, calibration)
     tensors = {f"thresholds.{key}": value.contiguous() for key, value in calibration.thresholds.items()}
+    tensors |= {f"fitted.{key}": value.contiguous() for key, value in calibration.fitted.items()}
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
     # One key: safetensors writes several in another order each time.
@@ -129,9 +135,11 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
             f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. Delete the file "
             "and run the same command again."
         ) from error
-    return StoredCalibration(
-        text, {key.removeprefix("thresholds."): value for key, value in tensors.items()}, table, dials
+    thresholds, fitted = (
+        {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
+        for start in ("thresholds.", "fitted.")
     )
+    return StoredCalibration(text, thresholds, table, dials, fitted)
 
 
 def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibration:
@@ -148,7 +156,8 @@ def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibr
             "shares": torch.tensor(shares, dtype=torch.float64),
             "values": torch.stack([rows[share] for share in shares]),
         }
-    return StoredCalibration(after.text, thresholds, {**before.table, **after.table}, {**before.dials, **after.dials})
+    table, dials = {**before.table, **after.table}, {**before.dials, **after.dials}
+    return StoredCalibration(after.text, thresholds, table, dials, after.fitted or before.fitted)
 
 
 def _pairs(values: Mapping[float, float]) -> Tensor:

@@ -158,6 +158,8 @@ class _Bench:
                 f"Prompt and new tokens must fit the context of {model.backbone.context_length} tokens, got "
                 f"{request.prompt} + {request.new}. Lower --prompt or --new."
             )
+        if self._cell(spec) is None:
+            model.prepare_training(self._calibration(model))
         calibration: list[dict[str, Any]] = []
         if model.needs_calibration:
             reachable = [min(saving, model.method.max_saved_tokens) for saving in request.savings]

@@ -46,8 +46,10 @@ class Subject:
         return "C0" if self.spec.semantics == "bench" else method_class(self.spec).paper_class
 
     def build(self, spec: MethodSpec | None = None) -> AdaptiveModel:
-        """A new model, by default of the spec itself, in `eval()`."""
-        return AdaptiveModel.build(self.backbone(), spec or self.spec, seed=SEED).eval()
+        """A new model, by default of the spec itself, in `eval()`, and ready to be trained."""
+        model = AdaptiveModel.build(self.backbone(), spec or self.spec, seed=SEED).eval()
+        model.prepare_training([CALIBRATION_TEXT.to(self.device).arguments])
+        return model
 
     def backbone(self, *, wide: bool = False) -> PreTrainedModel:
         """A new tiny model of the family without a method; see `backbones`."""

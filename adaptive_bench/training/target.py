@@ -46,7 +46,8 @@ class Target:
 
 @torch.no_grad()
 def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: float, axis: FlopAxis) -> Target:
-    """The share of skipped token-branches that saves so much on the axis; leaves the model as it was.
+    """The share of skipped token-branches that saves so much on the axis; leaves the model as it was, but for what its
+    method measures before training (`Method.prepare_training`).
 
     Args:
         model: Before its training.
@@ -58,6 +59,7 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
     was_training = model.training
     model.eval()
     try:
+        model.prepare_training(batches)
         asked = min(end, saving if axis == "tokens" else saving + _FIRST_STEP)
         points = [_measure(model, batches, 0.0), _measure(model, batches, asked)]
         while len(points) < _MAX_POINTS:

@@ -42,7 +42,9 @@ def saved_share(model, ids):
     return model.compute_report()["saved"]["tokens"], logits
 
 
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "skiplayer", "gateskip[kv=copy_below]"])
+@pytest.mark.parametrize(
+    "spec", ["gateskip", "mod", "calm", "skiplayer", "gateskip[kv=copy_below]", "static_depth[rule=bi]"]
+)
 def test_a_loaded_model_skips_at_once(spec, saved, text, random_text):
     """Thresholds, dial table and the dial that was used come back: decisions are the same."""
     folder, model = saved(spec)

@@ -195,7 +195,7 @@ def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, 
     trait = None
     with guard.watching(named_plugins([spec.name])):
         if (method := _put_on(facts, spec)) is not None:
-            calibrates = method.thresholds is not None or method.solves_dial
+            calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
             trait = Trait(float(method.max_saved_tokens), calibrates)
         _put_on(facts, training_spec(spec))
     return trait, _try(spec, facts) if registry.is_foreign("methods", spec.name) else None
@@ -230,11 +230,12 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
             model = AdaptiveModel.build(tiny, spec).train()
             ids = torch.randint(1, _TRIAL["vocab_size"], (2, _TRIAL_TOKENS))
             batch: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            later = torch.arange(_TRIAL_TOKENS).expand_as(ids) >= _TRIAL_TOKENS // 2
+            model.prepare_training([batch | {"continuation_mask": later}])
             model.begin_step(1, 1)
             loss = model(**batch, labels=ids).loss
             if loss.requires_grad:
                 loss.backward()
-            later = torch.arange(_TRIAL_TOKENS).expand_as(ids) >= _TRIAL_TOKENS // 2
             model.eval()
             saving = min(0.2, float(model.method.max_saved_tokens))
             model.calibrate([batch | {"continuation_mask": later}], [saving])

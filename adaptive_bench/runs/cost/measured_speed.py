@@ -167,6 +167,7 @@ def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: in
 def _sequence_s(model: AdaptiveModel, examples: Sequence[EncodedExample], pad_id: int) -> float:
     device = next(model.parameters()).device
     batch = training_batch(examples, pad_id, device)
+    model.prepare_training([batch])
     model.begin_step(1, 2)
     model.train()
     taken_s = 0.0

@@ -67,8 +67,9 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         trained.store(saving)
         start_s = time.perf_counter()
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
+        fitted = None if model.method.fitted is None else model.method.fitted.state()
         bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
-        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, bank):
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
             evaluation, samples = _ask(sweep, trained, bank, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         read = files_read(sweep.config, (sweep.spec.name, sweep.training.spec.name), (sweep.task,))
@@ -108,7 +109,12 @@ class EvaluationWorker:
         self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
 
     def __call__(
-        self, sweep: DialEvaluation, dial: float, thresholds: dict[str, Tensor] | None, bank: DecisionBank | None
+        self,
+        sweep: DialEvaluation,
+        dial: float,
+        thresholds: dict[str, Tensor] | None,
+        fitted: dict[str, Tensor] | None,
+        bank: DecisionBank | None,
     ) -> None:
         """Evaluate at one dial value, as calibrated by the main process."""
         key = sweep.training.folder, sweep.spec
@@ -119,5 +125,8 @@ class EvaluationWorker:
         if thresholds:
             assert trained.model.method.thresholds is not None
             trained.model.method.thresholds.load(thresholds)
+        if fitted:
+            assert trained.model.method.fitted is not None
+            trained.model.method.fitted.load(fitted)
         trained.model.dial = dial
         _ask(sweep, trained, bank, SilentReporter())

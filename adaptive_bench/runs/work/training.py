@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from adaptive_bench import processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
@@ -36,7 +38,7 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
             with (
-                processes.world().broadcast_job("train", training, config, model.method.target),
+                processes.world().broadcast_job("train", training, config, model.method.target, _prepared(model)),
                 reading(training, config),
             ):
                 _fit(model, training, config, tokenizer, said)
@@ -62,10 +64,16 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
     )
 
 
-def train_as_worker(training: TrainingRun, config: RunConfig, target: float) -> None:
+def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:
+    """What a method measured before its training; it is among its buffers."""
+    return {name: value.cpu() for name, value in model.method.named_buffers()} if model.method.prepares_training else {}
+
+
+def train_as_worker(training: TrainingRun, config: RunConfig, target: float, prepared: dict[str, Tensor]) -> None:
     """Take part in the training of a training that the main process has begun."""
     model = build_model(training, config)
     model.method.target = target
+    model.method.load_state_dict(prepared, strict=False)
     _fit(model, training, config, backbone_of(training, config).load_tokenizer(), SilentReporter())
 
 

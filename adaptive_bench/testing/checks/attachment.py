@@ -63,6 +63,7 @@ def detach(subject: Subject) -> Facts:
         logits = backbone(text.input_ids).logits
     shared = subject.model()
     model = AdaptiveModel.build(backbone, subject.spec).eval()
+    model.prepare_training([text.arguments])
     if model.needs_calibration:
         model.calibrate([text.arguments], [0.5 * model.method.max_saved_tokens])
     model.dial = model.method.dial_for(0.5 * shared.method.max_saved_tokens)
