@@ -15,6 +15,9 @@ first, ties by position. While a batch is written n is the number of unfinished 
 skipped and the last row runs in full; below 1 / q rows decoding saves nothing. `threshold=literal` is the letter: it
 skips at least one token per call, all of them where scores are equal or n = 1, and so cannot write answers.
 
+`compensate=scale` is ours: tokens get instead of a branch what makes their state $s$ times itself, with the
+least-squares $s$ of each gated branch on held-out text that runs everything (DASH's factor, arXiv 2505.17420).
+
 Deviations in `bench` semantics:
 * thresholds are calibrated per branch on held-out training text, so a decision is causal and free of the batch;
 * K,V of skipped tokens are recomputed from the state they carry.
@@ -41,9 +44,12 @@ from adaptive_bench.method import (
     Backbone,
     Branch,
     CausalityClass,
+    Compensation,
     Decision,
     DialSpec,
+    Fitted,
     ForwardCall,
+    HeldOutText,
     InitialChange,
     KVPolicy,
     Method,
@@ -55,10 +61,12 @@ from adaptive_bench.method import (
     SiteView,
     Thresholds,
     UsageError,
+    compensated,
     drop_lowest,
     drop_lowest_by_phase,
     initialised_linear,
     paper_quantile_keep,
+    site_scales,
 )
 
 PAIRED_WEIGHT = {"l1": 0.1, "l2": 1.0, "kl_layer": 0.1, "kl_element": 1.0}  # paper 0.1, released code 1.0
@@ -114,6 +122,9 @@ class GateSkipConfig(MethodConfig):
     threshold: Literal["reference", "literal"] = Field(
         "reference", description="paper semantics: exactly floor(q n) (released code), or Algorithm 3 to the letter"
     )
+    compensate: Compensation = Field(
+        "none", description="what tokens get instead of a branch: nothing, or what makes their state s times as large"
+    )
 
     @property
     def penalty_weight(self) -> float:
@@ -157,6 +168,8 @@ class GateSkip(Method):
             )
         if semantics == "bench":
             self.thresholds = Thresholds(site.number for site in sorted(self.skipping) if self._decides(site))
+        if config.compensate == "scale":
+            self.fitted = Fitted("scales")
 
     @property
     def dial(self) -> DialSpec:
@@ -212,7 +225,13 @@ class GateSkip(Method):
             view.record(gate=gate)
         keep = self._keep(view, gate.detach().mean(dim=-1)) if view.site in self.skipping else None
         placement = self.config.placement
-        return Decision(keep, gate if placement != "before" else None, gate if placement != "after" else None)
+        decision = Decision(keep, gate if placement != "before" else None, gate if placement != "after" else None)
+        return decision if self.fitted is None else compensated(view, decision, self.fitted)
+
+    def fit(self, text: HeldOutText) -> None:
+        """What is given instead of branches."""
+        assert self.fitted is not None
+        self.fitted.set(scales=site_scales(text))
 
     def _keep(self, view: SiteView, scores: Tensor) -> Tensor | None:
         """Keep mask of one site; `None` keeps all. With `skip_unit=layer` the MLP takes over what attention decided."""
@@ -272,8 +291,9 @@ class GateSkip(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Semantics, KV policy and the paper's rule matter at inference only."""
-        return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in ("kv", "threshold")))
+        """Semantics, KV policy, compensation and the paper's rule matter at inference only."""
+        at_inference = ("kv", "threshold", "compensate")
+        return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in at_inference))
 
 
 def sparsity(gate: Tensor, loss: Literal["l2", "l1", "kl_layer", "kl_element"], budget: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random skipping: a token is dropped from a branch with a fixed probability. The control that any method must beat.
+r"""Random skipping: a token is dropped from a branch with a fixed probability. The control that any method must beat.
 
 Idea: each (token, branch) pair draws independently, attention and MLP apart, prefill and decode alike. The draw is
 counter-based: a 64-bit mix of (seed, document, prefix of the token, site) instead of a stream, so the same token of the
@@ -10,6 +10,9 @@ text alone, and texts share the draws of a common beginning.
 Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of
 tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
 the paper's baseline never skipped in training.
+
+`compensate=scale` gives tokens instead of a branch what makes their state $s$ times itself, with the least-squares
+$s$ of each branch on held-out text that runs everything (DASH's factor, arXiv 2505.17420; H multiply-accumulates).
 
 Deviations: Bernoulli draws per token instead of an exact share per call, which a causal rule cannot give.
 """
@@ -23,14 +26,22 @@ from pydantic import Field
 
 from adaptive_bench.method import (
     EXECUTE_ALL,
+    Backbone,
+    Compensation,
     Decision,
     DialSpec,
+    Fitted,
     ForwardCall,
+    HeldOutText,
     KVPolicy,
     Method,
     MethodConfig,
     MethodSpec,
+    Semantics,
+    SiteView,
+    compensated,
     draw_key,
+    site_scales,
     uniforms_from,
 )
 
@@ -45,6 +56,9 @@ class RandomSkipConfig(MethodConfig):
     kv: Literal["recompute", "copy_below", "evict"] = Field(
         "recompute", description="what skipped tokens leave in the cache"
     )
+    compensate: Compensation = Field(
+        "none", description="what tokens get instead of a branch: nothing, or what makes their state s times as large"
+    )
 
 
 class RandomSkip(Method):
@@ -55,6 +69,11 @@ class RandomSkip(Method):
     draws = True
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig
+
+    def __init__(self, config: RandomSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        if config.compensate == "scale":
+            self.fitted = Fitted("scales")
 
     @property
     def dial(self) -> DialSpec:
@@ -87,6 +106,16 @@ class RandomSkip(Method):
         keys = [draw_key(self.seed, round_of_training, site) for site in sites]
         return [Decision(keep=keep) for keep in uniforms_from(call.draw_counters, keys) >= share]
 
+    def decide(self, view: SiteView) -> Decision:
+        """As drawn; what is given instead is of the state there."""
+        decision = super().decide(view)
+        return decision if self.fitted is None else compensated(view, decision, self.fitted)
+
+    def fit(self, text: HeldOutText) -> None:
+        """What is given instead of branches."""
+        assert self.fitted is not None
+        self.fitted.set(scales=site_scales(text))
+
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
         """The share rises to the target."""
@@ -95,8 +124,10 @@ class RandomSkip(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Untrained: the dense model. Trained: the schedule alone matters, not semantics or KV policy."""
+        """Untrained: the dense model. Trained: the schedule alone matters, not semantics, KV policy or compensation."""
         assert isinstance(config, RandomSkipConfig)
         if not config.trained:
             return MethodSpec("dense")
-        return MethodSpec(spec.name, tuple((key, value) for key, value in spec.params if key != "kv"))
+        return MethodSpec(
+            spec.name, tuple((key, value) for key, value in spec.params if key not in ("kv", "compensate"))
+        )

@@ -13,6 +13,11 @@ texts; `ppl` one layer after the other, always the one without which the loss of
 sets of N layers where they are no more than `search_budget`, else it starts from the set of `ppl` and exchanges one
 layer at a time while that lowers the loss, with as many losses measured for each N.
 
+`compensate=scale` gives tokens instead of layer l what makes their state $s_l$ times itself, with the least-squares
+$s_l = \sum \langle h_l, h_{l+1} \rangle / \sum \lVert h_l \rVert^2$ over the tokens of held-out text on the model that
+runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), and H multiply-accumulates
+a layer and token.
+
 With `trained` the layers are left out in training as well: more and more of them, up to the run's target saving; a run
 with several targets trains it for each number of layers up to the first that saves the largest of them. A rule then
 chooses once, on the model before that training.
@@ -33,6 +38,7 @@ from pydantic import Field
 from adaptive_bench.method import (
     EXECUTE_ALL,
     Backbone,
+    Compensation,
     Decision,
     DialSpec,
     Fitted,
@@ -44,8 +50,11 @@ from adaptive_bench.method import (
     MethodSpec,
     SearchRange,
     Semantics,
+    SiteView,
     UsageError,
+    compensated,
     layers_to_leave_out,
+    site_scales,
 )
 
 
@@ -55,6 +64,7 @@ class StaticDepthConfig(MethodConfig):
     may_agree: ClassVar[frozenset[str]] = frozenset({"rule", "search_budget"})
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "rule": SearchRange.parse("choice:every|bi|angular|ppl|search", source="the rules of the papers, and a search"),
+        "compensate": SearchRange.parse("choice:none|scale", source="DASH's factor, and without it"),
     }
     trained: bool = Field(False, description="leave layers out in training as well, on the schedule of all methods")
     rule: Literal["every", "bi", "angular", "ppl", "search"] = Field(
@@ -62,6 +72,9 @@ class StaticDepthConfig(MethodConfig):
     )
     search_budget: int = Field(
         32, ge=1, description="losses that `search` measures for each number of layers, beyond those of `ppl`"
+    )
+    compensate: Compensation = Field(
+        "none", description="what tokens get instead of a layer: nothing, or what makes their state s times as large"
     )
 
     def on_model(self, layers: int) -> dict[str, Any]:
@@ -89,8 +102,9 @@ class StaticDepth(Method):
         if self.prepares_training:  # row n: the n layers to leave out; part of what is trained
             self.register_buffer("chosen", torch.zeros(layers + 1, layers, dtype=torch.bool))
             self.register_load_state_dict_post_hook(_read_again)
-        elif config.rule != "every":
-            self.fitted = Fitted("chosen")
+        picks = config.rule != "every" and not config.trained
+        if names := [*(["chosen"] if picks else []), *(["scales"] if config.compensate == "scale" else [])]:
+            self.fitted = Fitted(*names)
 
     @property
     def dial(self) -> DialSpec:
@@ -125,7 +139,8 @@ class StaticDepth(Method):
         Raises:
             UsageError: It has not been asked yet.
         """
-        if self.fitted is not None:
+        if not self.prepares_training:
+            assert self.fitted is not None
             return set(self.fitted["chosen"][skipped].nonzero()[:, 0].tolist())
         if self._sets is None:
             self._sets = [set(row.nonzero()[:, 0].tolist()) for row in self.chosen.cpu()]
@@ -147,9 +162,10 @@ class StaticDepth(Method):
         self._sets = None
 
     def fit(self, text: HeldOutText) -> None:
-        """Ask the rule."""
+        """Ask the rule, where no training did, and fit what is given instead of layers."""
         assert self.fitted is not None
-        self.fitted.set(chosen=self._asked(text))
+        measures = {"chosen": self._asked, "scales": site_scales}
+        self.fitted.set(**{name: measures[name](text) for name in self.fitted.names})
 
     def _asked(self, text: HeldOutText) -> torch.Tensor:
         """[L + 1, L] what the rule leaves out."""
@@ -163,6 +179,14 @@ class StaticDepth(Method):
                 self._tried = None
 
         return layers_to_leave_out(self.config.rule, text, loss, self.backbone_size[0], self.config.search_budget)
+
+    def decide(self, view: SiteView) -> Decision:
+        """As known before; what is given instead is of the state there."""
+        decision = super().decide(view)
+        if self.config.compensate == "none" or self._tried is not None:
+            return decision
+        assert self.fitted is not None
+        return compensated(view, decision, self.fitted)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Nobody or everybody."""
@@ -179,9 +203,10 @@ class StaticDepth(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Untrained: the dense model."""
+        """Untrained: the dense model. Trained: what is given instead of layers matters at inference only."""
         assert isinstance(config, StaticDepthConfig)
-        return MethodSpec(spec.name, spec.params) if config.trained else MethodSpec("dense")
+        params = tuple(pair for pair in spec.params if pair[0] != "compensate")
+        return MethodSpec(spec.name, params) if config.trained else MethodSpec("dense")
 
 
 def _read_again(method: Method, _: Any) -> None:

@@ -164,7 +164,7 @@ class Tally:
         needed = self._eligible if reading.inputs == self.valid.size else slots
         self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
         self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
-        self.ledger.count(self.phase, f"method.{reading.name}", reading.inputs * needed / self.valid.size)
+        self.ledger.count(self.phase, reading.name, reading.inputs * needed / self.valid.size)
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
@@ -178,13 +178,12 @@ class Tally:
     def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]."""
         macs = reading.macs / max(1, reading.inputs)
-        self._runs.append(Run(layer, f"method.{reading.name}", tokens, macs, reading.weight_bytes, among))
+        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among))
 
     def book_instead(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book a linear map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` see `Run`."""
+        """Book a map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` see `Run`."""
         macs = reading.macs / tokens.numel()
-        name, adapter = f"method.{reading.name}", "overhead.adapter"
-        self._runs.append(Run(layer, name, tokens, macs, reading.weight_bytes, among, adapter))
+        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, "overhead.adapter"))
 
     @property
     def runs(self) -> int:

@@ -177,6 +177,10 @@ class EngineCall(ForwardCall):
         if self.tally is not None:
             self.tally.book_cosine(layer, tokens, among)
 
+    def note_rescale(self, states: int) -> None:
+        """So many states were multiplied by a number instead of a branch."""
+        self.meter.note_rescale(states, self.backbone.hidden_size)
+
     def take_effort(self, runs: int, answers: int) -> Effort:
         """What was done in order to decide since there were so many runs noted and answers given."""
         assert self.tally is not None, "only training has no books"

@@ -142,7 +142,8 @@ class Ledger:
 
     def count(self, phase: Phase, name: str, tokens: float) -> None:
         """Add tokens a map was run for. `head`: those whose logits were needed; `probe`: further runs of the head, in
-        order to decide; `cosine`: cosines of two states, likewise; `method.` and a name: a linear map of the method's
+        order to decide; `cosine`: cosines of two states, likewise; `rescale`: states that
+        were scaled instead of a branch; `method.` and a name: a linear map of the method's
         own.
         """
         runs = self.runs[phase]

@@ -7,12 +7,15 @@ from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
+RESCALE = "rescale"
+
 
 class Reading(NamedTuple):
-    """One linear map run once.
+    """One linear map run once, or one scaling of states.
 
     Attributes:
-        name: Of the map inside the method, for example `gates.3`.
+        name: What the ledger counts it as: `method.` and the map's name inside the method, for example
+            `method.gates.3`, or `rescale`.
         inputs: Vectors it was run for: tokens, or rows if a row decides as a whole.
         macs: Multiply-accumulates for all of them.
         weight_bytes: Of its weight matrix, which is read once.
@@ -44,7 +47,13 @@ class DecisionMeter:
         del self._readings[len(self._readings) - count :]
         return taken
 
+    def note_rescale(self, states: int, width: int) -> None:
+        """So many states of so many numbers were multiplied by a number."""
+        self._readings.append(Reading(RESCALE, states, states * width, 0))
+
     def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = cast(nn.Linear, module).weight
         vectors = inputs[0].numel() // weight.shape[1]
-        self._readings.append(Reading(name, vectors, vectors * weight.numel(), weight.numel() * weight.element_size()))
+        self._readings.append(
+            Reading(f"method.{name}", vectors, vectors * weight.numel(), weight.numel() * weight.element_size())
+        )

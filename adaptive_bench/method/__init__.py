@@ -11,6 +11,7 @@ from adaptive_bench.method.base import (
     initialised_linear,
 )
 from adaptive_bench.method.call import ForwardCall, Phase
+from adaptive_bench.method.compensation import Compensation, compensated, site_scales
 from adaptive_bench.method.confidence import leaving_tokens
 from adaptive_bench.method.decisions import (
     EXECUTE_ALL,
@@ -23,7 +24,7 @@ from adaptive_bench.method.decisions import (
 )
 from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.eligible import described, every_branch
-from adaptive_bench.method.fitted import Fitted, HeldOutText, Streams, site_scales
+from adaptive_bench.method.fitted import Fitted, HeldOutText, Streams
 from adaptive_bench.method.gumbel import sampled_choice
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.layer_rules import LayerRule, layers_to_leave_out
@@ -43,6 +44,7 @@ __all__ = [
     "Backbone",
     "Branch",
     "CausalityClass",
+    "Compensation",
     "Decision",
     "DialSpec",
     "DialTable",
@@ -65,6 +67,7 @@ __all__ = [
     "Thresholds",
     "UsageError",
     "annealed",
+    "compensated",
     "described",
     "document_key",
     "draw_key",

@@ -175,6 +175,9 @@ class ForwardCall:
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
 
+    def note_rescale(self, states: int) -> None:
+        """So many states are multiplied by a number instead of a branch. Overridden likewise."""
+
     def run_map(
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
     ) -> Tensor:

@@ -8,10 +8,8 @@ with its weights as they are, so they belong to these weights and this text, as 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from adaptive_bench.errors import PluginFault, UsageError
@@ -94,25 +92,3 @@ class Fitted:
     def clear(self) -> None:
         """Forget them (the weights changed)."""
         self._values = {}
-
-
-def least_squares_scale(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-    """Numerator and denominator of the s that makes s h closest to h': sums over tokens of <h, h'> and <h, h>.
-
-    Args:
-        before, after: States h and h' [N, H].
-    """
-    start, end = before.double(), after.double()
-    return (start * end).sum(), start.square().sum()
-
-
-def site_scales(text: HeldOutText) -> Tensor:
-    """[sites] the least-squares scale of each site's input that comes closest to its output, s = sum <h, h'> / sum
-    <h, h>; 1 where the input is 0.
-    """
-    sums: list[Tensor] = []
-    for states, _ in text.streams():
-        parts = [torch.stack(least_squares_scale(*pair)) for pair in pairwise(states)]
-        sums.append(torch.stack(parts).cpu())
-    products, squares = torch.stack(sums).sum(dim=0).T
-    return torch.where(squares > 0, products / squares.where(squares > 0, 1.0), 1.0)

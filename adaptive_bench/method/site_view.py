@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -77,6 +78,18 @@ class SiteView:
         states = self.hidden.flatten(0, 1)[tokens]
         states = self.call.backbone.final_norm(states) if final_norm else states
         return self.call.run_map(self.site.layer, network, states.float(), tokens, among)
+
+    def rescaled(self, scale: Tensor, tokens: Tensor) -> Tensor:
+        """[N, H] what makes the residual stream of the tokens at flat indices [N] so many times itself.
+
+        For `Decision.otherwise`, where it is booked: H multiply-accumulates a token.
+
+        Args:
+            scale: A number, on the CPU or where the model is.
+        """
+        self.call.note_rescale(tokens.numel())
+        states = self.hidden.flatten(0, 1).index_select(0, tokens).float()
+        return torch.multiply(states, scale - 1.0)  # by this name `adaptive-bench check` counts it
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
         """The probe's logits [N, V] are final for the tokens at flat indices [N]: they are not computed again."""

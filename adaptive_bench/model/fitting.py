@@ -74,14 +74,15 @@ def measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Calla
         batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
         by: The method's `fit` or `prepare_training`.
     """
-    dial_before, training_before = model.dial, model.training
+    dial_before, training_before, executor_before = model.dial, model.training, model._executor
     model.eval()
+    model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
     try:
         with unbooked(model):
             model.dial = model.method.dial.skip_nothing
             by(_Text(model, batches))
     finally:
-        model.dial = dial_before
+        model.dial, model.executor = dial_before, executor_before
         model.train(training_before)
 
 

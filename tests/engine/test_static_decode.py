@@ -23,6 +23,7 @@ VARIANTS = (
     "free[kv=defer]",
     "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "gateskip[threshold=literal]@paper",
     "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "position_skip[kv=evict]",
+    "gateskip[compensate=scale]", "static_depth[compensate=scale]", "static_depth[rule=bi]",
 )  # fmt: skip
 SPECS = (*NAMES, "free@paper", "gateskip@paper", "mod@paper", "router_tuned_mod@paper", *VARIANTS)
 NOT_REPEATABLE = {"free@paper", "free[kv=defer]", "gateskip[threshold=literal]@paper"}

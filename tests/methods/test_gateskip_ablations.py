@@ -12,7 +12,7 @@ LAYERS = 4
 LIVE_AT_INFERENCE = (
     *("shape=scalar", "sharing=shared", "architecture=mlp", "placement=before", "placement=both"),
     *("skip_unit=layer", "skip_modules=attention", "skip_modules=mlp", "stride=2", "input=residual"),
-    *("kv=copy_below", "kv=evict"),
+    *("kv=copy_below", "kv=evict", "compensate=scale"),
 )
 LIVE_IN_TRAINING = (
     *("loss=l1", "loss=kl_layer", "loss=kl_element", "sparsity_weight=0.1", "budget_end=0.5", "detach=false"),

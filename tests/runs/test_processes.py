@@ -61,9 +61,10 @@ def names(folder):
 def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     asked = {"limit": 12, "calibration_examples": 6, "grid": (0.0, 0.3), "batch_size": 4}
     shared = {"tasks": ("nano_qa_ll", "nano_qa"), "evaluation": asked}
-    methods = "dense,random_skip,gateskip,gateskip@paper,mod@paper"
+    methods = "dense,random_skip,random_skip[compensate=scale],gateskip,gateskip@paper,mod@paper"
     as_is = {"methods": methods, "train": {"steps": 0}, "shuffled": True, **shared}
-    trained = {"methods": "gateskip,mine,dense", "train": {"steps": 4, "batch_size": 4}, **shared}
+    picked = "static_depth[rule=bi,trained=true]"  # before training, by the main process
+    trained = {"methods": f"gateskip,{picked},mine,dense", "train": {"steps": 4, "batch_size": 4}, **shared}
     script, configs = tmp_path / "child.py", tmp_path / "configs"
     script.write_text(CHILD)
     together = [config_of(**settings, out=tmp_path / "two") for settings in (as_is, trained)]
@@ -77,7 +78,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     alone = config_of(**as_is, out=tmp_path / "one")
     run(alone, jobs=1)
     found, wanted = points(together[0]), points(alone)
-    assert len(wanted) == 22 and found.keys() == wanted.keys()
+    assert len(wanted) == 26 and found.keys() == wanted.keys()
     for (sweep, name), point in wanted.items():
         if "nano_qa," in sweep and "@paper" not in sweep:  # greedy texts of causal methods: batches come as they come
             assert of_tokens(found[sweep, name]) == of_tokens(point)
@@ -91,5 +92,5 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
             states[about["method"]] = json.loads((record / "status.json").read_text())["state"]
             log = record / "train.jsonl"
             steps[about["method"]] = len(log.read_text().splitlines()) if log.is_file() else 0
-    assert states == {"gateskip": "done", "mine": "failed", "dense": "done"}
-    assert steps == {"gateskip": 4, "mine": 0, "dense": 4}
+    assert states == {"gateskip": "done", picked: "done", "mine": "failed", "dense": "done"}
+    assert steps == {"gateskip": 4, picked: 4, "mine": 0, "dense": 4}

@@ -23,6 +23,8 @@ VARIANTS += [
     "router_tuned_mod@paper",
     "calm[confidence=state]",
     "random_skip[kv=copy_below]",
+    "random_skip[compensate=scale]",
+    "static_depth[compensate=scale]",
 ]
 
 

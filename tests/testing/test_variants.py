@@ -37,11 +37,11 @@ def test_each_parameter_with_few_values_varies_alone(register_method):
 
 
 def test_every_ablation_axis_of_gateskip_is_there():
-    """The rows of the paper's ablation table, and the axes of the released code."""
+    """The rows of the paper's ablation table, the axes of the released code, and what we add."""
     axes = {key for spec in variants("gateskip") for key, _ in spec.params}
     assert axes == {
         *("shape", "sharing", "architecture", "placement", "loss", "skip_unit", "skip_modules", "stride", "frozen"),
-        *("input", "detach", "kv"),
+        *("input", "detach", "kv", "compensate"),
     }
 
 

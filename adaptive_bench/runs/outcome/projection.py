@@ -31,6 +31,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import BUCKETS, COSINE, PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.meter import RESCALE
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
@@ -84,6 +85,8 @@ class Projection:
                 ledger.book(phase, first, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
                 cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
                 ledger.book(phase, first, "overhead.decision", cosines)
+                rescaled = runs.pop(RESCALE, 0.0) * self.backbone.hidden_size
+                ledger.book(phase, first, "overhead.adapter", self._depth * rescaled)
                 own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
                 ledger.book(phase, first, "overhead.decision", self._depth * own)
             macs[phase] = ledger.macs(phase)[:-1].reshape(len(reports), rows, -1).sum(axis=1)

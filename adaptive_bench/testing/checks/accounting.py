@@ -37,9 +37,9 @@ def ledger(subject: Subject) -> Facts:
             with torch.no_grad():
                 run()  # at the first use of a shape the forms of its products are timed: no work of the model
             model.reset_ledger()
-            with torch.no_grad(), _CosineCount() as cosines, FlopCounterMode(display=False) as counter:
+            with torch.no_grad(), _ElementCount() as elements, FlopCounterMode(display=False) as counter:
                 run()
-            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops() + cosines.flops
+            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops() + elements.flops
             demand(
                 abs(booked - executed) <= ROTARY_SHARE * executed,
                 f"The ledger must hold every FLOP, but {name} at dial {dial:g} ({executor}) executed {executed} and "
@@ -49,8 +49,10 @@ def ledger(subject: Subject) -> Facts:
     return {"ledger": True}
 
 
-class _CosineCount(TorchFunctionMode):
-    """Counts cosines, which PyTorch's counter takes for nothing: each is two norms and a product."""
+class _ElementCount(TorchFunctionMode):
+    """Counts what PyTorch's counter takes for nothing: cosines, each two norms and a product, and states scaled by
+    `SiteView.rescaled`.
+    """
 
     flops = 0
 
@@ -59,6 +61,8 @@ class _CosineCount(TorchFunctionMode):
     ) -> Any:
         if function is torch.cosine_similarity:
             self.flops += 2 * 3 * int(torch.broadcast_tensors(*args[:2])[0].numel())
+        elif function is torch.multiply:
+            self.flops += 2 * int(args[0].numel())
         return function(*args, **(kwargs or {}))
 
 
