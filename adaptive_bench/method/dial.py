@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from adaptive_bench.errors import UsageError
 
@@ -25,17 +26,18 @@ class DialSpec:
     skip_nothing: float
 
     def check(self, value: float) -> float:
-        """The value, if it is in range.
+        """The value, if it is a number in range.
 
         Raises:
             UsageError: It is not.
         """
+        value = as_number(value, f"The dial {self.name!r}")
         if not self.minimum <= value <= self.maximum:
             raise UsageError(
                 f"The dial {self.name!r} must lie in [{self.minimum:g}, {self.maximum:g}], got {value!r}; "
                 f"{self.skip_nothing:g} skips nothing."
             )
-        return float(value)
+        return value
 
     def at(self, travel: float) -> float:
         """The value a share of the way from `skip_nothing` (0) to the other end of the range (1)."""
@@ -48,6 +50,18 @@ class DialSpec:
     @property
     def _end(self) -> float:
         return self.minimum if self.skip_nothing == self.maximum else self.maximum
+
+
+def as_number(value: Any, name: str) -> float:
+    """A value as a plain number; those of numpy and torch without axes as well.
+
+    Raises:
+        UsageError: It is none: a text, a list, a truth value.
+    """
+    plain = value.item() if getattr(value, "ndim", None) == 0 else value
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise UsageError(f"{name} is set to a number, got {value!r} of type {type(value).__name__}. Give a float.")
+    return float(plain)
 
 
 class DialTable:

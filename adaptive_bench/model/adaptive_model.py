@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, trained_alike
+from adaptive_bench.method.dial import as_number
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
@@ -34,8 +35,12 @@ class AdaptiveModel(HuggingFaceModel):
         Like any new module the result is in `train()` mode: call `eval()` before generating or measuring.
 
         Raises:
-            UsageError: Unknown method or parameter, unsupported backbone.
+            UsageError: Unknown method or parameter, unsupported backbone, no model or no spec.
         """
+        if not isinstance(backbone_model, PreTrainedModel):
+            raise UsageError(_no_backbone(backbone_model))
+        if not isinstance(spec, str | MethodSpec):
+            raise UsageError(f"A method is named by its spec, such as 'gateskip', got {spec!r}. Name one.")
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec
         method_type = method_class(spec)
         config = method_type.parse_config(spec)
@@ -70,7 +75,7 @@ class AdaptiveModel(HuggingFaceModel):
 
     @saving.setter
     def saving(self, share: float) -> None:
-        maximum = self.method.max_saved_tokens
+        maximum, share = self.method.max_saved_tokens, as_number(share, "A saving")
         if not 0.0 <= share <= maximum + 1e-9:
             raise UsageError(
                 f"{self.spec} can save from 0 to {maximum:.3g} of all token-branches, got saving {share!r}. "
@@ -210,13 +215,23 @@ class AdaptiveModel(HuggingFaceModel):
         *,
         pretrained: Pretrained | None = None,
         adapters: Adapters | None = None,
+        safe_serialization: bool = True,
     ) -> None:
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
 
         Args:
             pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
             adapters: Written beside their name.
+            safe_serialization: Weights are written as safetensors; `False` is refused.
+
+        Raises:
+            UsageError: Pickled weights are wanted.
         """
+        if not safe_serialization:
+            raise UsageError(
+                "An adaptive model is saved as safetensors, which run no code when they are loaded, got "
+                "safe_serialization=False. Leave it out."
+            )
         self._forget_what_is_stale()
         files.save(self, Path(folder), pretrained, adapters)
         if tokenizer is not None:
@@ -305,6 +320,19 @@ class AdaptiveModel(HuggingFaceModel):
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
         stored_calibration.write(Path(folder), self.spec, name, measured)
+
+
+def _no_backbone(given: Any) -> str:
+    if isinstance(given, str | Path):
+        step = f"Load it first: AdaptiveModel.build(find_backbone({str(given)!r}).load_model(), ...)"
+    elif isinstance(given, HuggingFaceModel):
+        step = "It has a method already; build another one on its model.backbone_model"
+    elif hasattr(given, "get_base_model"):
+        step = "Give the model inside, where the adapters are: AdaptiveModel.build(model.get_base_model(), ...)"
+    else:
+        step = "Load one with transformers.AutoModelForCausalLM.from_pretrained(folder)"
+    shown = repr(given) if isinstance(given, str | Path) else type(given).__name__
+    return f"A method is put on a loaded Hugging Face model, got {shown}. {step}."
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

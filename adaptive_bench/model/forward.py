@@ -23,6 +23,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase, Session
 from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
+from adaptive_bench.model.forward_arguments import check_positions, checked_ids
 from adaptive_bench.spec import MethodSpec
 
 
@@ -125,7 +126,7 @@ class ForwardModel(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         past_key_values: AdaptiveCache | None = None,
@@ -136,7 +137,12 @@ class ForwardModel(nn.Module):
         requests: Sequence[int] | None = None,
         return_logits: bool = True,
         documents: Tensor | None = None,
-    ) -> CausalLMOutputWithPast:
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """One forward pass.
 
         Args:
@@ -154,30 +160,48 @@ class ForwardModel(nn.Module):
             return_logits: In training with labels, `False` runs the head where there is a loss and nowhere else.
             documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text: random
                 draws of different documents are independent. By default they depend on the text alone.
+            position_ids: [B, S] or [1, S], the places that `attention_mask` and the cache give anyway; no others.
+            inputs_embeds: Refused, as decisions hang on token ids too.
+            output_attentions: Refused, as no executor keeps them.
+            output_hidden_states: Return the residual stream too, as Hugging Face does: embeddings, then after each
+                layer, the last one normalised; L + 1 tensors [B, S, H].
+            return_dict: `False` gives a tuple of what there is.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
+
+        Raises:
+            UsageError: An argument that is refused, or token ids that are no tensor [B, S].
         """
+        input_ids = checked_ids(self.method, input_ids, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(
             input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
         )
+        if position_ids is not None:
+            check_positions(position_ids, call.positions, call.valid)
         if labels is not None:
             call.labels = labels.to(input_ids.device)
             if labels.device.type == "cpu":  # where they count is known without waiting for a device
                 call.written_from = label_follows(labels).flatten().nonzero()[:, 0].to(input_ids.device)
-        call.layer_states = [] if self.method.wants_layer_states and labels is not None else None
-        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
+        wants_states = output_hidden_states or (self.method.wants_layer_states and labels is not None)
+        call.layer_states = [] if wants_states else None
+        embedded = self.backbone.embed(input_ids)
+        hidden = run_layers(self.method, call, embedded)
         call.end()
 
         if self.training and labels is not None and not return_logits:
             return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden)))
         logits = self._logits(call, hidden, _positions_to_keep(logits_to_keep))
-        loss = None
+        loss = states = None
         if labels is not None:
             size = self.backbone.vocab_size
             plain = self.backbone_model.loss_function(logits=logits, labels=labels, vocab_size=size)
             loss = self._loss(call, plain)
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=call.cache if use_cache else None)
+        if output_hidden_states and call.layer_states is not None:
+            states = (embedded, *call.layer_states[:-1], self.backbone.final_norm(hidden))
+        cache = call.cache if use_cache else None
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache, hidden_states=states)
+        return output.to_tuple() if return_dict is False else output
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None

@@ -6,7 +6,8 @@ names are here, each answered by the backbone, and `generate` with Hugging Face'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,11 @@ from adaptive_bench.model.hugging_face_generation import generate
 # Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
 
+_NOT_COMPILED = (
+    "torch.compile leaves an adaptive model as it is: which tokens run, and so every shape, differs from call to call. "
+    "On a CUDA device `StaticSteps` records decode steps instead."
+)
+
 
 class HuggingFaceModel(ForwardModel):
     """Attributes and methods of a Hugging Face model, as far as other libraries ask for them.
@@ -30,6 +36,7 @@ class HuggingFaceModel(ForwardModel):
     """
 
     main_input_name = "input_ids"
+    accepts_loss_kwargs = False  # `Trainer` divides the loss by the micro-batches itself
     _keys_to_ignore_on_save = None  # `Trainer` asks for it
     input_modalities = ("text",)
     output_modalities = ("text",)
@@ -39,6 +46,16 @@ class HuggingFaceModel(ForwardModel):
         self.name_or_path: str = self.backbone_model.name_or_path or ""
         self.register_state_dict_post_hook(_leave_shared_out)
         self.register_load_state_dict_pre_hook(_put_shared_back)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A forward pass; within `torch.compile` the same, uncompiled, with a warning."""
+        if torch.compiler.is_compiling():
+            return _uncompiled(super().__call__, args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def compile(self, *_: Any, **__: Any) -> None:
+        """As `torch.compile`: nothing is compiled, with a warning."""
+        warnings.warn(_NOT_COMPILED, stacklevel=2)
 
     @property
     def device(self) -> torch.device:
@@ -99,6 +116,34 @@ class HuggingFaceModel(ForwardModel):
         """The same under its older name."""
         self.activation_checkpointing_enable(gradient_checkpointing_kwargs)
 
+    def gradient_checkpointing_disable(self) -> None:
+        """Keep what branches hold again."""
+        self.gradient_checkpointing = False
+
+    def enable_input_require_grads(self) -> None:
+        """Let embeddings have gradients although they are frozen; adapters with gradient checkpointing ask for it."""
+        self.backbone_model.enable_input_require_grads()
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, **kwargs: Any) -> nn.Embedding:
+        """Give the backbone another vocabulary, with the arguments of Hugging Face's `resize_token_embeddings`.
+
+        The weights are others then: what was calibrated before is of no use any more.
+        """
+        return self.backbone_model.resize_token_embeddings(new_num_tokens, **kwargs)
+
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's; peft looks it up. `generate` of an adaptive model prepares its own."""
+        return self.backbone_model.prepare_inputs_for_generation(*args, **kwargs)
+
+    def add_model_tags(self, tags: list[str] | str) -> None:
+        """The backbone's: tags for a model card."""
+        self.backbone_model.add_model_tags(tags)
+
+    def get_memory_footprint(self) -> int:
+        """Bytes of all weights and buffers, the method's included."""
+        tensors = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
     def get_input_embeddings(self) -> nn.Module:
         """The backbone's."""
         return self.backbone_model.get_input_embeddings()
@@ -113,6 +158,12 @@ class HuggingFaceModel(ForwardModel):
         return self.backbone_model.num_parameters(only_trainable, exclude_embeddings) + sum(e.numel() for e in added)
 
     generate = generate
+
+
+@torch.compiler.disable(reason=_NOT_COMPILED)
+def _uncompiled(call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    warnings.warn(_NOT_COMPILED, stacklevel=2)
+    return call(*args, **kwargs)
 
 
 def _shared(model: nn.Module) -> dict[str, str]:
