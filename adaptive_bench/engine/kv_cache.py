@@ -176,6 +176,10 @@ class AdaptiveCache(Cache):
         for store in self.stores.values():
             store.select_rows(rows)
 
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """As `select_rows`, under the name that Hugging Face's beam search calls."""
+        self.select_rows(beam_idx)
+
     def fork(self, rows: Tensor) -> AdaptiveCache:
         """A cache of its own for the given batch rows [R], which may repeat: requests that share a prompt go on from
         it. This one stays as it is.
@@ -239,11 +243,11 @@ class AdaptiveCache(Cache):
     def _refuse(self, *_: Any, **__: Any) -> None:
         # Inherited, these would do nothing at all and say so to nobody.
         raise UsageError(
-            "An AdaptiveCache cannot be cropped, reset or reordered the way Hugging Face's caches are. Use rewind or "
+            "An AdaptiveCache cannot be cropped, reset or repeated the way Hugging Face's caches are. Use rewind or "
             "select_rows, or start a new cache."
         )
 
-    crop = reset = reorder_cache = batch_repeat_interleave = batch_select_indices = _refuse
+    crop = reset = batch_repeat_interleave = batch_select_indices = _refuse
 
     def expect(self, layer: int, write: Write) -> Tensor:
         """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""

@@ -12,16 +12,20 @@ from typing import Any, cast
 
 import torch
 from torch import LongTensor, Tensor
+from torch.nn import functional
 from transformers import GenerationConfig, StoppingCriteriaList
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.stopping_criteria import StopStringCriteria
-from transformers.generation.utils import GenerateDecoderOnlyOutput
+from transformers.generation.utils import GenerateBeamDecoderOnlyOutput, GenerateDecoderOnlyOutput
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.beams import search_beams
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
 
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
+_BEAMS = {GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE}
 # Arguments of `generate` that would change how the model runs, and the value at which each changes nothing.
 _REFUSED: dict[str, Any] = {
     "assistant_model": None,
@@ -38,7 +42,6 @@ _REFUSED: dict[str, Any] = {
     "negative_prompt_attention_mask": None,
     "negative_prompt_ids": None,
     "num_beam_groups": 1,
-    "num_beams": 1,
     "output_attentions": False,
     "output_hidden_states": False,
     "past_key_values": None,
@@ -49,7 +52,6 @@ _REFUSED: dict[str, Any] = {
     "synced_gpus": False,
     "token_healing": False,
     "trust_remote_code": False,
-    "use_cache": True,
 }
 
 
@@ -62,14 +64,15 @@ def generate(
     streamer: Any = None,
     generator: torch.Generator | None = None,
     **kwargs: Any,
-) -> Tensor | GenerateDecoderOnlyOutput:
-    """Continue prompts, greedily or by sampling, with the arguments of Hugging Face's `generate`.
+) -> Tensor | GenerateDecoderOnlyOutput | GenerateBeamDecoderOnlyOutput:
+    """Continue prompts greedily, by sampling or with beams, with the arguments of Hugging Face's `generate`.
 
     Lengths, end tokens, everything that works on logits (temperature, top_k, top_p, penalties, processors of your
     own), stopping criteria, stop strings (with `tokenizer`), streamers, `num_return_sequences`,
     `return_dict_in_generate` with scores and logits mean what they mean there. A row ends with the context at the
     latest. A finished row leaves the batch: nothing is computed or booked for it any more, and it is filled up
-    with the pad token (without one, the end token, else 0).
+    with the pad token (without one, the end token, else 0). The beams of a text stay until all texts have ended.
+    `use_cache=False` runs the whole text for each token.
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
@@ -83,18 +86,29 @@ def generate(
         have left are not in it).
 
     Raises:
-        UsageError: An argument this model does not support (beams, assistants, another cache ...), one that
-            Hugging Face refuses, a model in `train()` mode, prompts padded on the right or longer than the context.
+        UsageError: An argument this model does not support (assistants, another cache ...) or that this method's
+            decisions do not allow (`num_beams`, `use_cache=False`), one that Hugging Face refuses, a model in `train()`
+            mode, prompts padded on the right or longer than the context.
     """
     _refuse_unsupported(generation_config, kwargs)
     generation_config = deepcopy(generation_config)
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
     config: GenerationConfig = call["generation_config"]
-    if (mode := config.get_generation_mode()) not in _WRITES:
+    causal = model.method.semantics == "bench" or model.method.paper_class == "C0"
+    if not config.use_cache and not causal:
         raise UsageError(
-            f"generate() writes greedily or by sampling, got {mode.value} from the model's generation_config. "
-            "Set model.generation_config = GenerationConfig()."
+            f"Without a cache a text is read anew for each token, and what {model.spec} decided for a token before "
+            f"may change as the text goes on, got use_cache=False. Leave use_cache out, or take the bench semantics."
+        )
+    if (mode := config.get_generation_mode()) in _BEAMS:
+        if generator is not None:
+            raise UsageError("Beams draw from torch's global generator, got generator. Call torch.manual_seed instead.")
+        return search_beams(model, config, inputs, generation_config=generation_config, **kwargs)
+    if mode not in _WRITES:
+        raise UsageError(
+            f"generate() writes greedily, by sampling or with beams, got {mode.value} from the model's "
+            "generation_config. Set model.generation_config = GenerationConfig()."
         )
     writer = _Writer(model, generator=generator, streamer=streamer, **call)
     return writer.write()
@@ -107,7 +121,7 @@ def _refuse_unsupported(config: GenerationConfig | None, kwargs: Mapping[str, An
         if value is not None and (isinstance(value, Tensor) or value != neutral):
             what = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else name
             raise UsageError(
-                f"generate() of an adaptive model writes greedily or by sampling with a cache of its own, got "
+                f"generate() of an adaptive model writes with decisions and a cache of its own, got "
                 f"{what}, which it does not support. Leave {name} out."
             )
 
@@ -167,7 +181,7 @@ class _Writer:
         self.model, self.config, self.generator, self.streamer = model, generation_config, generator, streamer
         self.process, self.is_done = logits_processor, stopping_criteria
         device = next(model.parameters()).device
-        self.sequences = input_ids.to(device)
+        self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
         self.mask = None if attention_mask is None else attention_mask.to(device)
         self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
         self.scores: list[Tensor] = []
@@ -178,7 +192,7 @@ class _Writer:
         length = self.sequences.shape[1]
         lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
         rows = torch.arange(len(self.sequences), device=self.sequences.device)
-        output = self.model(self.sequences, self.mask, use_cache=True, logits_to_keep=1)
+        output = self.model(self.sequences, self.mask, use_cache=self.config.use_cache, logits_to_keep=1)
         while True:
             tokens = self._choose(rows, output.logits[:, -1])
             self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
@@ -191,17 +205,26 @@ class _Writer:
             going = ~self.finished[rows]
             if not going.any():
                 break
-            cache = output.past_key_values
-            if not going.all():
-                cache.select_rows(going.nonzero()[:, 0])
-                rows = rows[going]
-            output = self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+            if not going.all() and self.config.use_cache:
+                output.past_key_values.select_rows(going.nonzero()[:, 0])
+            rows = rows[going]
+            output = self._next(rows, tokens, output.past_key_values)
         if self.streamer is not None:
             self.streamer.end()
         if not self.config.return_dict_in_generate:
             return self.sequences
         parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}
         return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
+
+    def _next(self, rows: Tensor, tokens: Tensor, cache: Any) -> CausalLMOutputWithPast:
+        """What the model says after the newest of the tokens [B] of unfinished rows [R]."""
+        if self.config.use_cache:
+            return self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        new = self.sequences.shape[1] - self.prompt
+        mask = None if self.mask is None else functional.pad(self.mask[rows], (0, new), value=1)
+        written = torch.zeros_like(self.sequences[rows], dtype=torch.bool)
+        written[:, self.prompt :] = True
+        return self.model(self.sequences[rows], mask, continuation_mask=written, logits_to_keep=1)
 
     def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
         """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""

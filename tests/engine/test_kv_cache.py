@@ -150,7 +150,7 @@ def test_a_skipped_token_keeps_its_state(shared_backbone, make_pattern, run_patt
                 torch.testing.assert_close(model(ids).logits[1:, 3:4], wanted, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["crop", "reset", "reorder_cache", "batch_repeat_interleave", "batch_select_indices"])
+@pytest.mark.parametrize("name", ["crop", "reset", "batch_repeat_interleave", "batch_select_indices"])
 def test_what_would_silently_do_nothing_is_refused(name):
     assert hasattr(Cache, name)
     cache = AdaptiveCache(2, torch.device("cpu"), "recompute", ragged=False)

@@ -140,10 +140,8 @@ def test_the_context_ends_a_row(shared_model, random_text):
 @pytest.mark.parametrize(
     "argument",
     [
-        {"num_beams": 2},
         {"penalty_alpha": 0.6, "top_k": 4},
         {"prompt_lookup_num_tokens": 3},
-        {"use_cache": False},
         {"cache_implementation": "static"},
         {"output_attentions": True},
         {"guidance_scale": 1.5},
@@ -155,6 +153,7 @@ def test_the_context_ends_a_row(shared_model, random_text):
         {"temperature": -1.0, "do_sample": True},
         {"stop_strings": ["x"]},
         {"num_return_sequences": 2},
+        {"generator": torch.Generator(), "num_beams": 2},
     ],
     ids=lambda argument: next(iter(argument)),
 )
@@ -165,10 +164,10 @@ def test_what_is_not_supported_is_refused_by_name(argument, shared_model, random
 
 
 def test_a_config_object_is_read_alike(shared_model, random_text):
-    """Beams are refused there too; neutral values are not."""
+    """What is refused is refused there too; neutral values are not."""
     model, ids = shared_model("dense"), random_text(1, 4)
-    with pytest.raises(UsageError, match="num_beams"):
-        model.generate(ids, GenerationConfig(num_beams=2))
+    with pytest.raises(UsageError, match="penalty_alpha"):
+        model.generate(ids, GenerationConfig(penalty_alpha=0.6, top_k=4))
     assert model.generate(ids, GenerationConfig(num_beams=1, use_cache=True, max_new_tokens=3)).shape == (1, 7)
 
 
