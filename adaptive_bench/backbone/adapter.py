@@ -71,6 +71,7 @@ class Backbone:
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
         self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
         self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
+        self._modules = 0
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
 
     @property
@@ -88,7 +89,7 @@ class Backbone:
         """What each layer costs; another object once the weights have another type."""
         types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.q_proj, layer.mlp.down_proj)]
         if self._weighed is None or self._weighed[0] != types:
-            self._weighed = types, LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
+            self._weighed = types, LayerCosts(*np.array([_whole_costs(layer) for layer in self.layers]).T)
         return self._weighed[1]
 
     @property
@@ -111,6 +112,8 @@ class Backbone:
             UsageError: The decoder has another number of layers than it had.
         """
         self.step.drop_stale(look=look)
+        if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
+            self._modules, self._weighed = modules, None  # adapters came or went
         if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
                 raise UsageError(
@@ -193,6 +196,22 @@ class Backbone:
     def _capped(self, logits: Tensor) -> Tensor:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def _whole_costs(layer: Any) -> tuple[int, ...]:
+    """`_costs` with adapters (peft's LoRA) beside the maps of attention; those of an MLP are among its maps."""
+    q_o, kv, pair, mlp, kv_bytes, attention_bytes, mlp_bytes = _costs(layer)
+    added = {name: _beside(getattr(layer.self_attn, f"{name}_proj")) for name in "qkvo"}
+    macs = {name: sum(weight.numel() for weight in weights) for name, weights in added.items()}
+    read = {name: sum(weight.nbytes for weight in weights) for name, weights in added.items()}
+    kv_bytes, attention_bytes = kv_bytes + read["k"] + read["v"], attention_bytes + sum(read.values())
+    return q_o + macs["q"] + macs["o"], kv + macs["k"] + macs["v"], pair, mlp, kv_bytes, attention_bytes, mlp_bytes
+
+
+def _beside(module: nn.Module) -> list[Tensor]:
+    """Weights of the linear maps that a wrapper runs beside the one it wraps."""
+    parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
+    return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
 
 
 def _costs(layer: Any) -> tuple[int, ...]:

@@ -1,20 +1,22 @@
 """LoRA through peft: small maps beside a backbone's linear maps are trained in place of its weights.
 
-They exist in training only. A saved model keeps them in peft's own layout beside the name of its backbone; when it is
-loaded they are merged, so that the engine runs, and counts, the linear maps of the dense model.
+Those of a run exist in training only. A saved model keeps them in peft's own layout beside the name of its backbone;
+when it is loaded they are merged, so that the engine runs, and counts, the linear maps of the dense model. Adapters of
+a user's own are run beside the maps, and counted, until their model is saved: that copy is merged.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.recipe import LoraRecipe
 
 _WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
@@ -65,6 +67,28 @@ class Adapters:
     def merge(self) -> None:
         """Add them to the backbone's weights and remove them."""
         self._model.merge_and_unload()
+
+
+def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
+    """A copy with its adapters added to its weights; the model itself where it has none.
+
+    Raises:
+        UsageError: peft wraps something else too, which nothing merges.
+    """
+    if not any(hasattr(module, "base_layer") or hasattr(module, "modules_to_save") for module in backbone.modules()):
+        return backbone
+    copy = deepcopy(backbone)
+    for name, module in list(copy.named_modules()):
+        if hasattr(module, "modules_to_save"):
+            raise UsageError(
+                f"A model is saved with its adapters merged, but peft trains a copy of {name} (modules_to_save). Call "
+                f"merge_and_unload() of the peft model first."
+            )
+        if hasattr(module, "base_layer"):
+            wrapper: Any = module
+            wrapper.merge()
+            copy.set_submodule(name, wrapper.get_base_layer())
+    return copy
 
 
 def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:

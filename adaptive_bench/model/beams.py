@@ -38,7 +38,8 @@ def search_beams(
             f"The beams of a text are rows of one batch, but the decisions of {model.spec} depend on the other "
             f"sequences of a batch, got num_beams={config.num_beams}. Leave num_beams out, or take the bench semantics."
         )
-    found: Tensor | GenerateBeamDecoderOnlyOutput = _UnderBeams(model, config).generate(inputs, **arguments)
+    under: Any = _UnderBeams(model, config)  # to its type checker only a whole model of theirs can generate
+    found: Tensor | GenerateBeamDecoderOnlyOutput = under.generate(inputs, **arguments)
     return found
 
 
@@ -60,7 +61,7 @@ class _UnderBeams(GenerationMixin):
         """One step of all beams."""
         return self.forward(**arguments)
 
-    def prepare_inputs_for_generation(
+    def prepare_inputs_for_generation(  # type: ignore[override] # the rest of theirs is in the keywords
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
@@ -82,7 +83,7 @@ class _UnderBeams(GenerationMixin):
         **_: Any,
     ) -> CausalLMOutputWithPast:
         """Logits [B * beams, 1, V] after whole texts, or after one more token of each where the cache is ours."""
-        output: CausalLMOutputWithPast
+        output: Any
         if isinstance(past_key_values, AdaptiveCache):
             output = self._model(input_ids, past_key_values=past_key_values, use_cache=True, logits_to_keep=1)
             return output

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -133,7 +133,20 @@ class HuggingFaceModel(ForwardModel):
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
         """The backbone's; peft looks it up. `generate` of an adaptive model prepares its own."""
-        return self.backbone_model.prepare_inputs_for_generation(*args, **kwargs)
+        backbone: Any = self.backbone_model  # its type does not tell of it
+        return backbone.prepare_inputs_for_generation(*args, **kwargs)
+
+    def base_model(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: trainers that compute a loss from the backbone's states call it (TRL's).
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "The loss of an adaptive model is computed by the model, with the method's own losses, but TRL's trainer "
+            "computes its own from the backbone. Train with a subclass: class AdaptiveSFTTrainer(SFTTrainer): "
+            "compute_loss = Trainer.compute_loss."
+        )
 
     def add_model_tags(self, tags: list[str] | str) -> None:
         """The backbone's: tags for a model card."""

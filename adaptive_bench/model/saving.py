@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model import stored_calibration
-from adaptive_bench.model.adapters import Adapters, merged
+from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.source import code_behind
@@ -105,7 +105,7 @@ def save(
     before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
     folder.mkdir(parents=True, exist_ok=True)
     if pretrained is None:
-        model.backbone_model.save_pretrained(folder / _BACKBONE)
+        without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
         adapters.save(folder / _ADAPTERS)
     thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()

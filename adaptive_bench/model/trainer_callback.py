@@ -18,7 +18,8 @@ class AdaptiveCallback(TrainerCallback):
     """For `Trainer(model=AdaptiveModel, callbacks=[AdaptiveCallback()])`.
 
     Before every optimizer step, however many micro-batches it takes, the method's schedules are told where training
-    stands. A checkpoint of the trainer becomes a folder that `AdaptiveModel.from_pretrained` loads as well.
+    stands, with peft's adapters and in TRL's trainer too. A checkpoint of the trainer becomes a folder that
+    `AdaptiveModel.from_pretrained` loads as well.
     """
 
     def on_train_begin(
@@ -28,9 +29,26 @@ class AdaptiveCallback(TrainerCallback):
 
         Raises:
             UsageError: The model is no adaptive model, several processes or GPUs are used, or the trainer smooths
-                labels, for which it computes the loss itself.
+                labels, for which it computes the loss itself; peft froze the method, or would resume without it.
         """
-        _adaptive(given["model"])
+        model = _adaptive(given["model"])
+        if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # of TRL
+            raise UsageError(
+                "Each text has a row of its own, since tokens would see other texts packed into theirs, got packing or "
+                "padding_free. Leave them out."
+            )
+        own = list(model.method.parameters())
+        if own and not any(parameter.requires_grad for parameter in own):
+            raise UsageError(
+                f"The parameters of {model.spec} are trained, but all of them are frozen, as get_peft_model does with "
+                f"whatever it is given. Call model.method.requires_grad_(True) after it."
+            )
+        if model is not given["model"] and own and state.global_step:
+            raise UsageError(
+                "A checkpoint of peft holds adapters alone, so training cannot go on from it with the method's own "
+                "parameters. Put adapters on the backbone first: get_peft_model(backbone, config), then "
+                "AdaptiveModel.build(backbone, method); its checkpoints are whole."
+            )
         if args.world_size > 1 or args.n_gpu > 1:
             raise UsageError(
                 f"Trainer trains an adaptive model in one process on one device, got {args.world_size} processes and "
@@ -88,6 +106,8 @@ class AdaptiveCallback(TrainerCallback):
 
 
 def _adaptive(model: Any) -> AdaptiveModel:
+    if hasattr(model, "get_base_model"):  # of peft, around an adaptive model
+        model = model.get_base_model()
     if not isinstance(model, AdaptiveModel):
         raise UsageError(
             f"AdaptiveCallback is for a Trainer with an AdaptiveModel, got {type(model).__name__}. Build one with "

@@ -159,12 +159,19 @@ def test_an_evaluation_between_steps_is_a_plain_one(built, trainer_of, random_te
         assert found == pytest.approx(float(model.eval()(ids, labels=ids).loss), rel=1e-4)
 
 
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
 @pytest.mark.slow
-def test_the_page_shows_what_works(tmp_path, monkeypatch):
-    """Every block of the page on Python, one after the other."""
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_the_page_shows_what_works(block, tmp_path, monkeypatch):
+    """Every block of the page on Python, by itself; what it saves can be loaded."""
+    for package in ("peft", "trl"):
+        if f"from {package} import" in block:
+            pytest.importorskip(package, reason=f"needs the package {package} (the dev extra)")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    for block in blocks:
-        names = {}
-        exec(block, names)
-    assert isinstance(names["again"], AdaptiveModel) and AdaptiveModel.from_pretrained("final").spec.name == "gateskip"
+    names = {}
+    exec(block, names)
+    saved = re.findall(r'save_pretrained\("(\w+)"', block)
+    assert all(AdaptiveModel.from_pretrained(folder).spec.name == "gateskip" for folder in saved)
+    assert saved or "generate(" in block
