@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -18,9 +19,13 @@ from adaptive_bench.method.dial import as_number
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
+from adaptive_bench.model.card import model_card
+from adaptive_bench.model.hub_folder import fetched, is_hub_id, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.checkpoints import find_trained
+from adaptive_bench.store.runs import DEFAULT_OUT
 
 
 class AdaptiveModel(HuggingFaceModel):
@@ -237,6 +242,47 @@ class AdaptiveModel(HuggingFaceModel):
         if tokenizer is not None:
             files.add_tokenizer(Path(folder), tokenizer)
 
+    def push_to_hub(
+        self,
+        repo_id: str,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload an adaptive model",
+    ) -> str:
+        """Upload what `save_pretrained` writes, with a model card, to a repository of the Hugging Face hub.
+
+        `AdaptiveModel.from_pretrained(repo_id)` loads it. Returns the repository's address.
+
+        Raises:
+            EnvironmentProblem: The hub refuses, or cannot be reached.
+        """
+        with TemporaryDirectory() as name:
+            folder, base = Path(name), str(self.backbone_model.name_or_path)
+            self.save_pretrained(folder, tokenizer)
+            savings = sorted({*self._dials, *self.method.dial_table.measured.values()} - {0.0})
+            card = model_card(self, title=repo_id, base=base if is_hub_id(base) else None, savings=savings)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+            return uploaded(folder, repo_id, private=private, token=token, message=commit_message)
+
+    @classmethod
+    def load(
+        cls, run: Path | str, method: MethodSpec | str, *, out: Path | str = DEFAULT_OUT, **kwargs: Any
+    ) -> AdaptiveModel:
+        """The model that a run trained for a method, of its first seed.
+
+        Args:
+            run: Name of a run (`adaptive-bench list runs`), its beginning, its folder, or `last`.
+            out: Where runs are looked for by name.
+            kwargs: For `from_pretrained`, for example `calibration`.
+
+        Raises:
+            UsageError: No such run, or no such method of it.
+            EnvironmentProblem: Not trained yet, or damaged.
+        """
+        return cls.from_pretrained(find_trained(run, str(method), out), method, **kwargs)
+
     @classmethod
     def from_pretrained(
         cls,
@@ -246,9 +292,10 @@ class AdaptiveModel(HuggingFaceModel):
         calibration: str | None = "auto",
         **kwargs: Any,
     ) -> AdaptiveModel:
-        """Load what `save_pretrained` or a run wrote.
+        """Load what `save_pretrained`, `push_to_hub` or a run's training wrote.
 
         Args:
+            folder: Or an id of the Hugging Face hub, where there is no such folder.
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
             calibration: Of the calibrations that runs stored beside the weights the one of this name (a task, or
                 `pooled`); `auto` takes what was saved with the model, else the pooled one or the only one there is
@@ -260,6 +307,8 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: The spec is trained in another way than the weights in the folder were, or there is no such
                 calibration.
         """
+        if isinstance(folder, str) and is_hub_id(folder):
+            folder = fetched(folder)
         saved = files.read(Path(folder))
         spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved.spec
         alike = spec == saved.spec or trained_alike(spec, saved.spec)

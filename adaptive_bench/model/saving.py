@@ -29,6 +29,7 @@ from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, sealed, unsealed
+from adaptive_bench.store.runs import is_run
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
@@ -175,6 +176,8 @@ def read(folder: Path) -> SavedModel:
     """
     if not (folder / _ABOUT).is_file():
         hint = "Check the path."
+        if is_run(folder):
+            hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
         if any(folder.glob("model*.safetensors")):
             hint = (
                 "It has weights alone, as transformers.Trainer writes them by itself. Train with "

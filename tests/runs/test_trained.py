@@ -8,6 +8,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 
@@ -61,3 +62,19 @@ def test_finding_a_checkpoint(config_of):
     trainings["gateskip"].checkpoint.rename(trainings["gateskip"].folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
         find_checkpoint(folder, "gateskip")
+
+
+def test_a_model_of_a_run_by_name(config_of, monkeypatch):
+    """By folder, name, beginning of it or `last`, from where runs lie; a run's folder alone says what to call."""
+    config = config_of("dense,gateskip")
+    folder = run(config).folder
+    for name in (folder, folder.name, folder.name[:4], "last"):
+        model = AdaptiveModel.load(name, "gateskip", out=config.out)
+        assert str(model.spec) == "gateskip" and not model.training
+    model.saving = 0.3  # calibrated by the run
+    with pytest.raises(UsageError, match="dense, gateskip"):
+        AdaptiveModel.load(folder, "mod")
+    with pytest.raises(UsageError, match="nothing"):
+        AdaptiveModel.load("nothing", "dense", out=config.out)
+    with pytest.raises(EnvironmentProblem, match=r"AdaptiveModel\.load\(run, method\)"):
+        AdaptiveModel.from_pretrained(folder)

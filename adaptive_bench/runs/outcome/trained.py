@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 from adaptive_bench.config import RunConfig, load_config
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
-from adaptive_bench.store.records import Record
+from adaptive_bench.store.checkpoints import checkpoint_of
 
 _CONFIG = "config.yaml"
 
@@ -70,24 +69,4 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
     if not (folder / _CONFIG).is_file():
         nested = folder / "checkpoint"
         return nested if nested.is_dir() else folder
-    listed = manifest_of(folder)
-    methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
-    if method is None:
-        raise UsageError(f"A run has several methods ({methods}), got {str(folder)!r} and no --method. Name one.")
-    spec = str(MethodSpec.parse(method))
-    found = next((one for one in listed.evaluations if one.method == spec), None)
-    if found is None:
-        raise UsageError(f"The run has the methods {methods}, got --method {method!r}.")
-    training = listed.training_of(found)
-    record = Record(listed.out / "records" / training.record)
-    manifest.check_training(training, record)
-    if record.has_result:
-        return record.folder / "checkpoint"
-    if record.without_weights:
-        raise EnvironmentProblem(
-            f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
-            f"the folder {str(record.folder)!r} and give the run's command again: it is trained anew."
-        )
-    raise EnvironmentProblem(
-        f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
-    )
+    return checkpoint_of(manifest_of(folder), method, folder)

@@ -1,0 +1,60 @@
+"""Finds the trained models of a run, by its manifest alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import manifest
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.runs import DEFAULT_OUT, find_run
+
+
+def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path) -> Path:
+    """The folder of a run's saved model: the checkpoint of a method's first seed.
+
+    Args:
+        listed: What the run wrote.
+        run: Its folder, for messages.
+
+    Raises:
+        UsageError: No method of the run is named.
+        EnvironmentProblem: Not trained yet.
+    """
+    methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
+    if method is None:
+        raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no --method. Name one.")
+    spec = str(MethodSpec.parse(method))
+    found = next((one for one in listed.evaluations if one.method == spec), None)
+    if found is None:
+        raise UsageError(f"The run has the methods {methods}, got --method {method!r}.")
+    training = listed.training_of(found)
+    record = Record(listed.out / "records" / training.record)
+    manifest.check_training(training, record)
+    if record.has_result:
+        return record.folder / "checkpoint"
+    if record.without_weights:
+        raise EnvironmentProblem(
+            f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
+            f"the folder {str(record.folder)!r} and give the run's command again: it is trained anew."
+        )
+    raise EnvironmentProblem(
+        f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
+    )
+
+
+def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) -> Path:
+    """The same of a run by name, beginning of a name, folder or `last`.
+
+    Raises:
+        UsageError: No such run, or no method of it.
+        EnvironmentProblem: Not trained yet, or no folder of a run.
+    """
+    folder = find_run(run, Path(out))
+    if (listed := manifest.read(folder)) is None:
+        raise EnvironmentProblem(
+            f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
+            f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."
+        )
+    return checkpoint_of(listed, method, folder)
