@@ -28,9 +28,12 @@ _MOST_LINKS = 40  # as Linux has it
 
 
 def file(text: str | Path) -> Path:
-    """The value of an option that names a file: `-` stays, `./-` becomes a path that is not taken for it."""
+    """The value of an option that names a file: `-` stays, `./-` becomes a path that is not taken for it.
+
+    A path is an option's default, which Typer gives as it is: `STDOUT` means standard output.
+    """
     path = Path(text)
-    return path if text == "-" or path != STDOUT else Path.cwd() / path
+    return path if text in ("-", STDOUT) or path != STDOUT else Path.cwd() / path
 
 
 def folder(text: str | Path) -> Path:
