@@ -12,7 +12,9 @@ import typer
 from adaptive_bench import output
 from adaptive_bench.cli.named_run import Out, named, run_names
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.results import tidy_rows
+from adaptive_bench.store import atomic
+from adaptive_bench.store.lm_eval_results import lm_eval_files
+from adaptive_bench.store.results import finished_runs, tidy_rows
 from adaptive_bench.store.runs import DEFAULT_OUT
 from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
 
@@ -23,6 +25,7 @@ class Form(StrEnum):
     csv = "csv"
     parquet = "parquet"
     json = "json"
+    lm_eval = "lm-eval"
 
 
 def export(
@@ -37,7 +40,10 @@ def export(
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="csv, parquet or json; by default as the file's name ends, else csv."),
+        typer.Option(
+            "--format",
+            help="csv, parquet, json, by default as the file's name ends, else csv; lm-eval: its results, in a folder.",
+        ),
     ] = None,
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.file, help="The file; by default -, standard output.")
@@ -48,6 +54,9 @@ def export(
     form = form or _form_of(to)
     if form is Form.parquet and output.is_stdout(to) and sys.stdout.isatty():
         raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
+    if form is Form.lm_eval:
+        _export_lm_eval(finished_runs(*(folders or []), out=out), to)
+        return
     rows = tidy_rows(*(folders or []), out=out)
     if form is Form.parquet:
         output.write_bytes(to, as_parquet(rows))
@@ -55,6 +64,23 @@ def export(
         output.write_text(to, as_csv(rows) if form is Form.csv else as_json(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {to}"
     typer.echo(about, err=output.is_stdout(to))
+
+
+def _export_lm_eval(runs: list[Path], to: Path) -> None:
+    """One results file for each model (method, training, saving) of each run, in folders as lm-eval writes them."""
+    if output.is_stdout(to):
+        raise UsageError("Results files of lm-eval are written into a folder, got standard output. Name one with -o.")
+    folder = output.new_folder(to)
+    if folder.exists():
+        raise UsageError(f"Results are written into a new folder, got {str(to)!r}, which exists. Name another one.")
+    count = 0
+    with atomic.new_folder(folder) as temporary:
+        for run in runs:
+            for file, contents in lm_eval_files(run):
+                (temporary / file).parent.mkdir(parents=True, exist_ok=True)
+                atomic.write_json(temporary / file, contents)
+                count += 1
+    typer.echo(f"{count} results files of {len(runs)} run(s) written to {to}")
 
 
 def _form_of(file: Path) -> Form:

@@ -201,20 +201,26 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
     return pandas.DataFrame(tidy_rows(*folders, out=out))
 
 
-def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, Any]]:
-    """The rows of `load_results`, without pandas."""
+def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
+    """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
     chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(Path(out))]
     if not chosen:
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
-    rows = []
     for folder in chosen:
         if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
                 f"shows the runs; an unfinished one continues with `adaptive-bench retry {run_name(folder)}`."
             )
+    return chosen
+
+
+def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, Any]]:
+    """The rows of `load_results`, without pandas."""
+    rows = []
+    for folder in finished_runs(*folders, out=out):
         about = read_run(folder / "config.yaml")
         same = {
             "run": str(folder),

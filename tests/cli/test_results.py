@@ -5,12 +5,15 @@ import shutil
 
 import pandas
 import pytest
+from lm_eval.api.metrics import mean_stderr
+from lm_eval.utils import get_results_filenames, make_table
 
 from adaptive_bench import load_results
 from adaptive_bench.cli.show import curve
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import run
+from adaptive_bench.store import manifest
 from adaptive_bench.store.atomic import write_sealed
 
 
@@ -73,9 +76,38 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
         written = read(tmp_path / f"rows.{form}")
         assert len(written) == len(load_results(folders[0])) > 0
         assert {"run", "method", "level", "score"} <= set(written)
+    assert command("export", str(folders[0])).stdout == (tmp_path / "rows.csv").read_text()
     assert load_results(out="out")["run"].nunique() == 2
     with pytest.raises(EnvironmentProblem, match="no finished run"):
         load_results(out="nowhere")
+
+
+def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
+    """Every measured point, scores and errors as lm-eval computes them; its own tools read the files."""
+    result = command("export", str(folders[0]), "--format", "lm-eval", "-o", "results")
+    assert result.exit_code == 0, result.stderr
+    read = [json.loads(file.read_text()) for file in (tmp_path / "results").glob("*/results_*.json")]
+    listed = manifest.read(folders[0])
+    points = {
+        (entry.method, saving): (record.measured(saving), record.samples(saving))
+        for entry in listed.evaluations
+        if entry.split == "test" and not entry.variant
+        for record in [listed.record_of(entry)]
+        for saving in record.savings()
+    }
+    assert len(read) == len(points) > 2 and get_results_filenames([str(p) for p in (tmp_path / "results").rglob("*")])
+    for contents in read:
+        arguments = contents["config"]["model_args"]
+        point, samples = points[arguments["spec"], arguments["saving"]]
+        found = contents["results"]["nano_qa_ll"]
+        assert {key: found[key] for key in point.scores} == point.scores
+        error = mean_stderr([sample.scores["acc,none"] for sample in samples])
+        assert found["acc_stderr,none"] == pytest.approx(error)
+        assert contents["adaptive_bench"]["nano_qa_ll"]["saved"] == point.savings
+        cells = [cell.strip() for cell in make_table(contents).splitlines()[-1].split("|")]
+        assert cells[1] == "nano_qa_ll" and float(cells[7]) == pytest.approx(found["acc,none"], abs=1e-4)
+    assert command("export", str(folders[0]), "--format", "lm-eval", "-o", "results").exit_code == 2
+    assert command("export", str(folders[0]), "--format", "lm-eval").exit_code == 2  # a folder is no standard output
 
 
 def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):

@@ -1,0 +1,92 @@
+"""Measured points of a run in the layout of lm-eval's own results files, for tools that read those.
+
+lm-eval's file is about one model: here one method, training and dial value, with every task that was measured there.
+Nothing is interpolated: savings are those that were asked for, and what was really saved stands beside the scores.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store import manifest
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.results import read_run
+
+
+def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A relative path, in a folder for each model as lm-eval has it, and the contents of each file of a run.
+
+    Args:
+        run: The folder of a finished run.
+
+    Raises:
+        EnvironmentProblem: It has no manifest, or a record is damaged.
+    """
+    if (listed := manifest.read(run)) is None:
+        raise EnvironmentProblem(
+            f"A run says in its {manifest.FILE} what it measured, but there is none in {str(run)!r}. Give the run's "
+            f"command again."
+        )
+    about = read_run(run / "config.yaml")
+    found: dict[tuple[str, float], dict[str, Any]] = {}
+    for entry in listed.evaluations:
+        if entry.split != "test" or entry.variant:  # choices are made on the others, and controls are no models
+            continue
+        record, training = listed.record_of(entry), listed.training_of(entry)
+        for saving in record.savings():
+            point = record.measured(saving)
+            name = f"{entry.method}{manifest.target_text(training.target, training.only_target)}, seed {training.seed}"
+            contents = found.setdefault((name, saving), _empty(name, entry.method, training.seed, saving, about))
+            _add(contents, point, record.samples(saving))
+    for (name, saving), contents in found.items():
+        folder = re.sub(r"[^\w.@=+-]+", "_", f"{name} saving {saving:g}")
+        yield Path(folder) / f"results_{str(about.get('finished')).replace(':', '-')}.json", contents
+
+
+def _empty(name: str, method: str, seed: int, saving: float, about: dict[str, Any]) -> dict[str, Any]:
+    arguments = {"base_model": about.get("model"), "spec": method, "seed": seed, "saving": saving}
+    return {
+        "results": {},
+        "group_subtasks": {},
+        "configs": {},
+        "versions": {},
+        "n-shot": {},
+        "n-samples": {},
+        "higher_is_better": {},
+        "config": {"model": "adaptive", "model_args": arguments},
+        "model_source": "adaptive",
+        "model_name": f"{name}, saving {saving:g}",
+        "date": about.get("finished"),
+        "adaptive_bench": {},
+    }
+
+
+def _add(contents: dict[str, Any], point: Evaluation, samples: list[Sample]) -> None:
+    """One task's point."""
+    task, data = point.task, point.data or {}
+    scores: dict[str, Any] = {"alias": task}
+    for key, value in point.scores.items():
+        metric, _, of = key.partition(",")
+        scores[key] = value
+        scores[f"{metric}_stderr,{of}"] = _standard_error(value, [sample.scores.get(key) for sample in samples])
+    contents["results"][task] = scores
+    contents["configs"][task] = {"task": task, "num_fewshot": point.num_fewshot}
+    contents["versions"][task] = data.get("task_version")
+    contents["n-shot"][task] = point.num_fewshot
+    contents["n-samples"][task] = {"original": point.docs, "effective": point.docs}
+    contents["group_subtasks"][task] = []
+    contents["adaptive_bench"][task] = {"dial": point.dial, "saved": dict(point.savings), "time_s": point.time_s}
+
+
+def _standard_error(score: float, values: list[float | None]) -> float | str:
+    """That of a mean over documents, as lm-eval computes it; its `N/A` where a score is no such mean."""
+    known = [float(value) for value in values if value is not None]
+    if len(known) < 2 or len(known) < len(values) or not math.isclose(statistics.fmean(known), score, abs_tol=1e-9):
+        return "N/A"
+    return statistics.stdev(known) / math.sqrt(len(known))
