@@ -19,6 +19,8 @@ from measure import drives, llama, merge, ratio, saved_net, tokens, use_processo
 from adaptive_bench.model.timing import decode_in_turns
 
 PROMPT, THREADS, BATCHES = 128, 1, (1, 8, 32)
+MODEL = {"hidden": 768, "layers": 4, "inner": 2048, "vocabulary": 4096, "heads": 12, "kv_heads": 4}
+NAME = "Llama H 768, 4 layers, MLP 2048"
 # Key of a variant: method spec and share of saved tokens.
 VARIANTS = {
     "dense": ("dense", 0.0),
@@ -32,13 +34,13 @@ PACKED = {"packed_dense": ("dense", 0.0), "packed_50": ("random_skip", 0.5)}
 
 def measure(steps: int) -> dict[str, float]:
     """Speed-ups at every batch size."""
-    plain = llama(hidden=768, layers=4, inner=2048, vocabulary=4096, heads=12, kv_heads=4)
+    plain = llama(**MODEL)
     values: dict[str, float] = {}
     for batch in BATCHES:
         variants = drives(plain, VARIANTS, calibrate_on=(16, PROMPT + steps))
         copies = drives(plain, PACKED, packed=True)
         variants |= {key: copies[key] for key in PACKED}
-        times = decode_in_turns(variants, tokens(batch, PROMPT + steps, 4096), PROMPT)
+        times = decode_in_turns(variants, tokens(batch, PROMPT + steps, MODEL["vocabulary"]), PROMPT)
         for key in VARIANTS | PACKED:
             values[f"decode_b{batch}_{key}"] = ratio(times["plain"], times[key])
             values[f"decode_b{batch}_{key}_net"] = saved_net(variants[key])
@@ -52,7 +54,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64)
     steps = parser.parse_args().steps
     use_processor(THREADS)
-    merge("decode", measure(steps), model="Llama H 768, 4 layers, MLP 2048", prompt=PROMPT, steps=steps)
+    merge("decode", measure(steps), model=NAME, prompt=PROMPT, steps=steps)
 
 
 if __name__ == "__main__":

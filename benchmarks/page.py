@@ -130,7 +130,34 @@ Speed-up of one more token per row, and net FLOPs saved over prompt and new toke
 
 {_table(rows)}
 
-A step of the plain model takes {plain}."""
+A step of the plain model takes {plain}.{_decode_parts(results)}"""
+
+
+def _decode_parts(results: Results) -> str:
+    """What of a step are products: how fast a variant could be if nothing else took time."""
+    found = {(row["batch"], row["variant"]): row for row in results.get("decode_parts", ())}
+    if not found:
+        return ""
+    rows = []
+    for (batch, variant), row in found.items():
+        beside, plain = row["step_ms"] - row["products_ms"], found[batch, "plain"]
+        rows.append(
+            {
+                "batch": f"{batch}",
+                "variant": _VARIANTS.get(variant, variant),
+                "products (ms)": _number(row["products_ms"], 1),
+                "beside them (ms)": _number(beside, 1),
+                "plain products over these": _number(plain["products_ms"] / row["products_ms"]),
+                "plain step over these": _number(plain["step_ms"] / row["products_ms"]),
+            }
+        )
+    return f"""
+
+What a step spends in products with weights (linear maps and the head), in a run of its own. The fifth column is what
+skipping gains in products alone; the last is the speed-up if everything beside them took no time at all, which no
+engine reaches.
+
+{_table(rows)}"""
 
 
 def _training(results: Results) -> str:

@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
-MODULES = ("measure", "page", "gpu_page", "plot", "decode", "growth", "training_step", "prefill", "progress_bar")
+MODULES = (
+    *("measure", "page", "gpu_page", "plot", "decode", "decode_parts", "growth", "training_step", "prefill"),
+    "progress_bar",
+)
 SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
 
@@ -43,6 +46,16 @@ def test_pictures_are_well_formed_and_linked(benchmark):
     for picture in pictures:
         ElementTree.fromstring(texts[picture])
     assert "eval_x" in texts["benchmarks.md"]
+
+
+def test_products_with_weights_are_told_from_the_rest_of_a_step(benchmark):
+    """A Llama of L layers has 7 L linear maps and the head; who skips everything has the head alone."""
+    parts, measure = benchmark("decode_parts"), benchmark("measure")
+    plain = measure.llama(hidden=32, layers=2, inner=48, vocabulary=64, heads=4, kv_heads=2)
+    variants = measure.drives(plain, {"dense": ("dense", 0.0), "nobody": ("random_skip[kv=evict]", 1.0)})
+    for name, (whole, inside, count) in parts.parts(variants, measure.tokens(2, 12, 64), 8).items():
+        assert count == [1 if name == "nobody" else 2 * 7 + 1] * 4
+        assert all(0 < inner < outer for inner, outer in zip(inside, whole, strict=True))
 
 
 def test_merging_leaves_the_keys_of_others_alone(benchmark, tmp_path, monkeypatch):

@@ -93,8 +93,8 @@ def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) ->
     """
     new = tokens.shape[1] - prompt
     warm = min(new, _WARM_UP_STEPS)
-    in_turns(_steps(drives, tokens[:, : prompt + warm], prompt), warm, warm_up=0, device=tokens.device)
-    return in_turns(_steps(drives, tokens, prompt), new, warm_up=0, device=tokens.device)
+    in_turns(steps_of(drives, tokens[:, : prompt + warm], prompt), warm, warm_up=0, device=tokens.device)
+    return in_turns(steps_of(drives, tokens, prompt), new, warm_up=0, device=tokens.device)
 
 
 @torch.no_grad()
@@ -104,8 +104,13 @@ def pass_once(drive: Drive, tokens: Tensor, prompt: int) -> None:
         pass
 
 
-def _steps(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, Callable[[], object]]:
-    """For each variant, what takes its next step when called; the prompts are done."""
+def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, Callable[[], object]]:
+    """For each variant, what takes its next step when called; the prompts are done.
+
+    Args:
+        tokens: [B, prompt + new].
+        prompt: How many of them are there before the first step.
+    """
     iterators = {}
     for name, drive in drives.items():
         if drive.ledger is not None:
