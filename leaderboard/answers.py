@@ -28,13 +28,14 @@ _Place = tuple[str, str, str, Any]  # method, semantics, task, target
 @dataclass(frozen=True)
 class SweptAnswers:
     """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric, and
-    its dial value where the run says it.
+    its dial value and the saving it was asked for where the run says them.
     """
 
     seed: int
     documents: tuple[int, ...]
     points: tuple[tuple[Mapping[str, float], Mapping[str, float], Mapping[str, np.ndarray]], ...]
     dials: tuple[float, ...] = ()
+    asked: tuple[float, ...] = ()
 
 
 @dataclass
@@ -173,9 +174,14 @@ def _sweep(entry: Mapping[str, Any]) -> SweptAnswers:
     seed = entry["seed"]
     if not isinstance(seed, int):
         raise Rejected("a seed is a whole number")
-    known = [float(point["dial"]) for point in entry["points"] if "dial" in point]
-    dials = tuple(known) if len(known) == len(points) and all(map(math.isfinite, known)) else ()
-    return SweptAnswers(seed, documents, tuple(points), dials)
+    dials, asked = (_of_all(entry["points"], key) for key in ("dial", "asked"))
+    return SweptAnswers(seed, documents, tuple(points), dials, asked)
+
+
+def _of_all(points: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:
+    """A number of each point; nothing where some have none."""
+    known = tuple(float(point[key]) for point in points if key in point)
+    return known if len(known) == len(points) and all(map(math.isfinite, known)) else ()
 
 
 def _matched(sweep: SweptAnswers, row: Row, levels: Sequence[float]) -> list[np.ndarray | None]:

@@ -12,6 +12,7 @@ from adaptive_bench.errors import UsageError
 
 from . import sentences
 from .decisions import PREFERRED
+from .dials import immovable_dials
 from .frame import Board, read_board
 from .grid import grids, marks
 from .plain import markdown
@@ -52,6 +53,7 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
         *_section("Vector and scalar gates", chain(sentences.gates(columns, variants), sentences.idle_gates(rows))),
         *_section("Claimed and executed", sentences.claims(told)),
         *_section("Prefill and decode", sentences.phases(told)),
+        *_section("Dials that cannot move a task", map(markdown, immovable_dials(board))),
     ]
     parts += _section("Marks", (f"{mark} {meaning}." for mark, meaning in _marks(rows, here, "".join(parts))))
     return "\n\n".join(parts) + "\n"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, tidy
 from adaptive_bench.store.files import read_once
 
+from . import dials
 from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
@@ -24,6 +25,7 @@ from .steps import sections
 from .verdict import LONGEST, verdict
 
 SCHEMA = 1
+DIALS = "dials.csv"
 _MOST_NAMED = 20  # of what was refused, in an error
 LARGEST_PAGE_BYTES = 1_572_864
 
@@ -71,6 +73,8 @@ def build(
     atomic.write_text(out / "board.csv", as_csv(board))
     atomic.write_text(out / "board.json", as_json(board))
     atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
+    if lines := dials.as_lines(board):
+        atomic.write_text(out / DIALS, _csv(lines))
     if strict and board.refused:
         raise EnvironmentProblem(
             f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
@@ -101,7 +105,11 @@ def first_view(board: Board, axis: str | None = None, phase: str | None = None) 
 
 def as_csv(board: Board) -> str:
     """The rows as CSV; no text in it starts a formula."""
-    return tidy.as_csv([{key: cell(value) for key, value in line.items()} for line in board.lines])
+    return _csv(board.lines)
+
+
+def _csv(lines: Sequence[Mapping[str, object]]) -> str:
+    return tidy.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def as_json(board: Board) -> str:
@@ -122,7 +130,7 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
     said = [f"- **{markdown(name)}**: {markdown(text)}" for name, text in _answers(board, axis, phase)]
     told = markdown(verdict(board, axis, phase), LONGEST)
-    return "\n".join([title, "", *said, "", told, rest, *_steps(board), *left_out])
+    return "\n".join([title, "", *said, "", told, rest, *_dials(board), *_steps(board), *left_out])
 
 
 def _answers(board: Board, axis: str, phase: str) -> Iterator[tuple[str, str]]:
@@ -133,6 +141,16 @@ def _answers(board: Board, axis: str, phase: str) -> Iterator[tuple[str, str]]:
         for one in found:
             if one.level == level:
                 yield group.name, answer(group.board, one, featured=group.featured).text
+
+
+def _dials(board: Board) -> list[str]:
+    """Which dial value gave which saving, and dials that cannot move a task."""
+    parts = []
+    for one in dials.sections(board):
+        parts.append(f"\n## Dial values: {markdown(one['title'])}\n")
+        parts += [f"{dials.NOTE}\n", *(f"- {markdown(text)}" for text in one["said"]), ""]
+        parts.append(as_table(one["header"], one["lines"]))
+    return [*parts, ""] if parts else []
 
 
 def _steps(board: Board) -> list[str]:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -20,9 +20,13 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.store.files import Files, missing_halves
 from adaptive_bench.store.runs import is_run, plugins_in, run_command, run_name
 
+if TYPE_CHECKING:
+    from adaptive_bench.tables.dials import DialLine
+
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
 _SHOWN = 3  # files that are not as they were
+_DIAL_SAVINGS = {"tokens": "tokens", "net": "net", "prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
@@ -36,12 +40,17 @@ def show(
             help="Name or folder of a run, `last`, or folder of a record (as `status` lists them).",
         ),
     ],
+    dials: Annotated[
+        bool, typer.Option("--dials", help="Of a run: which dial value gave which saving, by method, task and phase.")
+    ] = False,
 ) -> None:
     """Show configuration, command, environment, and how the training went.
 
     What the models were asked and wrote: `adaptive-bench samples RUN`.
     """
-    if is_run(folder):
+    if dials:
+        typer.echo(_dials(folder))
+    elif is_run(folder):
         typer.echo(_run(folder))
     elif "config.json" in Files(folder).names():
         typer.echo(_cell(folder))
@@ -86,6 +95,51 @@ def _run(folder: Path) -> str:
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
     return "\n\n".join(parts)
+
+
+def _dials(folder: Path) -> str:
+    """Of every task a table of dial values, and what a dial cannot move."""
+    from adaptive_bench.store.results import check_unchanged, read_json, read_table
+    from adaptive_bench.tables.dials import dial_tables, immovable
+
+    answers = folder / "answers.json"
+    if not answers.is_file():
+        raise UsageError(
+            f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. Give the "
+            f"run's command to finish it; an entry of packed records shows its own on a board (`leaderboard build`)."
+        )
+    check_unchanged(answers)
+    metrics: dict[str, str] = {}
+    for row in read_table(folder / "table.json"):
+        metrics.setdefault(row["task"], row["metric"])
+    parts = []
+    tables = dial_tables(read_json(answers)["sweeps"])
+    for task, metric in metrics.items():
+        some = [table for table in tables if table.task == task]
+        rows = _filled([_dial_row(table.name, line) for table in some for line in table.lines(metric)])
+        said = [f"Note: {text}" for text in immovable(some, metric)]
+        parts += [f"{task} ({metric})", fitting(rows), *map(paragraph, said)] if rows else []
+    parts.append(
+        paragraph("asked: share of token-branches the dial was set to skip. Savings: measured, means of the seeds.")
+    )
+    return "\n\n".join(parts)
+
+
+def _filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The same without columns that say nothing."""
+    return [{key: value for key, value in row.items() if any(one[key] for one in rows)} for row in rows]
+
+
+def _dial_row(name: str, line: DialLine) -> dict[str, str]:
+    low, high = (f"{end:.4g}" for end in line.dial)
+    shares = {title: line.saved.get(key) for title, key in _DIAL_SAVINGS.items()}
+    return {
+        "method": name,
+        "asked": "" if line.asked is None else f"{line.asked:.0%}",
+        "dial": low if low == high else f"{low}..{high}",
+        **{title: "" if value is None else f"{value:.1%}".replace("-0.0", "0.0") for title, value in shares.items()},
+        "score": "" if line.score is None else f"{line.score:.4f}",
+    }
 
 
 def _not_as_left(folder: Path) -> list[str]:

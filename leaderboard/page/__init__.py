@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from .. import dials
 from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES, NOT_CONVERGED
@@ -142,6 +143,8 @@ def _page(
         stale={one["label"] for one in methods if one["stale"]},
         states={one["label"]: one["state"][0] for one in methods},
         marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
+        dials=dials.sections(board),
+        dials_note=dials.NOTE,
         steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
         layouts=layouts(board.rows, variants_of(board.folders)),

@@ -1,0 +1,207 @@
+"""Dial tables: which dial value gave which saving and which score, read off measured points; and dials that do nothing.
+
+Every value is a mean over the seeds that measured it. A dial *cannot move* a task where several of its values save the
+same, or where every document scores the same at all of them: then no level of saving compares anything there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, MatchPhase, saving_name
+from adaptive_bench.tables.matching import FLAW_TOLERANCE
+
+NO_DIAL = 2  # values that a dial needs at least to be judged
+
+
+@dataclass(frozen=True)
+class DialPoint:
+    """One dial value of one seed.
+
+    Attributes:
+        dial: In the method's own unit.
+        asked: Share of token-branches that it was asked to skip; `None` where the run does not say.
+        saved: Savings by name (see `saving_name`).
+        times: Saved time by setting.
+        scores: By metric one value a document, [D].
+    """
+
+    dial: float
+    asked: float | None
+    saved: Mapping[str, float]
+    times: Mapping[str, float]
+    scores: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class DialTable:
+    """A method, trained towards one target, on a task.
+
+    Attributes:
+        method: Its spec with its semantics.
+        target: The saving it was trained towards, where there were several.
+        seeds: By seed its measured points.
+    """
+
+    method: str
+    task: str
+    target: float | None
+    seeds: Mapping[int, Sequence[DialPoint]]
+
+    @property
+    def name(self) -> str:
+        """What the table is called beside others of the method."""
+        return self.method if self.target is None else f"{self.method} (trained for {self.target:.4g})"
+
+    def lines(self, metric: str) -> list[DialLine]:
+        """What each asked share (or, where that is not known, each dial value) gave, the least asked first.
+
+        A seed's dial for the same asked share may be another number: thresholds are calibrated for each training.
+        """
+        found: dict[float, list[DialPoint]] = {}
+        for points in self.seeds.values():
+            for point in points:
+                found.setdefault(point.dial if point.asked is None else point.asked, []).append(point)
+        return [_line(found[place], metric) for place in sorted(found)]
+
+
+@dataclass(frozen=True)
+class DialLine:
+    """Means over the seeds that were measured there.
+
+    Attributes:
+        dial: Smallest and largest dial value of the seeds.
+        saved: By name, of savings that all of them know; `times` likewise by setting.
+        score: `None` where the metric is not made of documents.
+        seeds: How many there are.
+    """
+
+    dial: tuple[float, float]
+    asked: float | None
+    saved: Mapping[str, float]
+    times: Mapping[str, float]
+    score: float | None
+    seeds: int
+
+
+def dial_tables(sweeps: Iterable[Mapping[str, Any]]) -> list[DialTable]:
+    """Tables of the plain values of an `answers.json`, in its order; sweeps without dial values are left out."""
+    found: dict[tuple[str, str, float | None], dict[int, list[DialPoint]]] = {}
+    for sweep in sweeps:
+        if all("dial" in point for point in sweep["points"]):
+            place = (spec_of(sweep["method"], sweep["semantics"]), sweep["task"], sweep["target"])
+            found.setdefault(place, {})[sweep["seed"]] = [_point(point) for point in sweep["points"]]
+    return [DialTable(*place, seeds) for place, seeds in found.items()]
+
+
+def spec_of(method: str, semantics: str) -> str:
+    """A method with its semantics, unless that is the default `bench`."""
+    return method if semantics == "bench" else f"{method}@{semantics}"
+
+
+def immovable(tables: Sequence[DialTable], metric: str) -> list[str]:
+    """What the dials of methods cannot do on a task, a sentence for each kind; nothing where all move what they should.
+
+    Args:
+        tables: Of one task.
+        metric: The one the task is judged by. Scores count as unmoved where no metric moves on any document.
+    """
+    still: dict[str, list[str]] = {}
+    same: list[tuple[str, list[DialPoint]]] = []
+    for table in tables:
+        sweeps = [points for points in table.seeds.values() if len({point.dial for point in points}) >= NO_DIAL]
+        if not sweeps or len(sweeps) < len(table.seeds):
+            continue  # one dial value is no dial
+        known = [phase for phase in MATCH_PHASES if _is_known(sweeps, phase)]
+        unmoved = [phase for phase in known if _saves_the_same(sweeps, phase)]
+        if unmoved and unmoved == known:
+            still.setdefault("all", []).append(table.name)
+            continue
+        for phase in unmoved:
+            still.setdefault(phase, []).append(table.name)
+        if _scores_the_same(sweeps):
+            same.append((table.name, [point for points in sweeps for point in points]))
+    task = tables[0].task if tables else ""
+    said = [
+        f"{_dials(names)} cannot move {task}: all dial values of a method save the same there."
+        if phase == "all"
+        else f"{_dials(names)} cannot move the saving of {phase} on {task}: all dial values of a method save the same."
+        for phase, names in still.items()
+    ]
+    if same:
+        points = [point for _, some in same for point in some]
+        said.append(
+            f"{_dials([name for name, _ in same])} cannot move the score of {task}: at all dial values of a method "
+            f"every document scores the same{_range(points)}{_everywhere(points, metric)}."
+        )
+    return said
+
+
+def _dials(names: Sequence[str]) -> str:
+    return f"The dial{'' if len(names) == 1 else 's'} of {', '.join(names)}"
+
+
+def _range(points: Sequence[DialPoint]) -> str:
+    saved = [100 * point.saved["net"] for point in points if "net" in point.saved]
+    return f", from {min(saved) + 0.0:.1f} to {max(saved):.1f} % of saved net FLOPs" if saved else ""
+
+
+def _everywhere(points: Sequence[DialPoint], metric: str) -> str:
+    """At the floor of a metric nothing is left to lose, and at its ceiling nothing to gain."""
+    values = {float(value) for point in points for value in point.scores.get(metric, ())}
+    return f", namely {values.pop():.4g}" if len(values) == 1 else ""
+
+
+def _is_known(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
+    return all(saving_name(axis, phase) in point.saved for axis in COUNTED for points in sweeps for point in points)
+
+
+def _saves_the_same(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
+    """Whether no seed's savings of a phase move on any axis, as far as a ledger tells."""
+    return all(
+        max(values) - min(values) <= FLAW_TOLERANCE
+        for points in sweeps
+        for axis in COUNTED
+        for values in [[point.saved[saving_name(axis, phase)] for point in points]]
+    )
+
+
+def _scores_the_same(sweeps: Sequence[Sequence[DialPoint]]) -> bool:
+    """Whether in every metric every document of a seed scores the same at all its dial values."""
+    return all(
+        points[0].scores
+        and all(
+            list(point.scores.get(metric, ())) == list(values)
+            for metric, values in points[0].scores.items()
+            for point in points[1:]
+        )
+        for points in sweeps
+    )
+
+
+def _point(values: Mapping[str, Any]) -> DialPoint:
+    scores = {
+        metric: [float(one) for one in found]  # a text of 0 and 1, or numbers
+        for metric, found in values["scores"].items()
+    }
+    return DialPoint(float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}), scores)
+
+
+def _line(points: Sequence[DialPoint], metric: str) -> DialLine:
+    dials = [point.dial for point in points]
+    scores = [fmean(point.scores[metric]) for point in points if point.scores.get(metric)]
+    return DialLine(
+        (min(dials), max(dials)),
+        points[0].asked,
+        _means([point.saved for point in points]),
+        _means([point.times for point in points]),
+        fmean(scores) if len(scores) == len(points) else None,
+        len(points),
+    )
+
+
+def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
