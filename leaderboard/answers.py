@@ -28,7 +28,7 @@ _Place = tuple[str, str, str, Any]  # method, semantics, task, target
 @dataclass(frozen=True)
 class SweptAnswers:
     """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric, and
-    its dial value and the saving it was asked for where the run says them.
+    its dial value and the saving it was asked for where the run says them. `plain_ms`: see `runs.outcome.answers`.
     """
 
     seed: int
@@ -36,6 +36,7 @@ class SweptAnswers:
     points: tuple[tuple[Mapping[str, float], Mapping[str, float], Mapping[str, np.ndarray]], ...]
     dials: tuple[float, ...] = ()
     asked: tuple[float, ...] = ()
+    plain_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -123,6 +124,10 @@ class Answers:
                     found.setdefault(setting, []).append(value)
         return {setting: fmean(values) for setting, values in found.items()}
 
+    def plain_ms(self, row: Row) -> dict[str, float]:
+        """By setting milliseconds that the plain model took for a new token, as timed beside a row's method."""
+        return {setting: ms for sweep in self._sweeps(row) for setting, ms in sweep.plain_ms.items()}
+
     def _sweeps(self, row: Row) -> Sequence[SweptAnswers]:
         return self.sweeps.get((row.method, row.semantics, row.task, row.target), [])
 
@@ -175,7 +180,7 @@ def _sweep(entry: Mapping[str, Any]) -> SweptAnswers:
     if not isinstance(seed, int):
         raise Rejected("a seed is a whole number")
     dials, asked = (_of_all(entry["points"], key) for key in ("dial", "asked"))
-    return SweptAnswers(seed, documents, tuple(points), dials, asked)
+    return SweptAnswers(seed, documents, tuple(points), dials, asked, _numbers(entry.get("plain_ms", {})))
 
 
 def _of_all(points: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:

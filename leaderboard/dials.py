@@ -55,6 +55,9 @@ def as_lines(board: Board) -> list[dict[str, Any]]:
             about |= {"asked": line.asked, "dial": line.dial[0], "dial_largest": line.dial[1], "seeds": line.seeds}
             about |= {f"saved_{name}": value for name, value in line.saved.items()}
             about |= {f"saved_time, {setting}": value for setting, value in line.times.items()}
+            for setting, ms in table.plain_ms.items():
+                if setting in line.times:
+                    about[f"ms_per_token, {setting}"] = ms * (1 - line.times[setting])
             found.append(about | {"metric": metric, "score": line.score})
     columns = dict.fromkeys(name for one in found for name in one)
     return [{name: one.get(name) for name in columns} for one in found]
@@ -75,7 +78,7 @@ def _tables(answers: Answers) -> Iterator[DialTable]:
     for (method, semantics, task, target), sweeps in answers.sweeps.items():
         if all(sweep.dials for sweep in sweeps):
             seeds = {sweep.seed: _points(sweep) for sweep in sweeps}
-            yield DialTable(spec_of(method, semantics), task, target, seeds)
+            yield DialTable(spec_of(method, semantics), task, target, seeds, sweeps[0].plain_ms)
 
 
 def _points(sweep: SweptAnswers) -> list[DialPoint]:

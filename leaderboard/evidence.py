@@ -20,10 +20,11 @@ from adaptive_bench.strict_yaml import read_mapping
 from . import derived, verified
 from .claims import check_dates, check_run_json
 from .entry import check, migrated
+from .grid import COSTS
 from .held import check_answers, check_environments, check_methods, check_recipes, check_scores, check_table
 from .identity import identity_of
 from .plain import plain
-from .rows import Rejected, checked, only_once, read_json, spec_of
+from .rows import Rejected, checked, only_once, place_of, read_json, spec_of
 
 SELF_REPORTED = "self-reported"  # the author's word: the entry has no records
 REDERIVED = "re-derived"  # every value was made again of its records by whoever built the board
@@ -98,6 +99,7 @@ def examine(folder: Path) -> Evidence:
     methods = _read(folder, "methods.json", {"methods": {}}, dict)["methods"]
     if now is not None:
         check_table(rows, now)
+        rows = _completed(rows, now["rows"])
         check_answers(answers, now["answers"])
         check_environments(read_json(folder / ENTRY).get("environments"), now["environments"])
     else:
@@ -119,6 +121,15 @@ def examine(folder: Path) -> Evidence:
         unprojected=() if now is None else now["unprojected"],
         sealed=now is not None and now["sealed"],
     )
+
+
+def _completed(rows: list[Any], now: list[Any]) -> list[Any]:
+    """Rows that hold, with what a token costs where an earlier version did not write it and their records know it.
+
+    Other columns stay away: a mark that the entry was published without would change what is said of it.
+    """
+    known = {place_of(row): {name: row[name] for name in COSTS.values() if name in row} for row in now}
+    return [{**known.get(place_of(row), {}), **row} for row in rows]
 
 
 def _made_again(folder: Path) -> Mapping[str, Any]:

@@ -80,6 +80,8 @@ _DETAILS = {
     "claimed - executed": "claimed_minus_executed",
     "projected net": "projected_net",
 }
+# Column of the details -> key of a row; what a token costs there, as it is.
+COSTS = {"FLOPs/token": "flops_per_token", "ms/token": "ms_per_token"}
 # Column of the facts of a method and its training -> key of a row, and how it is written.
 _TRAINING: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "may skip": ("eligible", str),
@@ -178,18 +180,21 @@ class Grid:
 
     def details(self, style: str) -> str:
         """What was saved where the scores were read, in percent of the dense model, one line per method and level:
-        measured pooled and by phase, claimed and projected; and what is kept of the dense score.
+        measured pooled and by phase, claimed and projected; what a token costs there; and what is kept of the dense
+        score.
         """
         reached = [(cell, row) for cell, row in self.cells.items() if row.score is not None]
         columns = {
             name: key for name, key in _DETAILS.items() if any(getattr(row, key) is not None for _, row in reached)
         }
-        header = ["method", "level", *columns, "kept"]
+        costs = {name: key for name, key in COSTS.items() if any(getattr(row, key) is not None for _, row in reached)}
+        header = ["method", "level", *columns, *costs, "kept"]
         body = [
             [
                 method,
                 f"{100 * level:.4g} %",
                 *(_percent(getattr(row, key)) for key in columns.values()),
+                *("" if (value := getattr(row, key)) is None else amount(value) for key in costs.values()),
                 self._kept(row),
             ]
             for (method, level), row in reached
@@ -371,6 +376,14 @@ def number(metric: str, score: float) -> str:
     if metric_of(metric).unit == "share":
         return f"{100 * score:.1f}"
     return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
+
+
+def amount(value: float) -> str:
+    """A cost with three digits and an SI prefix: `1.24 G`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
+    return f"{value:#.3g}".rstrip(".")
 
 
 def percent(share: float) -> str:

@@ -14,6 +14,7 @@ LEGEND = (
     "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
 )
 _MOST_METHODS = 200  # with details of each
+_SAVED_THERE = "Saved there, in % of the dense model; what a token costs there; kept: % of the dense score."
 _RANKS = (
     "Ranks that tests of all pairs leave open (5 % for all of them together, Holm): behind everyone who is certainly "
     "better, before everyone who is certainly worse:"
@@ -42,7 +43,7 @@ def written(rows: Iterable[Row], failures: Sequence[str] = ()) -> str:
         if len(grid.methods) > _MOST_METHODS:
             parts.append("What was saved at every score is in the CSV: it would make this page unreadable.")
             continue
-        parts += ["Saved there, in % of the dense model; kept: % of the dense score.", grid.details("github")]
+        parts += [_SAVED_THERE, grid.details("github")]
         training = grid.training("github")
         parts += ["Training:", training] if training else []
     return "\n\n".join(parts) + "\n"

@@ -70,6 +70,8 @@ class Row:
     distance: float | None = None
     dial: float | None = None
     seconds: float | None = None
+    flops_per_token: float | None = None
+    ms_per_token: float | None = None
     shots: int | None = None
     model: str | None = None
     backbone: str | None = None

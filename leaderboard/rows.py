@@ -80,13 +80,18 @@ def only_once(rows: Iterable[object]) -> None:
     seen: dict[str, tuple[int, object]] = {}
     for number, row in enumerate(rows):
         if isinstance(row, Mapping):
-            place = repr([row.get(key, _DEFAULTS.get(key)) for key in _PLACE])
+            place = place_of(row)
             other, score = seen.setdefault(place, (number, row.get("score")))
             if other != number:
                 raise Rejected(
                     f"rows {other} and {number} of table.json are of the same method, task, metric, axis and level, "
                     f"with the scores {_score(score)} and {_score(row.get('score'))}"
                 )
+
+
+def place_of(row: Mapping[str, Any]) -> str:
+    """What a row of a table is of; no other row of the table has the same."""
+    return repr([row.get(key, _DEFAULTS.get(key)) for key in _PLACE])
 
 
 def checked(value: object) -> dict[str, Any]:
@@ -201,6 +206,8 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "distance": (_maybe(_number(0.0, 2e6)), None),
     "dial": (_maybe(_number(-1e12, 1e12)), None),
     "seconds": (_maybe(_number(0.0, 1e12)), None),
+    "flops_per_token": (_maybe(_number(0.0, 1e30)), None),
+    "ms_per_token": (_maybe(_number(0.0, 1e12)), None),
     "shots": (_maybe(_whole(10**6)), None),
     "model": (_maybe(_text(_MODEL)), None),
     "backbone": (_maybe(_text(_MODEL)), None),

@@ -14,14 +14,16 @@ from . import dials
 from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
-from .groups import groups_of
+from .grid import AXES, percent
+from .groups import Group, groups_of
 from .markdown import written
 from .page import files_of
 from .plain import cell, markdown
 from .provenance import matched_on
-from .standing import preferred, standings
+from .standing import Standing, plain_ms, preferred, standings
 from .steps import as_markdown as as_table
 from .steps import sections
+from .tables import NONE
 from .verdict import LONGEST, verdict
 
 SCHEMA = 1
@@ -128,19 +130,37 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     title, _, rest = written(rows).partition("\n")
     problems = [f"- {markdown(text)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
-    said = [f"- **{markdown(name)}**: {markdown(text)}" for name, text in _answers(board, axis, phase)]
+    shown = list(_shown_first(board, axis, phase))
+    said = [
+        f"- **{markdown(group.name)}**: {markdown(answer(group.board, one, featured=group.featured).text)}"
+        for group, one in shown
+    ]
     told = markdown(verdict(board, axis, phase), LONGEST)
-    return "\n".join([title, "", *said, "", told, rest, *_dials(board), *_steps(board), *left_out])
+    times = [text for group, one in shown for text in _times(group, one)]
+    return "\n".join([title, "", *said, "", told, rest, *times, *_dials(board), *_steps(board), *left_out])
 
 
-def _answers(board: Board, axis: str, phase: str) -> Iterator[tuple[str, str]]:
-    """Of each model and recipe what the page says first."""
+def _shown_first(board: Board, axis: str, phase: str) -> Iterator[tuple[Group, Standing]]:
+    """Of each model and recipe the ranked table that the page shows first."""
     for group in groups_of(board):
         found = [one for one in standings(group.board) if (one.axis, one.phase) == (axis, phase)]
         level = preferred([one.level for one in found])
-        for one in found:
-            if one.level == level:
-                yield group.name, answer(group.board, one, featured=group.featured).text
+        yield from ((group, one) for one in found if one.level == level)
+
+
+def _times(group: Group, standing: Standing) -> list[str]:
+    """The time saved where the scores stand, and what a new token takes, in every setting that was timed."""
+    lines = []
+    for line in standing.lines:
+        plain = plain_ms(group.board, line)
+        lines += [
+            [line.label, setting, percent(saved), f"{plain[setting] * (1 - saved):.3g}" if setting in plain else NONE]
+            for setting, saved in (line.times or {}).items()
+        ]
+    if not lines:
+        return []
+    title = f"{markdown(group.name)}: saved time at {100 * standing.level:.4g} % {AXES[standing.axis]}"
+    return [f"\n## {title}\n", as_table(("method", "setting", "saved time, %", "ms/token"), lines), ""]
 
 
 def _dials(board: Board) -> list[str]:

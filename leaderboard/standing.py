@@ -180,6 +180,12 @@ def _times(board: Board, rows: Sequence[Row]) -> dict[str, float] | None:
     return {setting: fmean(one[setting] for one in found) for setting in settings}
 
 
+def plain_ms(board: Board, line: Line) -> dict[str, float]:
+    """By setting milliseconds of the plain model for a new token, as timed beside the method of a line."""
+    known = [some.plain_ms(row) for row in line.rows if row is not None for some in board.answers.values()]
+    return {setting: ms for one in known for setting, ms in one.items()}
+
+
 def _ranks(
     board: Board, counted: Sequence[Grid], level: float, ranked: Sequence[Line]
 ) -> Mapping[str, tuple[int, int]]:

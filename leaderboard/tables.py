@@ -8,7 +8,7 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, Grid, grids, marks, number, percent, rank
+from .grid import AXES, COSTS, Grid, amount, grids, marks, number, percent, rank
 from .paired import RANDOM, is_trained_static
 from .provenance import METHOD_FACTS, OTHER_CODE
 from .row import Row
@@ -29,7 +29,7 @@ SAVED = {
 # The texts of a cell, in the order in which the page gets them.
 CELL = (
     "score", "low", "high", "kept", "kept_low", "kept_high", "own", "area", "marks", "seeds",
-    *(f"saved {name}" for name in SAVED),
+    *(f"saved {name}" for name in (*SAVED, *COSTS)),
     "rank", "behind", "behind_low", "behind_high", "p", "n", "over_random", "over_static",
 )  # fmt: skip
 Cell = Mapping[str, str]
@@ -128,6 +128,7 @@ def cell(row: Row) -> Cell:
         "marks": "".join(mark for mark, _ in marks(row)) if row.score is not None else "",
         "seeds": str(row.seeds),
         **{f"saved {name}": _maybe(getattr(row, key), percent) for name, key in SAVED.items()},
+        **{f"saved {name}": _maybe(getattr(row, key), amount) for name, key in COSTS.items()},
         **(tests(row) if row.rank_low is not None else {}),
     }
 

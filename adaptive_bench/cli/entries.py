@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import output, registry
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.store.results import read_json
+from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
 
@@ -57,6 +61,22 @@ def submit(
     said |= {} if licence is None else {"licence": licence}
     written = registry.get("sites", "submit")(run, to, with_records=records, about=said)
     typer.echo(f"The entry is {written}")
+    if missing := untimed(run):
+        sizes = ", ".join(map(str, missing))
+        typer.echo(
+            paragraph(
+                f"Note: this run was not timed at batch {sizes}, so the entry does not say what a saving is worth in "
+                f"time. Give `adaptive-bench time --run {run_name(run)}` and the run's command once more (nothing is "
+                f"computed twice); an entry made of it then has that."
+            )
+        )
+
+
+def untimed(run: Path) -> list[int]:
+    """Batch sizes that practice asks for and a run has no time of."""
+    points = [point for sweep in read_json(run / "answers.json")["sweeps"] for point in sweep["points"]]
+    settings = {setting for point in points for setting in point["times"]}
+    return [batch for batch in BATCHES if not any(one.startswith(f"batch {batch},") for one in settings)]
 
 
 def unpack(
@@ -69,7 +89,7 @@ def unpack(
     Weights do not come along; what needs them is trained anew.
     """
     from adaptive_bench.store.packing import unpack as put
-    from adaptive_bench.store.results import PACKED_RECORDS, RUN, digest_in_entry, read_json, read_run
+    from adaptive_bench.store.results import PACKED_RECORDS, RUN, digest_in_entry, read_run
 
     folder = entry if entry.is_dir() else entry.parent
     file = entry / PACKED_RECORDS if entry.is_dir() else entry

@@ -22,6 +22,7 @@ from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:
     from adaptive_bench.jobs.failure import Failure
+    from adaptive_bench.progress import Reporter
     from adaptive_bench.runs import RunOutcome
 
 
@@ -58,6 +59,7 @@ def execute(
     wide: bool = False,
     open_page: bool = False,
     debug: bool = False,
+    timed: bool = False,
 ) -> None:
     """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
 
@@ -66,6 +68,7 @@ def execute(
         wide: Scores with intervals at all levels, and what was saved and spent there.
         open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
+        timed: Once everything is done time its methods, and make the table with their times.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -76,6 +79,8 @@ def execute(
     try:
         with open_reporter() as reporter:
             outcome = run(config, reporter, **how or {})
+            if timed and outcome.rows and not outcome.failures:
+                outcome = _timed(config, reporter)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
@@ -89,6 +94,17 @@ def execute(
     if outcome.failures:
         _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
+
+
+def _timed(config: RunConfig, reporter: Reporter) -> RunOutcome:
+    """The table of a finished run with the time of its methods, at every batch size of `adaptive-bench time`."""
+    from adaptive_bench.runs import run
+    from adaptive_bench.runs.timing import TimingRequest, time_specs
+    from adaptive_bench.spec import parse_specs
+
+    specs = tuple(parse_specs(",".join(config.methods)))
+    time_specs(TimingRequest(specs, config.model, device=config.device, out=config.out, run=config), reporter)
+    return run(config, reporter, table_only=True)
 
 
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:

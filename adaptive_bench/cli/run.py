@@ -120,6 +120,15 @@ def run(
             min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours it takes."
         ),
     ] = None,
+    timed: Annotated[
+        bool,
+        typer.Option(
+            "--time",
+            help="At the end measure the time of every method at batch 1, 8 and 32, as `adaptive-bench time --run` "
+            "does, for the table and an entry made of it.",
+            rich_help_panel=_HOW,
+        ),
+    ] = False,
     wide: Annotated[
         bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
     ] = False,
@@ -145,6 +154,11 @@ def run(
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if wait is not None and not table_only:
         raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
+    if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
+        raise UsageError(
+            "--time measures here, at the end of a whole run: it does not go with --table-only, --shard, --cell or a "
+            "launcher of a cluster. Leave it out, and give `adaptive-bench time --run RUN` on the machine that counts."
+        )
     if resources is not None and launcher == "local":
         raise UsageError(
             f"--resources is for a launcher that asks a cluster for them, got {str(resources)!r} with --launcher "
@@ -209,7 +223,7 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug)
+        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
 
 
 def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:

@@ -60,7 +60,7 @@ class TimingRequest:
 
     specs: tuple[MethodSpec, ...]
     model: str = "nano"
-    batches: tuple[int, ...] = (1, 8, 32)
+    batches: tuple[int, ...] = timings.BATCHES
     prompt: int = 128
     new: int = 128
     savings: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)

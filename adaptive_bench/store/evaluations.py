@@ -71,6 +71,19 @@ class Evaluation:
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
 
+    def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
+        """FLOPs that a token fed in a phase cost on average, all that the method adds included; `None` where the phase
+        has no tokens, and in records without counts. The dense model's FLOPs for the same tokens, two a
+        multiply-accumulate, less the net saving.
+        """
+        counts = self.report.get("counts")
+        saved = self.saved("net", phase)
+        if counts is None or saved is None:
+            return None
+        parts = [counts[name] for name in (("prefill", "decode") if phase == "all" else (phase,))]
+        tokens = sum(part["tokens"] for part in parts)
+        return (1 - saved) * 2 * sum(sum(part["dense_macs"]) for part in parts) / tokens if tokens else None
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `json.dump`."""
         return asdict(self) | {"time_per_token_s": self.time_per_token_s}

@@ -22,16 +22,19 @@ class TimeCurve:
 
     Attributes:
         points: (saved tokens, saved time) rising in saved tokens, each of them once.
+        plain_ms: Milliseconds that the plain model took for each new token of a row's answer, the time of its prompt
+            included and the batch sharing it; `None` where the timing does not say.
     """
 
     points: tuple[tuple[float, float], ...]
+    plain_ms: float | None = None
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[float, float]]) -> TimeCurve:
+    def of(cls, pairs: Iterable[tuple[float, float]], plain_ms: float | None = None) -> TimeCurve:
         """Points in any order; those with the same saved tokens count as one, their mean."""
         grouped = groupby(sorted(pairs), key=lambda pair: round(pair[0] / _SAME))
         same = [list(group) for _, group in grouped]
-        return cls(tuple((fmean(x for x, _ in group), fmean(y for _, y in group)) for group in same))
+        return cls(tuple((fmean(x for x, _ in group), fmean(y for _, y in group)) for group in same), plain_ms)
 
     def at(self, saved_tokens: float) -> float | None:
         """Saved time where so many tokens are saved; `None` outside what was timed."""

@@ -18,6 +18,7 @@ from adaptive_bench.store.schema import check_schema
 from adaptive_bench.store.time_curves import TimeCurve, TimeCurves
 
 FOLDER = "time"
+BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
 
 
 def label(setting: Mapping[str, Any]) -> str:
@@ -108,8 +109,10 @@ def _curve(record: Mapping[str, Any]) -> TimeCurve:
     missing = [key for key in ("model_fingerprint", "date", "setting", "method") if key not in record]
     if missing:
         raise ValueError(f"it has no {missing[0]}")
+    per_s = record.get("plain", {}).get("tokens_per_s")
     return TimeCurve.of(
-        (float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]
+        ((float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]),
+        1000 / float(per_s) if per_s else None,
     )
 
 

@@ -27,7 +27,10 @@ class Measured:
 
     def __init__(self, evaluations: Sequence[Evaluation]) -> None:
         self.evaluations = evaluations
-        columns = [(one.dial, one.time_s, *(one.saved(*known) for known in KNOWN)) for one in evaluations]
+        columns = [
+            (one.dial, one.time_s, *(one.saved(*known) for known in KNOWN), *map(one.flops_per_token, MATCH_PHASES))
+            for one in evaluations
+        ]
         self.values: Floats = np.array(columns, dtype=float)  # what is not known becomes NaN
         self._dials = [one.dial for one in evaluations]
 
@@ -49,12 +52,14 @@ class LevelMatches:
 
     Attributes:
         mixes: [S][L], of the seeds that have points.
+        curve: On saved time, where it is read off.
     """
 
     axis: Axis
     phase: MatchPhase
     seeds: Sequence[Measured]
     mixes: Sequence[Sequence[Interpolation]]
+    curve: TimeCurve | None = None
 
     def means(self, position: int, planned: int) -> dict[str, Any]:
         """Values of a row at one level but for its score: means over the seeds that reached it, nothing if none did.
@@ -75,6 +80,7 @@ class LevelMatches:
                 mix.level if mix.above else value for (mix, _), value in zip(reached, values[:, own], strict=True)
             ]
         dial, seconds, *savings = (fmean(column) for column in values.T.tolist())
+        savings, flops = savings[: len(NAMES)], savings[len(NAMES) + MATCH_PHASES.index(self.phase)]
         saved: Mapping[str, float | None] = {
             name: None if mean != mean else mean for name, mean in zip(NAMES, savings, strict=True)
         }
@@ -98,8 +104,20 @@ class LevelMatches:
             "claimed": claimed,
             "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
             "projected_net": saved[saving_name("projected", self.phase)],
+            "flops_per_token": None if flops != flops else flops,
+            "ms_per_token": self._ms_per_token(reached),
             "status": status,
         }
+
+    def _ms_per_token(self, reached: Sequence[tuple[Interpolation, Measured]]) -> float | None:
+        if self.curve is None or self.curve.plain_ms is None:
+            return None
+        saved = [
+            np.array([saved_time(one, self.curve) for one in seed.evaluations], dtype=float) for _, seed in reached
+        ]
+        return self.curve.plain_ms * (
+            1 - fmean(float(mix.of(own)) for (mix, _), own in zip(reached, saved, strict=True))
+        )
 
     def scores(
         self, scores: Sequence[Floats], answers: Sequence[Floats], levels: int

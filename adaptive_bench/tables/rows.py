@@ -102,6 +102,10 @@ class Row:
         distance: How far the level is from the further one of the two, 0 where one is within half a point; of several
             seeds the furthest.
         seconds: Spent inside model calls there, on all documents.
+        flops_per_token: FLOPs that a token fed in the row's phase costs there on average, all that the method adds
+            included; `None` where that is not known.
+        ms_per_token: On the axis `time`, milliseconds for each new token there, its prompt's time included and the
+            batch sharing it; else `None`.
         made_with: Versions and devices that the records behind the row were made with.
         model, backbone, recipe, task_version, shots, asked, contents, definition: With `documents`, what it is
             comparable under: see `comparable.Conditions`.
@@ -155,6 +159,8 @@ class Row:
     gap: float | None = None
     distance: float | None = None
     seconds: float | None = None
+    flops_per_token: float | None = None
+    ms_per_token: float | None = None
     model: str | None = None
     backbone: str | None = None
     recipe: str | None = None
@@ -228,7 +234,8 @@ def table_rows(
     found: list[tuple[LevelMatches, list[Row]]] = []
     for axis, phase, setting in tables:
         curve = None if setting is None or curves is None else curves[setting]
-        places = LevelMatches(axis, phase, measured, [seed.mixes(axis, phase, levels, curve) for seed in measured])
+        matched = [seed.mixes(axis, phase, levels, curve) for seed in measured]
+        places = LevelMatches(axis, phase, measured, matched, curve)
         of_axis = same.but(axis=axis, phase=phase, timing=setting)
         rows = []
         for position, level in enumerate(levels):

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from .. import dials
 from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
 from ..frame import Board
-from ..grid import ALL_MARKS, AXES, NOT_CONVERGED
+from ..grid import ALL_MARKS, AXES, COSTS, NOT_CONVERGED
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of
 from ..layout import layouts
@@ -112,7 +112,7 @@ def _page(
         "phase": phase,
         "axes": AXES,
         "values": VALUES,
-        "saved": list(SAVED),
+        "saved": [*SAVED, *COSTS],
         "pooled": POOLED,
         "facts": FACTS,
         "columns": CELL,

@@ -34,7 +34,7 @@ function details(table, label) {
   const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["rank", "best is better by", "p (Holm)", "n", "over random skipping", "over trained static depth"] : []), ...used];
   const body = cells.map(([level, cell]) => [`${level} %`, cell.score, cell.low, cell.high, cell.kept, cell.marks || NONE, cell.seeds, ...(paired ? test(cell) : []), ...used.map((name) => saving(cell, name))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
-    element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says"),
+    element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says; FLOPs and ms a token as they are"),
     element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),
     element("tbody", {}, ...body.map(([level, ...rest]) => element("tr", {}, element("th", { scope: "row" }, level), ...rest.map((one) => element("td", {}, one))))))));
 }

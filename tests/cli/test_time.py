@@ -1,3 +1,5 @@
+import csv
+import functools
 import json
 
 import pytest
@@ -58,3 +60,34 @@ def test_the_leaderboard_by_time_names_the_command_where_nothing_was_timed(comma
     result = command("leaderboard", "--axis", "time")
     assert result.exit_code == 1
     assert "adaptive-bench time" in result.stderr
+
+
+SAID = ("--authors", "A. Name", "--licence", "CC-BY-4.0")
+
+
+def test_a_run_is_timed_at_its_end_at_every_batch_size_and_its_entry_has_it(command, tmp_path, monkeypatch):
+    from adaptive_bench.runs import timing
+
+    small = functools.partial(timing.TimingRequest, prompt=6, new=2, rounds=1, savings=(0.0, 0.2))
+    monkeypatch.setattr(timing, "TimingRequest", small)
+    run = ("run", "--config", "smoke", "--device", "cpu", "--jobs", "1")
+    assert command(*run).exit_code == 0
+    untimed = command("leaderboard", "submit", "last", "-o", "untimed", *SAID)
+    assert "not timed at batch 1, 8, 32" in untimed.stdout.replace("\n", " ")
+    assert command(*run, "--time").exit_code == 0
+    timed = command("leaderboard", "submit", "last", "-o", "timed", *SAID)
+    assert timed.exit_code == 0 and "not timed" not in timed.stdout
+    (folder,) = (tmp_path / "runs" / "runs").iterdir()
+    rows = [row for row in json.loads((folder / "table.json").read_text()) if row["axis"] == "time"]
+    assert {row["timing"].partition(",")[0] for row in rows} == {"batch 1", "batch 8", "batch 32"}
+    assert all(row["ms_per_token"] > 0 for row in rows if row["score"] is not None)
+    board = command("leaderboard", "build", "timed", "-o", "site")
+    assert board.exit_code == 0
+    (text,) = [path.read_text() for path in (tmp_path / "site").glob("dials.csv")]
+    assert sum(name.startswith("ms_per_token, batch ") for name in next(csv.reader([text.splitlines()[0]]))) == 3
+
+
+@pytest.mark.parametrize("more", [("--table-only",), ("--shard", "1/2"), ("--launcher", "slurm")])
+def test_a_part_of_a_run_or_one_elsewhere_is_not_timed_at_its_end(command, more):
+    result = command("run", "--config", "smoke", "--time", *more)
+    assert result.exit_code == 2 and "adaptive-bench time --run RUN" in result.stderr.replace("\n", " ")

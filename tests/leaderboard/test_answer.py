@@ -13,6 +13,7 @@ from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.groups import groups_of
 from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.site import as_markdown
 from adaptive_bench.leaderboard.standing import preferred, standings
 
 CLEAR = {"dense": {0.0: 95}, "random_skip": 20, TRAINED: 40, "mod": 90, "calm": 60}
@@ -166,12 +167,15 @@ def test_what_is_lost_with_other_tokens_decisions_is_a_share_of_the_dense_score(
 def test_saved_time_is_read_off_where_the_score_is(make_row):
     scores = np.ones(100)
     points = tuple(({"net": net}, {"batch 1": net / 2}, {"acc,none": scores}) for net in (0.0, 0.1, 0.2))
-    sweeps = [SweptAnswers(seed, tuple(range(100)), points) for seed in (1, 2)]
+    sweeps = [SweptAnswers(seed, tuple(range(100)), points, plain_ms={"batch 1": 4.0}) for seed in (1, 2)]
     about = {"metric": "acc,none", "score": 1.0, "low": 0.9, "high": 1.0}
     rows = [make_row(method="dense", level=0.0, **about), make_row(method="mod", level=0.15, **about)]
     board = board_of(map(checked, rows), answers={"run": Answers({("mod", "bench", "nano_math", None): sweeps})})
     (found,) = standings(board)
     assert found.lines[0].times == {"batch 1": pytest.approx(0.075)} and found.lines[1].times is None
+    text = as_markdown(board, "net")
+    (line,) = [one for one in text.partition("saved time at 15 %")[2].splitlines() if one.startswith("| mod")]
+    assert [part.strip() for part in line.split("|")[1:-1]] == ["mod", "batch 1", "7.5", "3.7"]
 
 
 @given(st.lists(st.sampled_from((-1, 0, 1)), max_size=3), st.booleans(), st.integers(0, 2))

@@ -8,6 +8,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, LARGEST_DERIVED_BYTES, SCHEMA, check_size
+from adaptive_bench.leaderboard.evidence import _completed
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.leaderboard.submission import claims_of, submit
@@ -244,3 +245,11 @@ def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
     assert "verified.json" in read_board([entry / "table.json"]).refused[0]
     file.write_text("[" * 10_000)
     assert said_of(entry) == UNVERIFIED
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_that_its_records_know(make_row):
+    now = [make_row(level=0.1, flops_per_token=3.0, score=0.7), make_row(level=0.2, flops_per_token=2.0)]
+    said = [make_row(level=0.1, score=0.5), make_row(level=0.3)]
+    first, second = _completed(said, now)
+    assert (first["flops_per_token"], first["score"]) == (3.0, 0.5)
+    assert "flops_per_token" not in second, "another row's values are not its own"

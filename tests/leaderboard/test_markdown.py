@@ -83,6 +83,15 @@ def test_both_phases_the_claim_and_the_projection_stand_beside_the_saving(make_r
     assert _cells(_lines(text, "| gateskip")[1])[5:-1] == ["15.0", "2.0", "20.0", "5.0", "-3.0"]
 
 
+def test_what_a_token_costs_stands_beside_the_share_where_it_is_known(make_row):
+    text = render([make_row(flops_per_token=1.2345e9), make_row(level=0.2, flops_per_token=9.9e5)])
+    assert _cells(_lines(text, "| method")[1])[-2:] == ["FLOPs/token", "kept"]
+    assert [_cells(line)[-2] for line in _lines(text, "| gateskip")[1:]] == ["1.23 G", "990 k"]
+    timed = render([make_row(axis="time", timing="batch 8, cpu", ms_per_token=0.5)])
+    assert _cells(_lines(timed, "| gateskip")[1])[-2] == "0.500"
+    assert "/token" not in render([make_row()])
+
+
 def test_a_phase_is_named_and_explained_unless_it_is_both(make_row):
     text = render([make_row(), make_row(phase="decode"), make_row(phase="prefill", axis="tokens")])
     assert [line.partition(" by ")[2] for line in _lines(text, "## ")] == [

@@ -50,6 +50,16 @@ def test_rows_by_time_stand_apart_for_each_setting_and_name_it():
     assert all(row.timing is None for row in rows if row.axis != "time")
 
 
+def test_milliseconds_stand_beside_the_share_where_the_timing_knows_the_plain_model():
+    measured = {1: [_evaluation(1.0, 0.0), _evaluation(0.5, 0.25)], 2: [_evaluation(1.0, 0.0), _evaluation(0.5, 0.5)]}
+    curves = {"batch 1": TimeCurve.of([(0.0, 0.0), (0.5, 0.4)], plain_ms=5.0), "batch 8": CURVE}
+    rows = table_rows(MethodSpec("mod"), "t", [METRIC], measured, (0.0, 0.1, 0.9), curves)
+    ms = {(row.timing, row.level): row.ms_per_token for row in rows}
+    assert ms["batch 1", 0.0] == pytest.approx(5.0) and ms["batch 1", 0.1] == pytest.approx(4.5)
+    assert ms["batch 1", 0.9] is None, "a level that was not reached costs nothing that is known"
+    assert ms["batch 8", 0.1] is None and {found for (setting, _), found in ms.items() if setting is None} == {None}
+
+
 @pytest.mark.parametrize(("time", "status"), [(-0.03, "outside"), (-0.02, "ok"), (0.01, "ok"), (0.03, "outside")])
 def test_a_method_without_a_dial_saves_no_time_within_the_noise(time, status):
     assert match([_point(0, 0.9, time)], [0.0], "time")[0].status == status

@@ -24,7 +24,7 @@ KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
 KEYS += "parameters_added train_tokens train_flops target beyond_target "
 KEYS += "below_target target_axis trained_without eligible shuffled_score decisions_worth decisions_low decisions_high "
-KEYS += "shuffled_apart dial gap distance seconds "
+KEYS += "shuffled_apart dial gap distance seconds flops_per_token ms_per_token "
 KEYS += "model backbone recipe "
 KEYS += "task_version shots asked contents definition made_with"
 
@@ -45,6 +45,23 @@ def _evaluation(dial: float, score: float, tokens: float, metric: str = METRIC, 
     return Evaluation(
         "nano_math", dial, {metric: score}, 100, _savings(tokens), report, 2.0, 300, 100, 8, 0, 1234, **known
     )
+
+
+def test_a_token_costs_the_dense_flops_less_the_net_saving_in_the_phase_of_the_row() -> None:
+    counts = {"prefill": {"dense_macs": [30.0, 20.0], "tokens": 10}, "decode": {"dense_macs": [8.0, 0.0], "tokens": 2}}
+    points = [_evaluation(0.0, 0.9, 0.0), _evaluation(0.4, 0.7, 0.4)]
+    for point in points:
+        point.report["counts"] = counts
+    rows = table_rows(SPEC, "nano_math", [METRIC], {1: points}, (0.0, 0.05, 0.9))
+    cost = {(row.axis, row.phase, row.level): row.flops_per_token for row in rows}
+    assert cost["net", "all", 0.0] == pytest.approx(2 * 58 / 12)
+    assert cost["net", "all", 0.05] == pytest.approx(2 * 58 / 12 * 0.95)
+    assert cost["net", "prefill", 0.05] == pytest.approx(2 * 50 / 10 * 0.95)
+    assert cost["net", "decode", 0.0] == pytest.approx(2 * 8 / 2)
+    assert cost["net", "all", 0.9] is None
+    del points[1].report["counts"]
+    rows = table_rows(SPEC, "nano_math", [METRIC], {1: points}, (0.05,))
+    assert all(row.flops_per_token is None for row in rows if row.axis == "net")
 
 
 def _rows(

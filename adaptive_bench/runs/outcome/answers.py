@@ -32,6 +32,7 @@ def entry(
 
     method, semantics, task, seed, target: As in a row of the table.
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
+    plain_ms: By setting milliseconds that the plain model took for each new token (`TimeCurve.plain_ms`).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
         name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
         text of `0` and `1` where there are no others, in a pooled metric what `document_values` says. A metric that
@@ -56,6 +57,7 @@ def entry(
         "target": None if sweep.training.has_single_target else sweep.training.target,
         "documents": sorted(sample.doc for sample in samples[0]),
         "documents_sha256": (done[0].data or {}).get("documents_sha256"),
+        "plain_ms": {name: ms for name, curve in sweep.curves.items() if (ms := curve.plain_ms) is not None},
         "points": [
             {"asked": asked, **_point(one, sweep, {metric: table[place].tolist() for metric, table in tables.items()})}
             for place, (asked, one) in enumerate(zip(points, priced, strict=True))
