@@ -15,6 +15,7 @@ from adaptive_bench.cli import (
     doctor,
     entries,
     export,
+    export_decisions,
     export_model,
     generate,
     headroom,
@@ -62,6 +63,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "clean": removing.clean,
     "generate": generate.generate,
     "export-model": export_model.export_model,
+    "export-decisions": export_decisions.export_decisions,
     "time": time.time,
     "headroom": headroom.headroom,
     "rates": rates.rates,
@@ -77,7 +79,8 @@ _CLASSES = {
     "steps": steps.StepsCommand,
     "tune": tune.TuneCommand,
     **dict.fromkeys(
-        ("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "time"), RunCommand
+        ("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "export-decisions", "time"),
+        RunCommand,
     ),
 }
 for _name, _command in _COMMANDS.items():

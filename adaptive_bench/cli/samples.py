@@ -77,16 +77,10 @@ def samples(
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     registry.load_plugins(plugin)
     known = manifest_of(run)
-    tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
-    if not tests:
-        raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
-    chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
-    seed = known.training_of(tests[0]).seed
-    tests = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
-    wanted = _wanted(tests, methods)
+    wanted = evaluations_of(known, task, methods, shuffled=shuffled)
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
-    axis, unit = _axis_of(run)
+    axis, unit = axis_of(run)
     found = documents(known, wanted, level, axis)
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
@@ -99,7 +93,27 @@ def samples(
         typer.echo("There are no such documents.")
 
 
-def _axis_of(run: Path) -> tuple[str, str]:
+def evaluations_of(
+    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False
+) -> list[EvaluationEntry]:
+    """What a run's first seed was measured on: one task, the methods that are named or all.
+
+    Args:
+        shuffled: The controls of shuffled decisions as well.
+
+    Raises:
+        UsageError: There is no such task or method, or several tasks and none is named.
+        EnvironmentProblem: Nothing is measured.
+    """
+    tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
+    if not tests:
+        raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
+    chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
+    seed = known.training_of(tests[0]).seed
+    return _wanted([one for one in tests if one.task == chosen and known.training_of(one).seed == seed], methods)
+
+
+def axis_of(run: Path) -> tuple[str, str]:
     """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it."""
     about = read_run(run / "config.yaml")
     axis, phase = about.get("match_on"), about.get("match_phase", "all")
