@@ -173,11 +173,24 @@ class EvalRecipe(Strict):
         description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
     )
 
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        default=None,
+        description="Write answers by drawing at this temperature, with one seed for all methods; by default the "
+        "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",
+    )
+
     closeness: Annotated[float, Field(ge=0.005, lt=1)] | None = Field(
         default=None,
         description="The sweep adds values until every level it reaches has a measured saving within this on either "
         "side.",
     )
+
+    def in_key(self) -> dict[str, Any]:
+        """What a measured point depends on, in plain values. What was not there in earlier versions is left out where
+        it says nothing, so that their records are found.
+        """
+        left_out = {"grid", "closeness"} | ({"temperature"} if self.temperature is None else set())
+        return self.model_dump(mode="json", exclude=left_out)
 
     @field_validator("grid")
     @classmethod

@@ -54,6 +54,7 @@ def evaluate(
     split: DocumentSplit = "test",
     chat_template: bool = False,
     prefix: str = "",
+    temperature: float | None = None,
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
@@ -77,6 +78,7 @@ def evaluate(
         chat_template: Put prompts into the tokenizer's chat template, each worked example as an exchange of its own, as
             lm-eval does by default with `--apply_chat_template`.
         prefix: Text before every prompt: the same question asked in another way.
+        temperature: Of tasks that write, draw what is written at this temperature; by default as the task says.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
@@ -88,7 +90,7 @@ def evaluate(
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
-    load = partial(_load, task, data_dir, num_fewshot, split, prefix)
+    load = partial(_load, task, data_dir, num_fewshot, split, prefix, temperature)
     was_training = model.training
     model.eval()
     try:
@@ -106,10 +108,20 @@ def evaluate(
         model.train(was_training)
 
 
-def _load(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit, prefix: str) -> HarnessTask:
+def _load(
+    task: Task,
+    data_dir: Path | None,
+    num_fewshot: int | None,
+    split: DocumentSplit,
+    prefix: str,
+    temperature: float | None,
+) -> HarnessTask:
     loaded = load_task(task, data_dir, num_fewshot, split)
     if prefix:
         loaded.config.description = prefix + (loaded.config.description or "")
+    if temperature is not None and loaded.OUTPUT_TYPE == "generate_until":
+        drawn = {"do_sample": True, "temperature": temperature}
+        loaded.config.generation_kwargs = {**(loaded.config.generation_kwargs or {}), **drawn}
     return loaded
 
 

@@ -105,10 +105,12 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
             sweep.task,
             data_dir=sweep.config.data_dir,
             split=sweep.split,
-            limit=min(most, recipe.limit or most),
+            # Draws hang on who is in a batch: of sampled answers all are asked.
+            limit=recipe.limit if recipe.temperature else min(most, recipe.limit or most),
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
             chat_template=sweep.config.chat_template,
+            temperature=recipe.temperature,
         )
     others = [sample.doc for sample in now if sample.doc in said and not _alike(said[sample.doc], sample)]
     # Elsewhere nearly as likely answers change places.

@@ -232,6 +232,8 @@ def run_key(config: Mapping[str, Any]) -> str:
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
     if not values.get("shuffled"):  # runs of versions without that control keep their names
         values.pop("shuffled", None)
+    if isinstance(measured := values.get("evaluation"), dict) and measured.get("temperature") is None:
+        values["evaluation"] = {name: value for name, value in measured.items() if name != "temperature"}
     if isinstance(values.get("train"), dict):
         values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
     return key_of(values)

@@ -150,6 +150,7 @@ def _some_documents(task: str, config: RunConfig) -> dict[str, Any]:
         "shots": recipe.num_fewshot,
         "batch": recipe.batch_size,
         "chat": config.chat_template,
+        **({"temperature": recipe.temperature} if recipe.temperature else {}),
     }
 
 
@@ -197,6 +198,7 @@ def _document_s(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, task: 
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
             chat_template=config.chat_template,
+            temperature=recipe.temperature,
         )
         taken_s = time.perf_counter() - start_s
     return taken_s / count

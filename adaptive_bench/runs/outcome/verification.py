@@ -149,10 +149,12 @@ def _again(
         calibrated.tokenizer,
         sweep.task,
         data_dir=sweep.config.data_dir,
-        limit=known if is_pooled(metric) else min(documents, known),
+        # Draws hang on who is in a batch: of sampled answers all are asked.
+        limit=known if is_pooled(metric) or recipe.temperature else min(documents, known),
         num_fewshot=recipe.num_fewshot,
         batch_size=recipe.batch_size,
         chat_template=sweep.config.chat_template,
+        temperature=recipe.temperature,
         progress=reporter,
     )
     said = _said(entry, saving, metric)

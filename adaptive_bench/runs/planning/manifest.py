@@ -110,12 +110,13 @@ def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
         for key, about in _bases_first(known)
     ]
     asked = {(str(MethodSpec.parse(text)), find_task(name).name) for text in config.methods for name in config.tasks}
-    recipe = config.evaluation.model_dump(mode="json", exclude={"grid", "closeness"})
+    recipe = config.evaluation.in_key()
     evaluations = []
     for key in known:
         for sweep in sorted((config.out / "records" / key / "eval").glob("*-*")):
             about = Record(sweep).read("config.json") or {}
-            if (about.get("method"), about.get("task")) in asked and recipe.items() <= about.items():
+            alike = recipe.items() <= about.items() and about.get("temperature") == config.evaluation.temperature
+            if (about.get("method"), about.get("task")) in asked and alike:
                 task = find_task(about["task"])
                 evaluations.append(
                     EvaluationEntry(

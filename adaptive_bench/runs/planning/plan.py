@@ -106,7 +106,7 @@ class _Questions:
 
     def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
         self.config = config
-        recipe = config.evaluation.model_dump(mode="json", exclude={"grid", "closeness"})
+        recipe = config.evaluation.in_key()
         self.contents = {
             task: recipe
             | {

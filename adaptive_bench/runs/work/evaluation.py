@@ -98,6 +98,7 @@ def _ask(
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
             chat_template=sweep.config.chat_template,
+            temperature=recipe.temperature,
             progress=reporter,
         )
 

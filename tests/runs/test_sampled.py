@@ -1,0 +1,61 @@
+"""Sampled answers are measured beside greedy ones: with the same trainings, under keys of their own."""
+
+import json
+
+import pytest
+
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import UsageError
+from adaptive_bench.leaderboard.terminal import render
+from adaptive_bench.recipe import EvalRecipe
+from adaptive_bench.runs import run
+from adaptive_bench.store.runs import run_key
+from adaptive_bench.tables.finished import joined
+
+HOT = {"evaluation": {"temperature": 5.0}}
+
+
+def _outputs(outcome, task):
+    found = {}
+    for path in sorted(outcome.folder.parent.parent.glob(f"records/*/eval/{task}-*/0.samples.jsonl")):
+        found[path.parent.name] = [json.loads(line)["output"] for line in path.read_text().splitlines()]
+    return found
+
+
+def test_a_sampled_run_trains_nothing_anew_and_stands_in_a_table_of_its_own(config_of):
+    greedy = run(config_of("random_skip", tasks=("nano_math",)))
+    before = _outputs(greedy, "nano_math")
+    sampled = run(config_of("random_skip", tasks=("nano_math",), **HOT))
+    assert greedy.folder != sampled.folder and not sampled.failures
+    home = greedy.folder.parent.parent
+    assert len(list((home / "records").iterdir())) == 1, "the training is that of the greedy run"
+    (own,) = before
+    (more,) = _outputs(sampled, "nano_math").keys() - before.keys()
+    assert _outputs(sampled, "nano_math")[own] == before[own]
+    assert _outputs(sampled, "nano_math")[more] != before[own]
+    assert {"temperature" in row["recipe"] for row in greedy.rows} == {False}
+    assert {row["recipe"].endswith("temperature 5") for row in sampled.rows} == {True}
+    rows = joined({one.folder: one.rows for one in (greedy, sampled)})
+    shown = render([row for row in rows if row["axis"] == "tokens" and row["phase"] == "all"])
+    assert shown.count("temperature 5") >= 1
+
+
+def test_the_same_command_finds_what_was_drawn(config_of):
+    config = config_of("dense", tasks=("nano_math",), **HOT)
+    first = run(config)
+    written = _outputs(first, "nano_math")
+    assert run(config).rows == first.rows and _outputs(first, "nano_math") == written
+
+
+def test_runs_and_points_of_earlier_versions_keep_their_keys():
+    plain = load_config("smoke").model_dump(mode="json")
+    assert "temperature" in plain["evaluation"] and "temperature" not in EvalRecipe().in_key()
+    before = plain | {"evaluation": {key: value for key, value in plain["evaluation"].items() if key != "temperature"}}
+    assert run_key(plain) == run_key(before)
+    hot = plain | {"evaluation": plain["evaluation"] | {"temperature": 0.7}}
+    assert run_key(hot) != run_key(plain) and EvalRecipe(temperature=0.7).in_key()["temperature"] == 0.7
+
+
+def test_a_temperature_is_above_nothing():
+    with pytest.raises(UsageError, match="temperature"):
+        load_config("smoke", {"evaluation": {"temperature": 0}})
