@@ -58,6 +58,16 @@ def test_a_plan_offline(name, tmp_path):
     assert len(found.sweeps) == len(config.methods) * len(expand_tasks(config.tasks))
 
 
+@pytest.mark.parametrize("name", [name for name in registry.names("configs") if name.startswith("nano_paper")])
+def test_the_papers_tables_on_the_nano_model_are_plans(name, tmp_path):
+    header = Path(registry.get("configs", name)).read_text(encoding="utf-8").partition("extends:")[0]
+    assert f"--config {name}" in header and "leaderboard paper" in header
+    config = load_config(name, {"out": tmp_path, "train": {"steps": 4}, "evaluation": {"calibration_examples": 8}})
+    assert config.model == "nano" and config.match_on == "tokens"
+    assert set(config.levels) <= set(config.evaluation.grid), "a level that is measured needs no interpolation"
+    assert len(plan(config).sweeps) == len(config.methods) * len(config.tasks)
+
+
 def test_without_the_hub_it_says_what_is_needed():
     with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*--model to a folder.*HF_TOKEN"):
         plan(

@@ -23,6 +23,7 @@ from adaptive_bench.cli import (
     listing,
     lm_eval,
     new_method,
+    paper,
     rates,
     removing,
     retry,
@@ -89,6 +90,7 @@ boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of ru
 boards.command("show", cls=RunCommand)(leaderboard.leaderboard)
 boards.command("build", cls=RunCommand)(site.build)
 boards.command("findings", cls=RunCommand)(site.findings)
+boards.command("paper", cls=RunCommand)(paper.paper)
 boards.command("submit", cls=RunCommand)(entries.submit)
 boards.command("unpack", cls=Command)(entries.unpack)
 boards.command("verify", cls=Command)(entries.verify)

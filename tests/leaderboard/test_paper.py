@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_bench.config import load_config
 from adaptive_bench.leaderboard.paper import paper_tables
 
 SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"
@@ -12,8 +13,9 @@ SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"
 
 def test_every_table_is_rectangular():
     tables = paper_tables()
-    assert [table["table"] for table in tables] == [1, 2, 3, 5, 10, 11, 12]
+    assert [table["table"] for table in tables] == list(range(1, 14))
     for table in tables:
+        assert len(table["asks"]) == len(table["columns"])
         assert {len(row["values_"]) for row in table["rows"]} == {len(table["columns"])}
         assert sum(columns for _, columns in table["groups"]) in (0, len(table["columns"]))
 
@@ -32,3 +34,18 @@ def test_every_value_stands_in_the_paper():
             for value in filter(None, row["values_"]):
                 mean, _, deviation = value.partition(" ± ")
                 assert (f"\\meanstd{{{mean}}}{{{deviation}}}" if deviation else mean) in text
+        if table["source"].startswith("tab:"):
+            assert f"\\label{{{table['source']}}}" in text
+
+
+def test_every_command_names_presets_that_have_the_levels_of_their_table():
+    for table in paper_tables():
+        commands = [*table["presets"]["nano"], *table["presets"]["paper"]]
+        assert commands
+        for command in commands:
+            config = load_config(command.split("--config ")[1].split()[0])
+            assert config.match_on == "tokens" and config.match_phase == "all"
+        for command in table["presets"]["nano"]:
+            levels = load_config(command.split("--config ")[1].split()[0]).levels
+            asked = {level for what, level in table["asks"] if what is not None}
+            assert {round(level, 6) for level in asked} <= {round(level, 6) for level in levels}

@@ -1,0 +1,225 @@
+"""A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there.
+
+Nothing is said of a value that no record has: it is "not measured here". Every sentence is a condition on the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from adaptive_bench.metric import metric_of
+
+from .grid import marks, number
+from .layout import AXIS
+from .paper import paper_tables
+from .row import Row
+from .rows import first_metrics
+
+MISSING = "not measured here"
+# Generated tasks that stand in for the paper's where its own were not asked.
+STAND_INS = {
+    "gsm8k": "nano_math", "csqa": "nano_qa", "csqa_ll": "nano_qa_ll", "lambada": "nano_text", "mmlu_gen": "nano_qa",
+}  # fmt: skip
+_WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
+_OTHER_MEASURE = ("quantize", "temperature")  # in a recipe: rows of their own
+_BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of ours, in the unit it is shown in.
+
+    Attributes:
+        low, high: The ends of its interval, of a mean the means of the ends; `None` where there is none.
+        shown: As text, with marks.
+        lower_is_better: Of its metric.
+        scores: Whether it is a share of right answers.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    shown: str
+    lower_is_better: bool = False
+    scores: bool = False
+
+    def ahead_of(self, other: Value) -> bool | None:
+        """Whether it is better than another one with intervals apart; `None` where they are not."""
+        if None in (self.low, self.high, other.low, other.high):
+            return None
+        above = self.low > other.high  # type: ignore[operator]
+        below = self.high < other.low  # type: ignore[operator]
+        return above != self.lower_is_better if above or below else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the paper with one of our methods, or with none.
+
+    Attributes:
+        name: As the paper calls it.
+        label: Our method; `None` where nothing of the row is measured here.
+        theirs: Mean and standard deviation by column, `None` where the paper has no value.
+        shown: Their texts.
+        ours: By column.
+        section: Of the paper's table; rows of other sections are not held to each other.
+    """
+
+    name: str
+    label: str | None
+    theirs: tuple[tuple[float, float] | None, ...]
+    shown: tuple[str, ...]
+    ours: tuple[Value | None, ...]
+    section: str | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A table of the paper beside what one model has here.
+
+    Attributes:
+        table: The paper's, as `paper_tables` gives it.
+        model: Ours; `None` where there are no records.
+        columns: Titles, their group before them where the table has groups.
+        stand_ins: What was asked here by what the paper asked.
+        means: The tasks behind a mean, by its kind: `written` or `likelihood`.
+    """
+
+    table: Mapping[str, Any]
+    model: str | None
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def numbers() -> list[int]:
+    """Of the tables that there are."""
+    return [int(table["table"]) for table in paper_tables()]
+
+
+def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None = None) -> list[Beside]:
+    """A table of the paper beside the rows of every model; beside nothing where no row is on the paper's axis.
+
+    Args:
+        table: Its number in the paper.
+        variants: By spec the same method without what it was tuned to; others stand for themselves.
+    """
+    (theirs,) = [one for one in paper_tables() if one["table"] == table]
+    ours = [row for row in rows if row.axis == AXIS and row.phase == "all"]
+    by_model: dict[str | None, list[Row]] = {}
+    for row in ours:
+        # A table over models takes them all.
+        by_model.setdefault(row.conditions.model if theirs["model"] else None, []).append(row)
+    found = [_Ours(theirs, some, variants or {}).beside(model) for model, some in by_model.items()]
+    return found or [_Ours(theirs, [], {}).beside(None)]
+
+
+class _Ours:
+    """Looks up values of a table."""
+
+    def __init__(self, table: Mapping[str, Any], rows: Sequence[Row], variants: Mapping[str, str]) -> None:
+        self.table, self.variants = table, variants
+        self.first = first_metrics(rows)
+        self.rows = rows
+        self.stand_ins: dict[str, str] = {}
+        self.means: dict[str, tuple[str, ...]] = {}
+
+    def beside(self, model: str | None) -> Beside:
+        lines = [line for row in self.table["rows"] for line in self._lines(row)]
+        if model is None and self.rows:
+            model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self.rows)) or None
+        return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
+
+    def _lines(self, row: Mapping[str, Any]) -> Iterator[Line]:
+        theirs, shown, section = tuple(map(_parsed, row["values_"])), tuple(row["values_"]), row["section"]
+        some = [one for one in self.rows if row["method"] is not None and self._is_of(one, row)]
+        found = []
+        for label in dict.fromkeys(one.label for one in some):
+            ours = tuple(self._value([one for one in some if one.label == label], *ask) for ask in self.table["asks"])
+            if any(value is not None for value in ours):
+                found.append(Line(row["name"], label, theirs, shown, ours, section))
+        yield from found or [Line(row["name"], None, theirs, shown, (None,) * len(theirs), section)]
+
+    def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
+        recipe = ours.conditions.recipe or ""
+        wanted = row.get("recipe")
+        measured = wanted in recipe if wanted else not any(f"{one} " in recipe for one in _OTHER_MEASURE)
+        name = (ours.conditions.model or "").lower()
+        spec = self.variants.get(ours.spec, ours.spec).partition("@")[0]
+        return measured and spec == row["method"] and row.get("model", "").lower() in name
+
+    def _value(self, rows: Sequence[Row], what: str | None, level: float) -> Value | None:
+        kind, _, name = (what or "").partition(" ")
+        if kind == "megabytes":
+            added = [row.parameters_added for row in rows if row.parameters_added is not None]
+            return _plain(_BYTES * added[0]) if added else None
+        if kind in ("written", "likelihood", "seconds"):
+            wanted = _LIKELIHOOD if kind == "likelihood" else _WRITTEN
+            tasks = [task for task, metric in self.first.items() if metric.partition(",")[0] in wanted]
+            self.means[kind] = tuple(tasks)
+        else:
+            tasks = [task] if (task := self._task(name)) is not None else []
+        found = [_asked_most(rows, task, metric, level) for task in tasks if (metric := self._metric(kind, task))]
+        known = [row for row in found if row is not None and row.score is not None]
+        if not known or len(known) < len(tasks):
+            return None
+        if kind == "seconds":
+            seconds = [row.seconds for row in known if row.seconds is not None]
+            return _plain(sum(seconds), lower_is_better=True) if len(seconds) == len(known) else None
+        return _mean(known)
+
+    def _task(self, name: str) -> str | None:
+        """The task itself, or what stands in for it here."""
+        if name in self.first or not name:
+            return name or None
+        other = STAND_INS.get(name)
+        if other in self.first:
+            assert other is not None
+            self.stand_ins[name] = other
+            return other
+        return None
+
+    def _metric(self, kind: str, task: str) -> str | None:
+        """The metric of a task that a column asks for; bits per byte of a text stand for its perplexity."""
+        if kind not in ("perplexity", "acc"):
+            return self.first[task]
+        there = {row.metric for row in self.rows if row.task == task}
+        wanted = (f"{kind},none",) if kind == "acc" else ("perplexity,none", "bits_per_byte,none")
+        return next((metric for metric in wanted if metric in there), None)
+
+
+def _asked_most(rows: Sequence[Row], task: str, metric: str, level: float) -> Row | None:
+    """Of rows of a method on a task the one with the most documents."""
+    some = [row for row in rows if (row.task, row.metric, row.level) == (task, metric, level)]
+    return max(some, key=lambda row: row.documents, default=None)
+
+
+def _mean(rows: Sequence[Row]) -> Value:
+    known = metric_of(rows[0].metric)
+    unit = 100.0 if known.unit == "share" else 1.0
+    score = fmean(row.reached() for row in rows)
+    ends = [row.interval for row in rows]
+    whole = [end for end in ends if end is not None]
+    low, high = (unit * fmean(side) for side in zip(*whole, strict=True)) if len(whole) == len(ends) else (None, None)
+    said = "".join(dict.fromkeys(mark for row in rows for mark, _ in marks(row)))
+    shown = number(rows[0].metric, score) + said
+    return Value(unit * score, low, high, shown, known.better == "lower", known.unit == "share")
+
+
+def _plain(value: float, *, lower_is_better: bool = False) -> Value:
+    return Value(value, None, None, f"{value:.4g}", lower_is_better)
+
+
+def _parsed(text: str) -> tuple[float, float] | None:
+    mean, _, deviation = text.partition(" ± ")
+    return (float(mean), float(deviation or 0)) if mean else None
+
+
+def _titles(table: Mapping[str, Any]) -> Iterator[str]:
+    groups = [name for name, count in table["groups"] for _ in range(count)]
+    for place, column in enumerate(table["columns"]):
+        yield f"{groups[place]}, {column}" if groups else column
