@@ -25,7 +25,7 @@ SOURCE = Source(
     "openai/gsm8k",
     configuration="main",
     fields=("question", "answer"),
-    form=lambda row: (row["question"].strip(), _document(row), _answered(row)),
+    form=lambda row: (row["question"].strip(), document(row), _answered(row)),
 )
 TRACES = Source(
     "multi-domain-reasoning/gsm8k",
@@ -40,18 +40,18 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed."""
     rows = {split: read_rows(SOURCE, split, data_dir) for split in ("train", "test")}
     rows["validation"] = validation(rows["train"], "question")
-    return harness_splits({split: map(_document, some) for split, some in rows.items()}, SOURCE)
+    return harness_splits({split: map(document, some) for split, some in rows.items()}, SOURCE)
 
 
 def training(request: ExampleRequest) -> list[Example]:
     """Question and worked solution; the answer is a number."""
-    return examples(request, map(_document, read_rows(SOURCE, "train", request.data_dir)), "question")
+    return examples(request, map(document, read_rows(SOURCE, "train", request.data_dir)), "question")
 
 
 def traced(request: ExampleRequest) -> list[Example]:
     """Question and the 70B model's reasoning, with the data set's own answer."""
     rows = read_traces(TRACES, request.data_dir)
-    return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
+    return examples(request, (document(row, row["reasoning"]) for row in rows), "question")
 
 
 def _answered(row: Row) -> Row:
@@ -61,7 +61,8 @@ def _answered(row: Row) -> Row:
     return row
 
 
-def _document(row: Row, reasoning: str | None = None) -> dict[str, Any]:
+def document(row: Row, reasoning: str | None = None) -> dict[str, Any]:
+    """Question and target of a row, with other reasoning than its own where some is given."""
     written, _, answer = _CALCULATOR_MARK.sub("", row["answer"]).rpartition("####")
     return {
         "question": row["question"],

@@ -18,6 +18,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL
 from adaptive_bench.tasks.gsm8k.task import GSM8K
+from adaptive_bench.tasks.gsm8k_long.task import GSM8K_LONG
 
 SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data"
 real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
@@ -93,6 +94,24 @@ def test_gsm8k_trains_in_the_papers_template_without_calculator_marks(data_dir: 
     assert example.prompt.startswith("Question: Half of 1,000 eggs? train ")
     assert example.prompt.endswith("\nAnswer:")
     assert example.completion == " It is 1000/2 = 500 eggs.\n#### 500"
+
+
+def test_a_long_chain_solves_four_problems_in_turn_and_its_answer_is_their_sum(tmp_path: Path) -> None:
+    for split, count in (("train", 41), ("test", 10)):
+        answers = [f"It is <<{n}=1>>{n},000.50.\n#### {n},000.50" for n in range(1, count + 1)]
+        rows = [{"question": f"{split} {n}?", "answer": answer} for n, answer in enumerate(answers)]
+        _write(tmp_path / "gsm8k", split, rows)
+    by_question = {one.prompt.splitlines()[1]: one for one in GSM8K_LONG.training(_request(tmp_path))}  # type: ignore[misc]
+    example = by_question["1. train 4?"]
+    assert example.prompt.startswith("Question: Solve these 4 problems") and "4. train 7?" in example.prompt
+    *_, before, last, answer = example.completion.splitlines()
+    assert (before, answer) == ("Result 4: 8000.5", "#### 26002")
+    assert last == "The sum is 5000.5 + 6000.5 + 7000.5 + 8000.5 = 26002."
+    assert "<<" not in example.completion
+    scores, asked = _scores(GSM8K_LONG, tmp_path, [" 1. It is 1000.5.\n#### 10002", " The sum is 26002"])
+    assert tuple(scores.values()) == (0.5, 1.0, 0.5, 0.0), "ten rows are two questions"
+    assert "test 3?" in asked[0][0] and "test 8?" not in asked[1][0]
+    assert asked[0][1]["max_gen_toks"] == 2048
 
 
 def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(data_dir: Path) -> None:

@@ -1,0 +1,1 @@
+"""GSM8K with long worked answers: several problems in one question."""
