@@ -13,7 +13,7 @@ from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
+from adaptive_bench.method.dial import DialSpec, DialTable, as_number, asked_saving
 from adaptive_bench.method.eligible import every_branch
 from adaptive_bench.method.fitted import Fitted, HeldOutText
 from adaptive_bench.method.initial_change import InitialChange
@@ -199,6 +199,18 @@ class Method(nn.Module):
                 "Call model.calibrate(batches, savings) with held-out training text first."
             )
         return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
+
+    def checked_dial(self, saved_tokens: float) -> float:
+        """What `dial_for` gives, which a plugin may have written.
+
+        Raises:
+            TypeError: It is no number.
+        """
+        value = self.dial_for(saved_tokens)
+        try:
+            return as_number(value, f"The dial by dial_for of {type(self).__qualname__!r}")
+        except UsageError as error:
+            raise TypeError(str(error)) from error
 
     @property
     def claimed_saving(self) -> float | None:

@@ -90,7 +90,7 @@ class AdaptiveModel(HuggingFaceModel):
         before, share = self.dial, min(share, maximum)
         known = self._dials.get(round(share, 6))
         try:
-            self.dial = self.method.dial_for(share) if known is None else known
+            self.dial = self.method.checked_dial(share) if known is None else known
             if self.method.thresholds is not None and not self.training and self.method.skip_share > 0.0:
                 self.method.thresholds.at(self.method.skip_share)
             self._check_fitted()
@@ -199,7 +199,7 @@ class AdaptiveModel(HuggingFaceModel):
         if self.method.solves_dial:
             points = dial_solving.solve(self, batches, savings)
         elif self.method.thresholds is not None:
-            dials = [self.method.dial_for(saving) for saving in savings]
+            dials = [self.method.checked_dial(saving) for saving in savings]
             points = calibration.calibrate(self, batches, dials)
         self._measured_on = Snapshot(self.parameters())
         return {"tokens": tokens, "dials": points}

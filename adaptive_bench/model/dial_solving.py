@@ -46,7 +46,8 @@ def solve(model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Se
     for saving in savings:
         realised = method.dial_table.nearest(min(saving, method.max_saved_tokens))[1]
         status = "ok" if abs(realised - saving) <= 0.01 else "warn"
-        points.append({"dial": method.dial_for(saving), "requested": saving, "realised": realised, "status": status})
+        dial = method.checked_dial(saving)
+        points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})
     return points
 
 

@@ -93,7 +93,7 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
         yield f"the dial ends at {model.method.max_saved_tokens} saved tokens where the record has {end}"
     calibrated.calibrate([asked], SilentReporter())
     yield from _moved_in_savings(sweep, calibrated, asked)
-    model.dial = model.method.dial_for(asked)
+    model.dial = model.method.checked_dial(asked)
     bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None
     recipe = sweep.config.evaluation
     said = {sample.doc: sample for sample in sweep.record.samples(asked)}

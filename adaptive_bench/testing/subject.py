@@ -74,7 +74,7 @@ class Subject:
     def dials(self) -> list[float]:
         """Dial values that should skip, each more than the one before; empty if there is nothing to dial."""
         method = self._shared.method
-        values = (method.dial_for(share * method.max_saved_tokens) for share in SHARES)
+        values = (method.checked_dial(share * method.max_saved_tokens) for share in SHARES)
         return [value for value in dict.fromkeys(values) if value != method.dial.skip_nothing]
 
     @property

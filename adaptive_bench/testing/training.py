@@ -75,7 +75,7 @@ def trained_behaviour(subject: Subject) -> str:
     with tempfile.TemporaryDirectory() as folder:
         model = trained_model(subject, Path(folder))
     calibrate(model)
-    dials = [model.method.dial_for(share * model.method.max_saved_tokens) for share in SHARES]
+    dials = [model.method.checked_dial(share * model.method.max_saved_tokens) for share in SHARES]
     if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
         dials += [model.method.dial.at(travel) for travel in TRAVELS]
     return behaviour(model, random_text((24, 24, 17, 24), prompt=6).to(subject.device).arguments, dials)

@@ -86,7 +86,7 @@ def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_t
     """Saving on each axis where so many token-branches are asked for."""
     if saved_tokens > 0:
         model.calibrate(batches, [saved_tokens])
-    model.dial = model.method.dial_for(saved_tokens)
+    model.dial = model.method.checked_dial(saved_tokens)
     model.reset_ledger()
     for batch in batches:
         model(**batch, logits_to_keep=1, phase="decode")

@@ -126,7 +126,7 @@ def time_model(
     """
     method, device = model.method, tokens.device
     reachable = sorted({round(min(saving, method.max_saved_tokens), 6) for saving in savings})
-    dials = [method.dial_for(saving) for saving in reachable]
+    dials = [method.checked_dial(saving) for saving in reachable]
     drives = {"plain": drive_plain(plain)}
     drives |= {f"{saving:g}": drive_adaptive(model, dial) for saving, dial in zip(reachable, dials, strict=True)}
     new = tokens.shape[1] - prompt

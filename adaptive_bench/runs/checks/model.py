@@ -239,7 +239,7 @@ def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
             model.eval()
             saving = min(0.2, float(model.method.max_saved_tokens))
             model.calibrate([batch | {"continuation_mask": later}], [saving])
-            model.dial = model.method.dial_for(saving)
+            model.dial = model.method.checked_dial(saving)
             with torch.no_grad():
                 model(**batch, continuation_mask=later)
     except (Exception, SystemExit) as error:  # a plugin may raise anything

@@ -140,7 +140,7 @@ def _again(
     point = _nearest(entry, saving)
     calibrated = Calibrated(sweep)
     calibrated.calibrate([point["asked"]], reporter)
-    calibrated.model.dial = calibrated.model.method.dial_for(point["asked"])
+    calibrated.model.dial = calibrated.model.method.checked_dial(point["asked"])
     recipe = sweep.config.evaluation
     known = len(entry["documents"])
     metric = find_task(sweep.task).metrics[0]

@@ -97,14 +97,14 @@ class Calibrated:
         """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
         batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
         savings = self._sweep.first_savings(self.model.method)
-        return behaviour(self.model, batch, [self.model.method.dial_for(saving) for saving in savings])
+        return behaviour(self.model, batch, [self.model.method.checked_dial(saving) for saving in savings])
 
     def held_out_savings(self, savings: Sequence[float]) -> dict[str, dict[str, float | None]]:
         """What some calibrated savings save of the same held-out text, on each axis, by the saving asked for."""
         batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
         found: dict[str, dict[str, float | None]] = {}
         for saving in savings:
-            self.model.dial = self.model.method.dial_for(saving)
+            self.model.dial = self.model.method.checked_dial(saving)
             self.model.reset_ledger()
             with torch.no_grad():
                 self.model(**batch, logits_to_keep=1, phase="decode")

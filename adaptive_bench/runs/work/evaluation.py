@@ -63,7 +63,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         asked.append(saving)
         calibration = trained.calibration(asked, record.read("calibration.json"))
         record.write("calibration.json", calibration)
-        model.dial = model.method.dial_for(saving)
+        model.dial = model.method.checked_dial(saving)
         trained.store(saving)
         start_s = time.perf_counter()
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()

@@ -36,9 +36,9 @@ def builds(subject: Subject) -> Facts:
         f"{dial.skip_nothing:g}. Turn the scale so that saving grows from one end to the other.",
     )
     demand(
-        model.dial == dial.skip_nothing == model.method.dial_for(0.0),
+        model.dial == dial.skip_nothing == model.method.checked_dial(0.0),
         f"A new model, and dial_for(0), stand at {dial.skip_nothing:g}, which skips nothing; got {model.dial:g} and "
-        f"{model.method.dial_for(0.0):g}. Let dial_for(0) return dial.skip_nothing.",
+        f"{model.method.checked_dial(0.0):g}. Let dial_for(0) return dial.skip_nothing.",
     )
     for outside in (math.nextafter(dial.minimum, -math.inf), math.nextafter(dial.maximum, math.inf), math.nan):
         try:
@@ -66,7 +66,7 @@ def detach(subject: Subject) -> Facts:
     model.prepare_training([text.arguments])
     if model.needs_calibration:
         model.calibrate([text.arguments], [0.5 * model.method.max_saved_tokens])
-    model.dial = model.method.dial_for(0.5 * shared.method.max_saved_tokens)
+    model.dial = model.method.checked_dial(0.5 * shared.method.max_saved_tokens)
     with torch.no_grad():
         model(**text.arguments)
         new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=3)

@@ -22,7 +22,7 @@ def saving(subject: Subject) -> Facts:
     with tempfile.TemporaryDirectory() as folder:
         model = trained_model(subject, Path(folder) / "trained")
         calibrate(model)
-        model.dial = model.method.dial_for(SHARES[-1] * model.method.max_saved_tokens)
+        model.dial = model.method.checked_dial(SHARES[-1] * model.method.max_saved_tokens)
         model.save_pretrained(Path(folder) / "saved")
         loaded = AdaptiveModel.from_pretrained(Path(folder) / "saved").to(subject.device)
     text, prompts = subject.text(14, 8, 11), subject.text(8, 5, 8, seed=4)
@@ -46,7 +46,7 @@ def saving(subject: Subject) -> Facts:
 
 
 def _dials(model: AdaptiveModel, savings: list[float]) -> list[float]:
-    return [model.method.dial_for(saving) for saving in savings]
+    return [model.method.checked_dial(saving) for saving in savings]
 
 
 @check("resuming", needs=("determinism", "gradients"), of_training=True)

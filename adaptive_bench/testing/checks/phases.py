@@ -46,7 +46,7 @@ def claims(subject: Subject) -> Facts:
     method = model.method
     for share in SHARES:
         wanted = share * method.max_saved_tokens
-        model.dial = method.dial_for(wanted)
+        model.dial = method.checked_dial(wanted)
         promised = method.dial_table.nearest(wanted)[1] if method.solves_dial else wanted
         saved = saved_by_phase(model, text, CALIBRATION_PROMPT)
         for phase in ("scoring", "together") if method.solves_dial else ("scoring", "writing"):
