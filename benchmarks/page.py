@@ -42,7 +42,12 @@ Results = Mapping[str, Any]
 def render(results: Results) -> dict[str, str]:
     """Texts by path relative to the folder of the page."""
     sections = [_intro(), _prefill(results), _decode(results), _training(results), _evaluation(results)]
-    sections += [_growth(results), gpu_page.section(results["gpu"]) if "gpu" in results else "", _setups(results)]
+    sections += [
+        _growth(results),
+        _host_reads(results),
+        gpu_page.section(results["gpu"]) if "gpu" in results else "",
+        _setups(results),
+    ]
     texts = {PAGE.name: "\n\n".join(section for section in sections if section) + "\n"}
     if "growth" in results:
         texts[f"{PICTURES}/growth_speedup.svg"] = plot.grid(_plots(results["growth"], "speedup"))
@@ -198,6 +203,29 @@ Half of the token-branches skipped at random; one size changes at a time, the ot
 ![Felt share at 50 % skipped]({PICTURES}/growth_felt.svg)
 
 {_table(rows)}"""
+
+
+def _host_reads(results: Results) -> str:
+    if "host_reads" not in results:
+        return ""
+    rows = [
+        {"method": row["method"]} | {phase: _both(row[phase]) for phase in ("prefill", "step", "training")}
+        for row in results["host_reads"]
+    ]
+    return f"""## How often Python waits for an accelerator
+
+Values read from the device in one call, counted on one that is pretended: a prompt, one more token of each text, a
+training step; of models with {results["setups"]["host_reads"]["layers"]} layers, where the count depends on it.
+Writing reads what was chosen besides, once a step, and training the length of its gradient: within the two a step that
+both are allowed. A prompt has no such bound: how many of its rows a branch keeps decides the shapes that follow, and is
+read branch by branch; confidence is computed for rows that have not left, and which those are is read as well.
+
+{_table(rows)}"""
+
+
+def _both(counts: Sequence[int] | None) -> str:
+    """One number where depth changes nothing."""
+    return "" if counts is None else " and ".join(map(str, dict.fromkeys(counts)))
 
 
 def _setups(results: Results) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_bench import registry
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
 MODULES = (
     *("measure", "page", "gpu_page", "plot", "decode", "decode_parts", "growth", "training_step", "prefill"),
-    "progress_bar",
+    *("host_reads", "progress_bar"),
 )
 SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
@@ -107,3 +109,16 @@ def test_the_simulations_of_the_statistics_fill_their_tables(benchmark):
         found = list(rows)
         assert all(f"\n| {row[0]} " in shown and len(row) == len(found[0]) for row in found)
         assert all(0 <= float(value) <= 100 for row in found for value in row[1:])
+
+
+def test_host_reads_of_every_method_are_within_two_a_step(benchmark):
+    """The page's rows are of all methods; one of them is counted anew."""
+    rows = {row["method"]: row for row in json.loads((FOLDER / "results.json").read_text())["host_reads"]}
+    assert set(rows) == {name for name in registry.names("methods") if not registry.is_foreign("methods", name)}
+    for row in rows.values():
+        assert max(row["step"]) + 1 <= 2 and max(row["training"] or [0]) + 1 <= 2
+    reads = benchmark("host_reads")
+    assert [reads.while_writing("gateskip", layers) for layers in reads.LAYERS] == [
+        tuple(pair) for pair in zip(rows["gateskip"]["prefill"], rows["gateskip"]["step"], strict=True)
+    ]
+    assert [reads.while_training("gateskip", layers) for layers in reads.LAYERS] == rows["gateskip"]["training"]
