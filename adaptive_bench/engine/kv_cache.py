@@ -21,83 +21,10 @@ from torch import Tensor
 from transformers import Cache
 
 from adaptive_bench.engine.kept import Kept
+from adaptive_bench.engine.layer_store import LayerStore
 from adaptive_bench.engine.slots import Move, SlotTable
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Session
-
-
-class LayerStore:
-    """One layer's K,V in buffers that grow by doubling.
-
-    Attributes:
-        table: Which token each slot holds; several layers may share it.
-        keys, values: [B, kv heads, capacity, head size]; `None` before the first fill. Each keeps the dtype of its
-            first fill: under autocast keys (turned by fp32 rotary tables) and values differ, and calls may as well.
-    """
-
-    def __init__(self, table: SlotTable) -> None:
-        self.table = table
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-
-    def view(self) -> tuple[Tensor, Tensor]:
-        """K and V of the slots in use, [B, kv heads, T, head size]."""
-        assert self.keys is not None and self.values is not None
-        return self.keys[:, :, : self.table.used], self.values[:, :, : self.table.used]
-
-    def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, ..., head
-        size].
-        """
-        if self.keys is None or self.values is None or self.keys.shape[2] < self.table.used:
-            self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
-        return self.keys, self.values
-
-    def fill(self, keys: Tensor, values: Tensor) -> None:
-        """Fill the last S slots of every row: K,V [B, kv heads, S, head size]."""
-        start = self.table.used - keys.shape[2]
-        if start == 0 and self.table.positions.shape[1] == self.table.used:
-            self.keys, self.values = keys, values  # nothing to append to: keep the tensors, which stay differentiable
-            return
-        key_buffer, value_buffer = self.buffers(keys, values)
-        key_buffer[:, :, start : self.table.used] = keys
-        value_buffer[:, :, start : self.table.used] = values
-
-    def fill_at(self, rows: Tensor, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Fill the slots [N] of rows [N]: K,V [N, kv heads, head size]."""
-        key_buffer, value_buffer = self.buffers(keys, values)
-        key_buffer[rows, :, slots] = keys.to(key_buffer.dtype)
-        value_buffer[rows, :, slots] = values.to(value_buffer.dtype)
-
-    def select_rows(self, rows: Tensor) -> None:
-        """Keep only the given batch rows."""
-        if self.keys is not None and self.values is not None:
-            self.keys, self.values = self.keys[rows], self.values[rows]
-
-    def join(self, other: LayerStore, mine: Move, theirs: Move) -> None:
-        """Append the rows of another store; the table has done so already and says which slots moved where."""
-        self.keys = self._joined(self.keys, other.keys, mine, theirs)
-        self.values = self._joined(self.values, other.values, mine, theirs)
-
-    def _joined(self, mine: Tensor | None, theirs: Tensor | None, my_move: Move, their_move: Move) -> Tensor | None:
-        like = theirs if mine is None else mine
-        if like is None:
-            return None
-        batch, capacity = self.table.positions.shape
-        joined = like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
-        if mine is not None:
-            joined[: my_move.rows, :, my_move.new] = mine[:, :, my_move.old]
-        if theirs is not None:
-            joined[my_move.rows :, :, their_move.new] = theirs[:, :, their_move.old].to(joined.dtype)
-        return joined
-
-    def _grown(self, buffer: Tensor | None, like: Tensor) -> Tensor:
-        batch, capacity = self.table.positions.shape
-        if buffer is None:
-            return like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
-        if self.table.used <= buffer.shape[2]:
-            return buffer
-        return torch.cat([buffer, buffer.new_zeros(*buffer.shape[:2], capacity - buffer.shape[2], like.shape[-1])], 2)
 
 
 @dataclass(frozen=True)
@@ -214,31 +141,48 @@ class AdaptiveCache(Cache):
         self.session.join(other.session)
         self.batch += other.batch
 
-    def rewind(self, session: Session) -> None:
-        """Go back to an earlier session: tokens it had not seen are forgotten in every layer, whatever the policy.
+    def rewind(self, session: Session, *, first_layer: int = 0) -> None:
+        """Go back to an earlier session: tokens it had not seen are forgotten, whatever the policy; rows may go back
+        by different numbers of tokens.
 
         Args:
             session: A `copy` of this cache's session, or that some tokens later (`after`); it is not changed.
+            first_layer: Layers below keep the K,V of what is forgotten, since the very same tokens go through the
+                layers from this one on next. Where layers share their slots, they get the same ones again.
 
         Raises:
-            UsageError: The cache holds more or less than one row, or fewer tokens than the session.
+            UsageError: The session has other rows than the cache, or a row more tokens.
         """
-        if self.batch != 1:
+        if len(session.host_lengths) != self.batch:
             raise UsageError(
-                f"A cache can be rewound if it holds one row, got {self.batch}. Rewind each request's own cache."
+                f"A cache is rewound to a session of its own {self.batch} rows, got one of {len(session.host_lengths)}."
+                " Select rows first, and take the session after that."
             )
-        length = int(session.host_lengths[0])
-        if length > self.get_seq_length():
+        for row in np.flatnonzero(session.host_lengths > self.session.host_lengths)[:1]:
             raise UsageError(
-                f"A cache can only be rewound to fewer tokens than its {self.get_seq_length()}, got a session of "
-                f"{length}. Take the session from this cache."
+                f"A cache can only be rewound to fewer tokens than its {self.session.host_lengths[row]}, got a session "
+                f"of {session.host_lengths[row]} (row {row}). Take the session from this cache."
             )
-        for table in self._tables():
-            table.crop(length)
+        for table in self._tables(first_layer):
+            table.crop(session.lengths, ragged=self.ragged)
         self.session = session.copy()
 
-    def _tables(self) -> list[SlotTable]:
-        return [store.table for store in self.stores.values()] if self.leaves_nothing else [self._shared]
+    def close_up(self) -> None:
+        """Drop slots that show nothing, once they are as many as the longest row needs. Rows that go back by different
+        numbers of tokens leave such slots, unless every row ends where it ends (`ragged`).
+        """
+        orders = {} if self.ragged else {id(table): table.closed_up() for table in self._distinct_tables()}
+        for store in self.stores.values():
+            if (order := orders.get(id(store.table))) is not None:
+                store.reorder(order)
+
+    def _distinct_tables(self) -> list[SlotTable]:
+        return list({id(table): table for table in self._tables()}.values())
+
+    def _tables(self, first_layer: int = 0) -> list[SlotTable]:
+        if not self.leaves_nothing:
+            return [self._shared]
+        return [store.table for layer, store in self.stores.items() if layer >= first_layer]
 
     def _refuse(self, *_: Any, **__: Any) -> None:
         # Inherited, these would do nothing at all and say so to nobody.

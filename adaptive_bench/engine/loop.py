@@ -17,14 +17,14 @@ from adaptive_bench.method.decisions import check_decision
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 
-def run_layers(method: Method, call: EngineCall, hidden: Tensor) -> Tensor:
-    """Residual stream [B, S, H] from the embedding to the final norm."""
+def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range | None = None) -> Tensor:
+    """Residual stream [B, S, H] from the embedding to the final norm, or from before some layers to after them."""
     if call.tally is not None:
         call.tally.book_dense()
     if call.cache is not None:
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     call.foresee(method.decide_ahead(call))
-    layers = range(call.backbone.num_layers)
+    layers = range(call.backbone.num_layers) if layers is None else layers
     if call.kv_policy != "defer":
         return _run(method, call, hidden, layers)
     shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]

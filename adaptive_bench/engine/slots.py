@@ -120,13 +120,37 @@ class SlotTable:
         shown = (self.visible() >= 0).any(dim=0).nonzero()
         return int(shown[0]) if shown.numel() else self.used
 
-    def crop(self, length: int) -> None:
-        """Forget the slots after the last one that shows a token before position `length`; for one row."""
-        positions = self.visible()[0]
-        seen = ((positions >= 0) & (positions < length)).nonzero()
-        self.used = int(seen[-1]) + 1 if seen.numel() else 0
-        self.positions[:, self.used :] = -1
-        self.lengths = np.full_like(self.lengths, self.used)
+    def crop(self, lengths: Tensor, *, ragged: bool) -> None:
+        """Forget the tokens at positions `lengths` [B] and later; slots after the last that some row shows are free.
+
+        Args:
+            ragged: Rows end where they end (`append_ragged`); else a slot that one row still shows stays in use, and
+                shows nothing in the others.
+        """
+        kept = (self.visible() >= 0) & (self.visible() < lengths[:, None])
+        ends = (kept * torch.arange(1, self.used + 1, device=kept.device)).amax(dim=1) if self.used else lengths * 0
+        host_ends = ends.cpu().numpy()
+        positions = torch.full_like(self.positions, -1)  # a copy of this table may share the old one
+        positions[:, : self.used] = self.visible().masked_fill(~kept, -1)
+        self.positions, self.used = positions, int(host_ends.max(initial=0))
+        self.lengths = host_ends if ragged else np.full_like(self.lengths, self.used)
+        self.has_hidden = bool((self.visible() < 0).any())
+
+    def closed_up(self) -> Tensor | None:
+        """Where slots that show nothing are as many as the longest row needs: an order [B, T] of the slots in use in
+        which every row's tokens stand together at the end, T being the longest row's. The table has taken it.
+        """
+        seen = self.visible() >= 0
+        longest = int(seen.sum(dim=1).max()) if self.used else 0
+        if not longest or self.used < 2 * longest:
+            return None
+        order = seen.int().argsort(dim=1, stable=True)[:, self.used - longest :]
+        positions = torch.full_like(self.positions, -1)
+        positions[:, :longest] = self.visible().gather(1, order)
+        self.positions, self.used = positions, longest
+        self.lengths = np.full_like(self.lengths, longest)
+        self.has_hidden = bool((self.visible() < 0).any())
+        return order
 
     def room(self, capacity: int) -> int:
         """Slots to make room for when `capacity` are there and `used` are needed: doubling, so that growing is rare."""

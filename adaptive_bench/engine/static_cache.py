@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.engine.kept import Kept
-from adaptive_bench.engine.kv_cache import AdaptiveCache, LayerStore
+from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.layer_store import LayerStore
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.engine.slots import SlotTable
 from adaptive_bench.errors import UsageError

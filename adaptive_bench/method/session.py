@@ -99,10 +99,17 @@ class Session:
         parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
         return Session(*parts, dict(self.state))
 
-    def after(self, tokens: Tensor) -> Session:
-        """The session N >= 1 more real tokens [B, N] later; the method's own state stays the earlier one."""
+    def after(self, tokens: Tensor, valid: np.ndarray | None = None) -> Session:
+        """The session N >= 1 more tokens [B, N] later; the method's own state stays the earlier one.
+
+        Args:
+            valid: Boolean [B, N], those that are real; `None` for all.
+        """
         later = self.copy()
-        later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
+        if valid is None:
+            later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
+        else:
+            later.advance(tokens, torch.from_numpy(valid).to(tokens.device), valid.sum(axis=1))
         return later
 
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:

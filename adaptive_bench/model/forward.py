@@ -212,6 +212,32 @@ class ForwardModel(nn.Module):
         call.end()
         return hidden
 
+    def run_part(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: AdaptiveCache,
+        layers: range,
+        states: Tensor | None = None,
+    ) -> Tensor:
+        """Some layers alone of one forward pass of tokens that go on a text.
+
+        Args:
+            input_ids, attention_mask: As in `forward`.
+            past_key_values: Cache of earlier calls; the layers below hold K,V of these tokens already.
+            layers: Neighbours, in order.
+            states: [B, S, H] before the first of them; `None` where that is the model's first.
+
+        Returns:
+            Hidden states [B, S, H] after the last of them, or logits [B, S, V] where that is the model's last.
+        """
+        call = self._begin_call(input_ids, attention_mask, past_key_values, True, None, "decode", None, None)
+        hidden = run_layers(self.method, call, self.backbone.embed(input_ids) if states is None else states, layers)
+        call.end()
+        if layers.stop < self.backbone.num_layers:
+            return hidden
+        return self._logits(call, hidden, _positions_to_keep(0))
+
     def compute_report(self) -> dict[str, Any]:
         """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
         return self.ledger.report()

@@ -1,30 +1,53 @@
 """Greedy self-speculative decoding: one model drafts with its dial turned and verifies while skipping nothing.
 
-A round drafts up to d tokens one by one, feeds them in one call to the full model, and keeps those it would have chosen
-as well plus its own next token. The text is that of plain greedy decoding whatever was drafted: a matter of latency.
+In a round every row of a batch drafts up to d tokens one by one; one call of the full model takes them all, and each
+row keeps its first guesses that the full model would have chosen as well, and the full model's own next token. The text
+is that of plain greedy decoding whatever was drafted: a matter of latency.
 
-Source: LayerSkip, https://arxiv.org/abs/2404.16710, "Inference using Self-Speculative Decoding". There verifying
-continues from the exit layer with what drafting left in the layers below. Here drafting reads the verifier's cache
-(which below the exit layer is what it would have stored itself), but verifying starts at layer 0: the early layers see
-drafted tokens twice. That costs more than the paper's, and never less than plain decoding; the ledger books both.
+Verifying starts above the layers that both execute alike (LayerSkip: at the exit layer), with the states and K,V that
+drafting left there; the last guess, which drafting did not feed, goes through these layers first. All other K,V of a
+draft are dropped and computed again. After a round the cache holds what plain decoding would have stored.
+
+Sources: LayerSkip, https://arxiv.org/abs/2404.16710, "Inference using Self-Speculative Decoding" (the shared layers);
+Draft & Verify, https://arxiv.org/abs/2309.08168 (drafts from any subset of layers; drafting that stops where the draft
+is unsure: here at a fixed probability, there at one that follows the acceptance).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method import Decision, Session, SiteView
+from adaptive_bench.model.drafting import AlikeLayers, Drafts, draft
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.generation import check_prompts
+
+Part = Literal["prompt", "draft", "choice", "verification"]
+Listener = Callable[[SiteView, Decision], None]
+
+
+class Chooser(Protocol):
+    """Chooses anew before each round how to draft."""
+
+    def choose(self, model: ForwardModel, cache: AdaptiveCache, tokens: Tensor) -> None:
+        """Look at the cache of the texts so far and at the last token [B] it holds of each; the cache stays as it is.
+        What that takes is booked in `model.ledger`.
+        """
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round: drafting and the verifying call.
+    """One row in one round.
 
     Attributes:
         drafted: Tokens drafted, 0 .. d.
@@ -39,109 +62,210 @@ class Round:
 
 @dataclass(frozen=True)
 class Speculation:
-    """What `self_speculate` made.
+    """What `self_speculate` made of B prompts.
 
     Attributes:
-        tokens: New token ids.
-        rounds: What each round did; the prompt's own call, which gives the first token, is none.
-        past_key_values: Holds the prompt and all new tokens but the last; that as well if it is an accepted end token.
+        tokens: New token ids of each.
+        rounds: What each row did in each round; the prompts' own call, which gives the first tokens, is none.
+        books: A ledger for each part of the work: reading prompts, drafting, choosing how to, and verifying.
+        caches: Where asked for, each row's cache when its text ended: the prompt and all new tokens but the last; that
+            as well if it is an accepted end token.
     """
 
-    tokens: list[int]
-    rounds: tuple[Round, ...]
-    past_key_values: AdaptiveCache
+    tokens: list[list[int]]
+    rounds: list[list[Round]]
+    books: dict[Part, Ledger]
+    caches: list[AdaptiveCache] | None
 
     @property
     def drafted(self) -> int:
-        """Tokens drafted in all rounds."""
-        return sum(each.drafted for each in self.rounds)
+        """Tokens drafted in all rounds of all rows."""
+        return sum(each.drafted for row in self.rounds for each in row)
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens that are in the text."""
-        return sum(each.accepted for each in self.rounds)
+        """Drafted tokens that are in the texts."""
+        return sum(each.accepted for row in self.rounds for each in row)
 
 
 @torch.no_grad()
 def self_speculate(
     model: ForwardModel,
     input_ids: Tensor,
+    attention_mask: Tensor | None = None,
     *,
     draft_dial: float,
     drafts: int,
     max_new_tokens: int,
     eos_token_ids: Sequence[int] = (),
+    stop_below: float = 0.0,
+    shares_layers: bool = True,
+    chooser: Chooser | None = None,
+    keep_caches: bool = False,
 ) -> Speculation:
-    """Continue one prompt with the tokens of `model.generate` at the dial's `skip_nothing`. The dial is left as it was.
+    """Continue prompts with the tokens of `model.generate` at the dial's `skip_nothing`. The dial is left as it was.
 
     The ledger's MACs are what was executed, drafts included. Its saved shares compare every call with a dense one,
-    drafting calls too; what a text cost compares with plain decoding by `total_macs()` alone.
+    drafting calls too; what texts cost compares with plain decoding by `total_macs()` alone.
 
     Args:
-        input_ids: [1, S], without padding.
+        input_ids: [B, S] prompts, padded on the left.
+        attention_mask: [B, S], 0 for padding.
         draft_dial: The dial while drafting (LayerSkip: the exit layer E).
-        drafts: Most tokens to draft in a round, d >= 1; never more than the text has room for.
-        max_new_tokens: At most so many new tokens, and no more than the context holds.
-        eos_token_ids: The text ends after one of these (it is part of the result), and so does a draft.
+        drafts: Most tokens a row drafts in a round, d >= 1; never more than its text has room for.
+        max_new_tokens: At most so many new tokens a row, and no more than the context holds.
+        eos_token_ids: A text ends after one of these (it is part of the result), and so does a draft.
+        stop_below: A row's draft ends after a token to which drafting gives a smaller probability.
+        shares_layers: Verify above the layers that draft and verifier execute alike; otherwise run them again.
+        chooser: Changes before each round how the model drafts.
+        keep_caches: Give every row's cache.
 
     Raises:
-        UsageError: More than one prompt, a prompt as long as the context, no drafts, a dial out of its range, or a
-            model in `train()` mode.
+        UsageError: A prompt as long as the context, prompts padded on the right, no drafts, a dial or a probability out
+            of its range, or a model in `train()` mode.
     """
-    context, length = model.backbone.context_length, input_ids.shape[1]
-    if model.training:
-        raise UsageError("self_speculate() needs a model in eval() mode, got one in train() mode. Call eval() first.")
-    if input_ids.shape[0] != 1:
-        raise UsageError(
-            f"self_speculate() continues one prompt at a time, got {input_ids.shape[0]}: rows accept different numbers "
-            "of tokens. Call it once per prompt."
-        )
-    if length >= context:
-        raise UsageError(
-            f"A prompt must be shorter than the context of {context} tokens, got {length}. Shorten the prompt."
-        )
+    check_prompts(model, input_ids, attention_mask)
     if drafts < 1:
         raise UsageError(f"drafts must be at least 1, got {drafts}. To decode without drafts call model.generate().")
-    room = min(max_new_tokens, context - length)
-    draft_dial, dial_before = model.method.dial.check(draft_dial), model.dial
+    if not 0.0 <= stop_below <= 1.0:
+        raise UsageError(f"stop_below is a probability from 0 (never stop) to 1, got {stop_below:g}.")
+    context = model.backbone.context_length
+    masks = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    texts = [
+        _Text(row[mask.bool()].tolist(), min(max_new_tokens, context - int(mask.sum())))
+        for row, mask in zip(input_ids, masks, strict=True)
+    ]
+    draft_dial, dial_before, ledger = model.method.dial.check(draft_dial), model.dial, model.ledger
+    run = _Run(model, draft_dial, drafts, frozenset(eos_token_ids), stop_below, shares_layers, chooser, keep_caches)
     try:
-        return _run_rounds(model, input_ids, draft_dial, drafts, room, eos_token_ids)
+        run.read_prompts(texts, input_ids, attention_mask)
+        while run.texts:
+            run.round()
     finally:
-        model.dial = dial_before
+        model.dial, model.ledger = dial_before, ledger
+        for part in run.books.values():
+            ledger.add(part.counts())
+    caches = [text.cache for text in texts if text.cache is not None] if keep_caches else None
+    return Speculation([text.tokens for text in texts], [text.rounds for text in texts], run.books, caches)
 
 
-def _run_rounds(
-    model: ForwardModel, input_ids: Tensor, draft_dial: float, drafts: int, room: int, ends: Sequence[int]
-) -> Speculation:
-    full = model.dial = model.method.dial.skip_nothing
-    output = model(input_ids, use_cache=True, logits_to_keep=1)
-    cache: AdaptiveCache = output.past_key_values
-    tokens: list[int] = output.logits[0].argmax(dim=-1).tolist()[:room]
-    rounds = []
-    while len(tokens) < room and tokens[-1] not in ends:
-        before, waiting = cache.session.copy(), tokens[-1]  # the last token is known, but not yet in the cache
+@dataclass
+class _Text:
+    """What is written after one prompt: at most `room` tokens."""
 
-        model.dial, draft = draft_dial, [waiting]
-        for _ in range(min(drafts, room - len(tokens) - 1)):  # the verifier's own token needs room as well
-            draft += _choices(model, cache, draft[-1:])
-            if draft[-1] in ends:
-                break
-        cache.rewind(before)  # also where nothing was skipped: what a method remembers of a draft must not stay
+    prompt: list[int]
+    room: int
+    tokens: list[int] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    cache: AdaptiveCache | None = None
 
-        model.dial = full
-        chosen = _choices(model, cache, draft)
-        guesses = draft[1:]
-        accepted = next((n for n, guess in enumerate(guesses) if guess != chosen[n]), len(guesses))
-        if accepted < len(guesses):
-            cache.rewind(before.after(torch.tensor([draft[: accepted + 1]], device=input_ids.device)))
-        ended = accepted > 0 and guesses[accepted - 1] in ends
-        tokens += chosen[:accepted] if ended else chosen[: accepted + 1]
-        rounds.append(Round(len(guesses), accepted, cache.get_seq_length()))
-    return Speculation(tokens, tuple(rounds), cache)
+    @property
+    def left(self) -> int:
+        return self.room - len(self.tokens)
+
+    @property
+    def last_cached(self) -> int:
+        return self.tokens[-2] if len(self.tokens) > 1 else self.prompt[-1]
 
 
-def _choices(model: ForwardModel, cache: AdaptiveCache, tokens: list[int]) -> list[int]:
-    """The most likely token after each of these, which join the cache."""
-    ids = torch.tensor([tokens], device=cache.device)
-    output = model(ids, past_key_values=cache, use_cache=True)
-    return output.logits[0].argmax(dim=-1).tolist()
+@dataclass
+class _Run:
+    """Texts that are written together; finished ones leave.
+
+    Attributes:
+        texts: Those in the batch, one for each row of the cache.
+    """
+
+    model: ForwardModel
+    draft_dial: float
+    drafts: int
+    ends: frozenset[int]
+    stop_below: float
+    shares_layers: bool
+    chooser: Chooser | None
+    keep_caches: bool
+    books: dict[Part, Ledger] = field(default_factory=dict)
+    texts: list[_Text] = field(default_factory=list)
+
+    def read_prompts(self, texts: list[_Text], input_ids: Tensor, attention_mask: Tensor | None) -> None:
+        """Write the first token of every text."""
+        method = self.model.method
+        self._full = method.dial.skip_nothing
+        self._alike = AlikeLayers(self.model.backbone.num_layers, branches=method.unit == "branch")
+        with self._work("prompt", self._full, self._alike.note_verifier):
+            output = self.model(input_ids, attention_mask, use_cache=True, logits_to_keep=1)
+        self.cache: AdaptiveCache = output.past_key_values
+        self.texts = texts
+        for text, token in zip(texts, output.logits[:, -1].argmax(dim=-1).tolist(), strict=True):
+            text.tokens += [token][: text.room]
+        self._drop_finished()
+
+    def round(self) -> None:
+        """Draft and verify: one token or more for every text."""
+        before, device = self.cache.session.copy(), self.cache.device
+        most = [min(self.drafts, text.left - 1) for text in self.texts]  # the verifier's own token needs room as well
+        if self.chooser is not None and any(most):
+            with self._work("choice", self._full):
+                cached = torch.tensor([text.last_cached for text in self.texts], device=device)
+                self.chooser.choose(self.model, self.cache, cached)
+        self._alike.begin_round()
+        with self._work("draft", self.draft_dial, self._alike.note_draft):
+            waiting = [text.tokens[-1] for text in self.texts]
+            made = draft(self.model, self.cache, waiting, most, self.ends, self.stop_below)
+        with self._work("verification", self._full):
+            chosen = self._verify(before, made).argmax(dim=-1).cpu().numpy()
+        kept = np.zeros_like(made.valid)
+        for row, (text, guesses) in enumerate(zip(self.texts, made.guesses, strict=True)):
+            own = np.flatnonzero(made.valid[row])
+            best = chosen[row, own].tolist()
+            accepted = next((n for n, guess in enumerate(guesses) if guess != best[n]), len(guesses))
+            kept[row, own[: accepted + 1]] = True
+            ended = accepted > 0 and guesses[accepted - 1] in self.ends
+            text.tokens += best[:accepted] if ended else best[: accepted + 1]
+        if not (kept == made.valid).all():
+            self.cache.rewind(before.after(made.ids, kept))
+        for row, (text, guesses) in enumerate(zip(self.texts, made.guesses, strict=True)):
+            accepted = int(kept[row].sum()) - 1
+            text.rounds.append(Round(len(guesses), accepted, int(self.cache.session.host_lengths[row])))
+        self._drop_finished()
+
+    def _verify(self, before: Session, made: Drafts) -> Tensor:
+        """Logits [B, D + 1, V] of the full model; the cache holds all columns afterwards."""
+        layers = self.model.backbone.num_layers
+        start = self._alike.count if self.shares_layers and made.ids.shape[1] > 1 else 0
+        if not start:
+            self.cache.rewind(before)  # also where nothing was skipped: what a method remembers of a draft goes
+            return self.model(made.ids, made.mask, past_key_values=self.cache, use_cache=True).logits
+        drafted = [step[start] for step in self._alike.states]
+        last = self.model.run_part(made.ids[:, -1:], None, self.cache, range(start))
+        self.cache.rewind(before, first_layer=start)
+        states = torch.cat([*drafted, last], dim=1)
+        return self.model.run_part(made.ids, made.mask, self.cache, range(start, layers), states)
+
+    def _drop_finished(self) -> None:
+        alive = [row for row, text in enumerate(self.texts) if text.left > 0 and text.tokens[-1] not in self.ends]
+        if self.keep_caches:
+            for row in set(range(len(self.texts))) - set(alive):
+                alone = len(self.texts) == 1
+                one = self.cache if alone else self.cache.fork(torch.tensor([row], device=self.cache.device))
+                self.texts[row].cache = one
+        if alive and len(alive) < len(self.texts):
+            self.cache.select_rows(torch.tensor(alive, device=self.cache.device), np.array(alive))
+            self.cache.rewind(self.cache.session.copy())  # slots at the end that were the others' are free again
+        self.texts = [self.texts[row] for row in alive]
+        if alive:
+            self.cache.close_up()
+
+    @contextmanager
+    def _work(self, part: Part, dial: float, listener: Listener | None = None) -> Iterator[None]:
+        """Calls within the block run at a dial, are booked apart, and may be listened to."""
+        model = self.model
+        model.dial = dial
+        model.ledger = self.books.setdefault(part, Ledger(model.backbone.costs))
+        heard = [] if listener is None else [listener]
+        model.method.listeners += heard
+        try:
+            yield
+        finally:
+            for one in heard:
+                model.method.listeners.remove(one)
