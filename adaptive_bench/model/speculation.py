@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -184,8 +184,10 @@ class _Run:
     shares_layers: bool
     chooser: Chooser | None
     keep_caches: bool
-    books: dict[Part, Ledger] = field(default_factory=dict)
     texts: list[_Text] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.books: dict[Part, Ledger] = {part: Ledger(self.model.backbone.costs) for part in get_args(Part)}
 
     def read_prompts(self, texts: list[_Text], input_ids: Tensor, attention_mask: Tensor | None) -> None:
         """Write the first token of every text."""
@@ -261,7 +263,7 @@ class _Run:
         """Calls within the block run at a dial, are booked apart, and may be listened to."""
         model = self.model
         model.dial = dial
-        model.ledger = self.books.setdefault(part, Ledger(model.backbone.costs))
+        model.ledger = self.books[part]
         heard = [] if listener is None else [listener]
         model.method.listeners += heard
         try:

@@ -110,9 +110,7 @@ def test_every_kv_policy(spec, shared_model, random_text):
         prompt = random_text(1, 7, seed)
         expected = new_tokens(model, prompt, max_new_tokens=NEW)
         draft_dial = model.method.dial_for(0.1)
-        found = self_speculate(
-            model, prompt, draft_dial=draft_dial, drafts=3, max_new_tokens=NEW, keep_caches=True
-        )
+        found = self_speculate(model, prompt, draft_dial=draft_dial, drafts=3, max_new_tokens=NEW, keep_caches=True)
         assert found.tokens == expected
         check_cache(model, prompt, found)
         rejected, accepted = rejected + found.drafted - found.accepted, accepted + found.accepted
