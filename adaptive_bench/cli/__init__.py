@@ -31,6 +31,7 @@ from adaptive_bench.cli import (
     samples,
     show,
     site,
+    speculate,
     status,
     steps,
     time,
@@ -66,6 +67,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "export-model": export_model.export_model,
     "export-decisions": export_decisions.export_decisions,
     "time": time.time,
+    "speculate": speculate.speculate,
     "headroom": headroom.headroom,
     "rates": rates.rates,
     "steps": steps.steps,
@@ -80,7 +82,10 @@ _CLASSES = {
     "steps": steps.StepsCommand,
     "tune": tune.TuneCommand,
     **dict.fromkeys(
-        ("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "export-decisions", "time"),
+        (
+            *("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "export-decisions"),
+            *("time", "speculate"),
+        ),
         RunCommand,
     ),
 }

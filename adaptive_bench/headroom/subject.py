@@ -15,7 +15,7 @@ from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.store.digest import folder_digest
-from adaptive_bench.store.runs import DEFAULT_OUT, find_run, run_folders
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,12 +49,9 @@ def find_subject(name: str, device: str = "auto") -> Subject:
         UsageError: The checkpoint is not of a dense model.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
-    folder, place = Path(name).expanduser(), find_device(device)
-    if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name):
-        folder = find_run(name)
-    called = folder.resolve().name if folder.is_dir() else name
-    if any((folder / mark).is_file() for mark in _OF_A_RUN):
-        folder = find_checkpoint(folder, "dense")
+    place, saved_in = find_device(device), saved_folder(name)
+    if saved_in is not None:
+        folder = find_checkpoint(saved_in, "dense")
         saved = read_saved(folder)
         if saved.spec.name not in _PLAIN:
             raise UsageError(
@@ -62,10 +59,29 @@ def find_subject(name: str, device: str = "auto") -> Subject:
                 f"trained as {saved.spec}. Name a run with the method dense, or another model."
             )
         model = AdaptiveModel.from_pretrained(folder).backbone_model
+        called = saved_in.resolve().name
         return Subject(called, folder_digest(folder), model.eval().to(place), load_tokenizer(folder))
     source = find_backbone(name)
-    return Subject(called, source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
+    return Subject(model_name(name), source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
 
 
-def _begins_a_run(name: str) -> bool:
-    return any(folder.name.startswith(name) for folder in run_folders(DEFAULT_OUT))
+def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
+    """The folder of a run or of a saved model that a name stands for; `None` where it stands for a plain model.
+
+    Args:
+        out: Where runs are looked for by name.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
+        folder = find_run(name, out)
+    return folder if any((folder / mark).is_file() for mark in _OF_A_RUN) else None
+
+
+def model_name(name: str) -> str:
+    """What a plain model is called in records: of a folder the last part."""
+    folder = Path(name).expanduser()
+    return folder.resolve().name if folder.is_dir() else name
+
+
+def _begins_a_run(name: str, out: Path) -> bool:
+    return name == LAST or any(folder.name.startswith(name) for folder in run_folders(out))

@@ -74,10 +74,11 @@ class AlikeLayers:
 
     def _plain_layers(self, view: SiteView) -> int:
         ahead = view.call.ahead or ()
-        return next((place for place, one in enumerate(ahead) if not _plain(one)), len(ahead)) // self._per_layer
+        return next((place for place, one in enumerate(ahead) if not is_plain(one)), len(ahead)) // self._per_layer
 
 
-def _plain(decision: Decision) -> bool:
+def is_plain(decision: Decision) -> bool:
+    """Whether every token executes the site as the backbone does."""
     return all(part is None for part in (decision.keep, decision.scale, decision.input_scale, decision.otherwise))
 
 

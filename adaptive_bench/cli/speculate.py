@@ -1,0 +1,128 @@
+"""`adaptive-bench speculate`: self-speculative decoding with a method's dial as the draft, beside greedy decoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from adaptive_bench import output, registry
+from adaptive_bench.cli.completion import specs as specs_of
+from adaptive_bench.cli.named_run import Out, run_names
+from adaptive_bench.cli.values import items_value, numbers_value
+from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.store.runs import DEFAULT_OUT
+
+_KINDS, _PRECISIONS = ("fixed", "clasp"), ("fp32", "bf16")
+
+
+def speculate(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|MODEL",
+            autocompletion=run_names,
+            help="A run, by its name or folder or as `last`; a saved model; or nano, a folder, a hub id.",
+        ),
+    ],
+    tasks: Annotated[str, typer.Option(help="Tasks whose prompts are continued, as for `run`.")],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=specs_of, help="Method spec: which of a run; on a plain model `static_depth` by default."
+        ),
+    ] = None,
+    draft: Annotated[
+        str,
+        typer.Option(metavar="|".join(_KINDS), help="The method's dial, or layers that CLaSp chooses for each draft."),
+    ] = "fixed",
+    savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
+    draft_length: Annotated[int, typer.Option(help="Most tokens of a draft.")] = 4,
+    stop_below: Annotated[
+        float, typer.Option(help="A draft ends after a token of a smaller probability; 0: never for that.")
+    ] = 0.0,
+    batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
+    limit: Annotated[int, typer.Option(help="Documents of each task.")] = 8,
+    num_fewshot: Annotated[
+        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Most tokens to write after each prompt.")] = 64,
+    rounds: Annotated[int, typer.Option(help="Rounds of timing; each writes all texts in all ways.")] = 3,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default: as torch decides.")] = None,
+    precision: Annotated[str, typer.Option(metavar="|".join(_PRECISIONS), help="Of the weights.")] = "fp32",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", parser=output.file, help="Write the record as sealed JSON, - for stdout."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file that registers methods or tasks; may be repeated.")
+    ] = None,
+) -> None:
+    """Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.
+
+    The text is that of greedy decoding; where it is not, the logits of the two candidates say whether that is rounding.
+    Ends with exit code 1 where it is not.
+    """
+    for option, value, known in (("--draft", draft, _KINDS), ("--precision", precision, _PRECISIONS)):
+        if value not in known:
+            raise UsageError(f"{option} is {' or '.join(known)}, got {value!r}.")
+    wanted = items_value(tasks, "--tasks")
+    batches = numbers_value(batch, "--batch", int, "whole numbers such as 1,8")
+    shares = numbers_value(savings, "--savings", float, "shares such as 0.25,0.5 (0.25 is 25 %)")
+    load_libraries()
+    registry.load_plugins(plugin)
+    import torch
+
+    from adaptive_bench.cli.speculate_table import shown
+    from adaptive_bench.data import data_root
+    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.speculation.drafter import DraftKind, find_drafter
+    from adaptive_bench.speculation.study import Settings, defects, study
+    from adaptive_bench.store.atomic import json_text
+    from adaptive_bench.store.digest import sealed
+
+    names = expand_tasks(wanted)
+    if not names:
+        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
+    for name in names:
+        find_task(name)  # what cannot be found is said before a model is loaded
+    settings = Settings(
+        tasks=tuple(names),
+        limit=limit,
+        savings=tuple(sorted(shares)),
+        drafts=draft_length,
+        stop_below=stop_below,
+        batches=batches,
+        new=max_new_tokens,
+        rounds=rounds,
+        num_fewshot=num_fewshot,
+        data_dir=data_root(data_dir),
+    ).check()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    kind = cast(DraftKind, draft)
+    drafter = find_drafter(model, method, kind, out=out, tasks=names, precision=precision, device=device)
+    try:
+        with open_reporter() as reporter:
+            record = study(drafter, settings, reporter)
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped. Nothing was written; give the command again.") from None
+    if to is not None:
+        output.write_text(to, sealed(json_text(record)))
+    if as_json:
+        typer.echo(json_text(record), nl=False)
+    elif not output.is_stdout(to):
+        typer.echo(shown(record))
+        if to is not None:
+            typer.echo(f"\nWritten to {to}")
+    if defects(record):
+        raise typer.Exit(1)

@@ -1,0 +1,155 @@
+"""What is measured beside greedy decoding: costs by hand, equal texts, and what is refused."""
+
+import pytest
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.model.clasp import clasp_model
+from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.model.speculation import self_speculate
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.speculation import study as study_module
+from adaptive_bench.speculation.drafter import Drafter
+from adaptive_bench.speculation.prompts import Prompts
+from adaptive_bench.speculation.study import Settings, defects, study
+
+LENGTHS = (7, 3, 9, 5)
+
+
+@pytest.fixture
+def measured(monkeypatch, random_text):
+    """`measured(model, kind, **settings)`: the record over four prompts of different lengths, and these."""
+
+    def run(model, kind="fixed", ends=(), lengths=LENGTHS, **settings):
+        rows = [random_text(1, length, seed)[0].tolist() for seed, length in enumerate(lengths)]
+        monkeypatch.setattr(study_module, "prompts_of", lambda *_, **__: Prompts(rows, 0, ends))
+        drafter = Drafter("tiny", str(model.spec), model, None, kind)
+        given = {"tasks": ("toy",), "savings": (0.3,), "drafts": 3, "batches": (1,), "new": 9, "rounds": 1} | settings
+        return study(drafter, Settings(**given), SilentReporter()), rows
+
+    return run
+
+
+def test_costs_are_those_counted_by_hand(measured, shared_model):
+    """T-SV1: of static depth, which leaves out layer 2 of 0 .. 3: 0 and 1 run once for drafts and verification."""
+    model, left_out, shared = shared_model("static_depth"), {2}, 2
+    record, (prompt,) = measured(model, lengths=(7,), new=14)
+    (batch,), costs, backbone = record["batches"], model.backbone.costs, model.backbone
+    linear = costs.attn_q_o + costs.attn_kv + costs.mlp
+    weights, head = costs.attention_bytes + costs.mlp_bytes, backbone.head_bytes
+    greedy, (point,) = batch["greedy"], batch["points"]
+    assert greedy["decoded_tokens"] == point["decoded_tokens"] == 13
+    assert greedy["bytes_per_token"] == weights.sum() + head
+    pairs = sum(len(prompt) + step for step in range(1, 14))
+    macs = 13 * (linear.sum() + backbone.head_macs) + pairs * costs.pair.sum()
+    assert greedy["flops_per_token"] == pytest.approx(2 * macs / 13, rel=1e-12)
+
+    dial = model.method.dial_for(0.3)
+    (rounds,) = self_speculate(model, torch.tensor([prompt]), draft_dial=dial, drafts=3, max_new_tokens=14).rounds
+    macs = read = 0.0
+    cached = len(prompt)
+    for one in rounds:
+        for step in range(1, one.drafted + 1):
+            run = [layer for layer in range(4) if layer not in left_out]
+            macs += sum(linear[layer] + (cached + step) * costs.pair[layer] for layer in run) + backbone.head_macs
+            read += sum(weights[layer] for layer in run) + head
+        keys = cached + one.drafted + 1
+        for layer in range(4):
+            queries = 1 if layer < shared else one.drafted + 1
+            macs += queries * (linear[layer] + keys * costs.pair[layer])
+        macs += (one.drafted + 1) * backbone.head_macs
+        read += weights.sum() + head
+        cached = one.cached
+    assert point["drafted"] == sum(one.drafted for one in rounds) > 0
+    assert point["acceptance"] == sum(one.accepted for one in rounds) / point["drafted"]
+    assert point["tokens_per_verification"] == 13 / len(rounds)
+    assert point["bytes_per_token"] == pytest.approx(read / 13, rel=1e-12)
+    assert point["flops_per_token"] == pytest.approx(2 * macs / 13, rel=1e-12)
+    for name in ("bytes_per_token", "flops_per_token"):
+        assert sum(part[name] for part in point["parts"].values()) == pytest.approx(point[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("spec", ["static_depth", "layerskip", "gateskip", "mod", "calm", "random_skip", "clasp"])
+def test_texts_are_those_of_greedy_decoding(spec, measured, shared_model, shared_backbone):
+    """T-SS1: one by one and three together, rows of different lengths that end at different times."""
+    model = clasp_model(shared_backbone("llama")) if spec == "clasp" else shared_model(spec)
+    free, rows = measured(model, "clasp" if spec == "clasp" else "fixed", rounds=1)
+    end = new_tokens(model, torch.tensor([rows[0]]), max_new_tokens=9)[0][3]
+    record, _ = measured(model, "clasp" if spec == "clasp" else "fixed", ends=(end,), batches=(1, 3))
+    assert [batch["batch"] for batch in record["batches"]] == [1, 3]
+    for batch in record["batches"]:
+        (point,) = batch["points"]
+        assert (point["equal_texts"], point["differences"]) == (4, [])
+        assert point["tokens"] == batch["greedy"]["tokens"] < free["batches"][0]["greedy"]["tokens"]
+        assert 0 <= point["acceptance"] <= 1 and point["speedup"]["count"] == 1
+        assert point["tokens_per_s"]["median"] > 0 and batch["greedy"]["tokens_per_s"]["median"] > 0
+    assert defects(record) == 0
+    alone, together = (batch["greedy"]["bytes_per_token"] for batch in record["batches"])
+    assert together < alone  # one reading of the weights serves several rows
+
+
+def test_a_dial_that_skips_nothing_accepts_everything(measured, shared_model):
+    """T-SS2, T-SV6."""
+    record, _ = measured(shared_model("static_depth"), savings=(0.0,), batches=(1, 4))
+    for batch in record["batches"]:
+        (point,) = batch["points"]
+        assert point["acceptance"] == 1.0 and point["draft_saved"]["tokens"] == 0.0
+        assert point["tokens_per_verification"] == 4.0  # 8 tokens after the first, in rounds of 3 drafts and one more
+
+
+def test_a_wrong_text_is_a_defect(measured, shared_model, monkeypatch):
+    """What a broken verifier would write is told with its place and gap."""
+    model = shared_model("static_depth")
+
+    def broken(*arguments, **more):
+        found = self_speculate(*arguments, **more)
+        found.tokens[0][4] = (found.tokens[0][4] + 1) % 97
+        return found
+
+    monkeypatch.setattr(study_module, "self_speculate", broken)
+    record, _ = measured(model, batches=(4,))
+    (point,) = record["batches"][0]["points"]
+    (difference,) = point["differences"]
+    assert (point["equal_texts"], difference["text"], difference["position"]) == (3, 0, 4)
+    assert not difference["near_tie"] and difference["gap"] > difference["bound"] > 0 and defects(record) == 1
+
+
+def test_one_token_a_text(measured, shared_model):
+    """Where every text ends with the token its prompt gives, there is nothing to speculate about."""
+    model = shared_model("static_depth")
+    record, (prompt,) = measured(model, lengths=(7,))
+    first = new_tokens(model, torch.tensor([prompt]), max_new_tokens=1)[0][0]
+    record, _ = measured(model, lengths=(7,), ends=(first,))
+    (point,) = record["batches"][0]["points"]
+    assert point["acceptance"] is point["bytes_per_token"] is point["tokens_per_verification"] is None
+    assert point["equal_texts"] == 1 and record["ideal"]["best"] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batches": (0,)}, "--batch takes whole numbers from 1, got 0"),
+        ({"drafts": 0}, "--draft-length takes whole numbers from 1, got 0"),
+        ({"limit": 0}, "--limit takes whole numbers from 1, got 0"),
+        ({"rounds": 0}, "--rounds takes whole numbers from 1, got 0"),
+        ({"new": 1}, "at least 2, got 1"),
+        ({"savings": (1.5,)}, "from 0 to 1 such as"),
+        ({"savings": (-0.1,)}, "from 0 to 1 such as"),
+        ({"stop_below": 2.0}, "never stop. to 1, got 2"),
+        ({"batches": (5,)}, "A batch of 5 needs as many prompts, but toy with --limit 8 has 4"),
+    ],
+)
+def test_refusals(settings, message, measured, shared_model):
+    with pytest.raises(UsageError, match=message):
+        measured(shared_model("static_depth"), **settings)
+
+
+def test_a_saving_beyond_the_method_is_refused_before_anything_is_measured(measured, shared_model, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(study_module, "new_tokens", never)
+    model = shared_model("layerskip")
+    assert model.method.max_saved_tokens < 0.9
+    with pytest.raises(UsageError, match=r"can save from 0 to .* got saving 0\.9"):
+        measured(model, savings=(0.25, 0.9))
