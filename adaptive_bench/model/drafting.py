@@ -114,7 +114,7 @@ def draft(
         if stop_below > 0.0:
             sure = (logits.float().softmax(dim=-1).amax(dim=-1) >= stop_below).cpu().numpy()
         tokens = newest.tolist()
-        for row in np.flatnonzero(going):
+        for row in np.flatnonzero(going).tolist():
             guesses[row].append(tokens[row])
             going[row] = sure[row] and tokens[row] not in ends and len(guesses[row]) < most[row]
     columns.append(newest)

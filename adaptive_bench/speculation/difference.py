@@ -51,11 +51,11 @@ def find_difference(
     both = min(len(greedy), len(speculative))
     position = next((at for at in range(both) if greedy[at] != speculative[at]), both)
     if position == both:
-        ours = [row[position] if position < len(row) else None for row in (greedy, speculative)]
-        return Difference(text, position, *ours, None, None)
+        first, second = (row[position] if position < len(row) else None for row in (greedy, speculative))
+        return Difference(text, position, first, second, None, None)
     at_once, bound = _logits_and_bound(model, [*prompt, *greedy[:position]], len(prompt))
-    first, second = greedy[position], speculative[position]
-    return Difference(text, position, first, second, float(at_once[first] - at_once[second]), bound)
+    ours, theirs = greedy[position], speculative[position]
+    return Difference(text, position, ours, theirs, float(at_once[ours] - at_once[theirs]), bound)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -88,7 +88,8 @@ def find_drafter(
     if folder is None:
         source = find_backbone(name)
         spec = spec or MethodSpec.parse(_UNTRAINED)
-        model = AdaptiveModel.build(source.load_model().to(dtype), spec, seed=1)
+        backbone_model: Any = source.load_model()
+        model = AdaptiveModel.build(backbone_model.to(dtype), spec, seed=1)
         if model.needs_calibration and kind == "fixed":
             raise UsageError(
                 f"The dial of {spec} is calibrated on held-out training text, which a plain model comes without, got "

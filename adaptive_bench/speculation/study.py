@@ -176,7 +176,11 @@ class _Batches:
 
     def _speculate(self, saving: float) -> list[Speculation]:
         dial, chooser = self._drafter.at(saving)
-        how = {"draft_dial": dial, "drafts": self._settings.drafts, "stop_below": self._settings.stop_below}
+        how: dict[str, Any] = {
+            "draft_dial": dial,
+            "drafts": self._settings.drafts,
+            "stop_below": self._settings.stop_below,
+        }
         return [
             self_speculate(self._model, **inputs, **self._common, **how, chooser=chooser) for inputs in self._inputs()
         ]
@@ -212,12 +216,12 @@ class _Batches:
 def _joined(found: Sequence[Speculation]) -> _Written:
     """Several batches as one."""
     first = found[0].books["draft"]
-    books = {part: Ledger(first.costs) for part in _WRITING}
+    books: dict[str, Ledger] = {part: Ledger(first.costs) for part in _WRITING}
     for each in found:
-        for part, ledger in books.items():
-            ledger.add(each.books[part].counts())
+        for part in _WRITING:
+            books[part].add(each.books[part].counts())
     texts = [row for each in found for row in each.tokens]
-    return _Written(texts, [row for each in found for row in each.rounds], dict(books))
+    return _Written(texts, [row for each in found for row in each.rounds], books)
 
 
 def _cost(written: _Written) -> dict[str, Any]:
