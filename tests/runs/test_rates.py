@@ -172,7 +172,15 @@ def test_a_preset_has_the_rates_its_record_chose(preset, best):
 def test_the_protocol_shows_the_trials_of_the_record():
     record = json.loads((ROOT / "docs/records/nano_rates.json").read_text(encoding="utf-8"))
     lines = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("| rate | gateskip |")[2].splitlines()
-    names = ("gateskip", "gateskip[shape=scalar]", "mod", "skiplayer", "router_tuned_mod")
+    names = (
+        "gateskip",
+        "gateskip[shape=scalar]",
+        "mod",
+        "skiplayer",
+        "router_tuned_mod",
+        "skipgpt",
+        "informed_routing",
+    )
     shown = {}
     for line in lines[2 : lines.index("")]:
         rate, *scores = (cell.strip() for cell in line.strip("|").split("|"))
