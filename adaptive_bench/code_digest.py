@@ -36,6 +36,11 @@ def code_digest(method: str, out: Path) -> str:
     return f"{core}.{_digest(_read(own_code.of_method(method)))}.{tasks}"
 
 
+def share(out: Path) -> None:
+    """Have the digests that all methods share in `out` before several processes ask for them at once."""
+    _shared.__wrapped__(out)
+
+
 @cache
 def _shared(out: Path) -> tuple[str, str]:
     """Of the core and of all tasks."""

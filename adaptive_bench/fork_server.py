@@ -19,6 +19,7 @@ _PRELOADED += ["lm_eval.tasks", "safetensors.torch", "transformers.integrations.
 _PRELOADED += [
     f"transformers.models.{name}.modeling_{name}" for name in ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 ]
+_PRELOADED += ["adaptive_bench.preloaded"]
 
 
 @dataclass(frozen=True)

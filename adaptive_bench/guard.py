@@ -9,6 +9,9 @@ A function counts as changed when a name that was there, in a module, a class or
 something else, when its code was exchanged, or when a new name hides an inherited method or a builtin. New names are
 nobody's loss, and neither are values that are no functions: libraries keep caches in them. Of a library that was not
 loaded before nobody knows what was there; it counts as changed where it holds a plugin's function.
+
+Some thousand modules and classes are looked at several times a second of work with a plugin. So what was found in one
+is kept from state to state for as long as the same names in it stand for the same objects, and comparing is left to C.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from operator import attrgetter, is_
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 from adaptive_bench import faults
@@ -44,6 +48,9 @@ _DESCRIPTORS = (staticmethod, classmethod, property)
 _BOOKKEEPING = {"__doc__", "__signature__", "__class_getitem__", "Storage"}
 _WRAPPERS = ("torch/optim/optimizer.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
 _OF_LIBRARIES = {"TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set when they are loaded
+# Of these exactly: they hold no table, and most values are such.
+_PLAIN = {str, int, float, bool, NoneType, bytes, tuple, list, set, frozenset, ModuleType, BuiltinFunctionType}
+_code_of = attrgetter("__code__")
 _MOST_NAMED = 5
 _MISSING = object()
 
@@ -61,34 +68,71 @@ class Change:
     put_back: Callable[[], object]
 
 
+class _Owner:
+    """A module or a class, and what its names stood for when this was made.
+
+    Attributes:
+        functions: Those among the values, and likewise `classes`.
+        holders: The values that may be or keep tables of functions, with their names.
+    """
+
+    def __init__(self, label: str, owner: Any) -> None:
+        self.label, self.owner = label, owner
+        before = dict(vars(owner))
+        self.names, self.values = list(before), list(before.values())
+        self.functions = [value for value in self.values if isinstance(value, FunctionType)]
+        self.classes = [value for value in self.values if isinstance(value, type)]
+        self.holders = [
+            (f"{label}.{name}", value)
+            for name, value in before.items()
+            if type(value) not in _PLAIN and not name.startswith("__") and not isinstance(value, _NO_HOLDERS)
+        ]
+
+    def is_unchanged(self) -> bool:
+        """Whether the same names stand for the same objects, in the same order."""
+        now = vars(self.owner)
+        return len(now) == len(self.values) and all(map(is_, list(now.values()), self.values)) and self.names == [*now]
+
+
+_NO_HOLDERS = (FunctionType, type, ModuleType)
+_latest: dict[int, _Owner] = {}  # of the state that was made last
+
+
 class State:
     """The functions and settings of this process as they stand when it is made."""
 
     def __init__(self) -> None:
+        global _latest
         self._settings = [(setting, setting.read()) for setting in settings()]
         self._environment = dict(os.environ)
-        self._modules = {name: module for name, module in list(sys.modules.items()) if _is_guarded(name, module)}
-        self._owners: dict[int, tuple[str, Any, dict[str, Any]]] = {}
-        self._code: dict[int, tuple[str, FunctionType, object]] = {}
+        self._loaded = dict(sys.modules)
+        self._modules = {name: module for name, module in self._loaded.items() if _is_guarded(name, module)}
+        self._owners: dict[int, _Owner] = {}
         self._tables: list[tuple[str, dict[Any, Any], dict[Any, Any]]] = []
-        self._looked_into: set[int] = set()  # tables that many modules import are looked at once
+        self._looked_into: set[int] = set()  # classes of others, and tables that many modules import, once
         for name, module in self._modules.items():
             self._add(name, module)
+        self._codes = [(one, [*map(_code_of, one.functions)]) for one in self._owners.values() if one.functions]
+        _latest = self._owners
 
     def _add(self, label: str, owner: Any) -> None:
-        if id(owner) in self._owners:
+        if id(owner) in self._owners:  # a module of two names
             return
-        before = dict(vars(owner))
-        self._owners[id(owner)] = (label, owner, before)
-        for name, value in before.items():
-            if isinstance(value, FunctionType):
-                self._code[id(value)] = (f"{label}.{name}", value, value.__code__)
-            elif isinstance(value, type):
-                if _is_guarded(value.__module__, sys.modules.get(value.__module__)):
-                    self._add(f"{value.__module__}.{value.__qualname__}", value)
-            elif not name.startswith("__") and not isinstance(value, ModuleType) and id(value) not in self._looked_into:
+        known = _latest.get(id(owner))
+        as_known = known is not None and known.owner is owner and known.label == label and known.is_unchanged()
+        one = known if known is not None and as_known else _Owner(label, owner)
+        self._owners[id(owner)] = one
+        for kind in one.classes:
+            if id(kind) in self._owners or id(kind) in self._looked_into:
+                continue
+            if _is_guarded(kind.__module__, sys.modules.get(kind.__module__)):
+                self._add(f"{kind.__module__}.{kind.__qualname__}", kind)
+            else:
+                self._looked_into.add(id(kind))
+        for name, value in one.holders:
+            if id(value) not in self._looked_into:
                 self._looked_into.add(id(value))
-                self._tables += _tables(f"{label}.{name}", value)
+                self._tables += _tables(name, value)
 
     def changes(self) -> list[Change]:
         """What is different by now: functions, or if all of these are there, settings, which are read with them."""
@@ -96,11 +140,10 @@ class State:
         for name, module in self._modules.items():
             if not _is_same(module, sys.modules.get(name)):
                 found.append(Change(f"the module {name}", partial(sys.modules.__setitem__, name, module)))
-        for what, function, code in self._code.values():
-            if function.__code__ is not code:
-                found.append(Change(f"the code of {what}", partial(setattr, function, "__code__", code)))
-        for label, owner, before in self._owners.values():
-            found += _owner_changes(label, owner, before)
+        found += self._exchanged_code()
+        for one in self._owners.values():
+            if not one.is_unchanged():
+                found += _owner_changes(one.label, one.owner, dict(zip(one.names, one.values, strict=True)))
         for label, table, functions in self._tables:
             found += [
                 Change(f"{label}[{key!r}]", partial(table.__setitem__, key, function))
@@ -114,12 +157,25 @@ class State:
         found = [Change(setting.what, partial(setting.write, before)) for setting, before in settings]
         return found + _environment_changes(self._environment)
 
+    def _exchanged_code(self) -> list[Change]:
+        """Functions that run other code; one that many modules import is named once."""
+        found: dict[int, Change] = {}
+        for one, codes in self._codes:
+            if all(map(is_, map(_code_of, one.functions), codes)):
+                continue
+            names = {id(value): name for name, value in zip(one.names, one.values, strict=True)}
+            for function, code in zip(one.functions, codes, strict=True):
+                if function.__code__ is not code:
+                    what = f"the code of {one.label}.{names[id(function)]}"
+                    found[id(function)] = Change(what, partial(setattr, function, "__code__", code))
+        return list(found.values())
+
     def _patched_since(self) -> list[Change]:
         """Functions of plugins in libraries that were loaded after this was made; what they replaced is lost."""
         found: list[Change] = []
         seen: set[int] = set()
         for name, module in list(sys.modules.items()):
-            if self._modules.get(name) is module or not _is_guarded(name, module):
+            if self._loaded.get(name) is module or not _is_guarded(name, module):
                 continue
             for label, owner in ((name, module), *_classes(module)):
                 if id(owner) in self._owners or id(owner) in seen:
@@ -189,7 +245,7 @@ def _tables(label: str, value: Any) -> list[tuple[str, dict[Any, Any], dict[Any,
     found = []
     for name, table in inner.items():
         # Dictionaries of libraries load what they hold when they are asked themselves.
-        functions = {key: each for key, each in dict.items(table) if isinstance(each, FunctionType | type)}
+        functions = {key: each for key, each in dict.items(table) if isinstance(each, (FunctionType, type))}
         if functions:
             found.append((name, table, functions))
     return found
