@@ -52,6 +52,12 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
 GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: one of them that was left to the end would keep a single worker busy."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish() -> None:
     """Leave what is loaded by now, half a million objects that stay, out of every later garbage collection."""
     gc.collect()

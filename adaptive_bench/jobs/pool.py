@@ -7,7 +7,6 @@ is gone with it.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -52,9 +51,7 @@ def in_parallel(
     Args:
         limits: Of each job.
     """
-    # Forked from a process that has never seen a plugin they start at once; without plugins a few that last will do.
-    apart = any(has_own_process(job) for group in groups for job in group.jobs)
-    context = fork_server.context() if apart else multiprocessing.get_context("spawn")
+    context = fork_server.context()  # they share what is loaded, and start at once
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // workers)
     grace_s = 0.0

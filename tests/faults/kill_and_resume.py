@@ -30,7 +30,6 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from snapshot import differences, leftovers, snapshot
@@ -190,7 +189,6 @@ def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
 
     # The server is not this process's child, which is what asks for another one.
     multiprocessing.forkserver._forkserver.ensure_running = lambda: None
-    pool.multiprocessing = SimpleNamespace(get_context=lambda _: multiprocessing.get_context("forkserver"))
     pool.start_worker = functools.partial(start_armed, out, at, fuse)
 
 

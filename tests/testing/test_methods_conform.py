@@ -9,6 +9,7 @@ from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.capabilities import capability_matrix
 from adaptive_bench.testing.suite import Suite
 
+pytestmark = pytest.mark.slow
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
 SHARED = {}
 

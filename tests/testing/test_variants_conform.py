@@ -11,6 +11,7 @@ from adaptive_bench.testing.suite import Suite
 from adaptive_bench.testing.training import trained_behaviour
 from adaptive_bench.testing.variants import method_specs
 
+pytestmark = pytest.mark.slow
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
 SPECS = [spec for name in METHODS for spec in method_specs(name)]
 VARIANTS = [spec for spec in SPECS if spec.params]

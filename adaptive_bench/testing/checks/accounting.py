@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.engine.call import Executor
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import demand, generated_tokens
+from adaptive_bench.testing.flops import ExecutedFlops
 from adaptive_bench.testing.subject import Subject
 
 ROTARY_SHARE = 2e-4  # the counter sees the rotary tables' product, which is no branch's work
@@ -37,9 +37,9 @@ def ledger(subject: Subject) -> Facts:
             with torch.no_grad():
                 run()  # at the first use of a shape the forms of its products are timed: no work of the model
             model.reset_ledger()
-            with torch.no_grad(), _ElementCount() as elements, FlopCounterMode(display=False) as counter:
+            with torch.no_grad(), _ElementCount() as elements, ExecutedFlops() as counted:
                 run()
-            booked, executed = 2 * model.ledger.total_macs(), counter.get_total_flops() + elements.flops
+            booked, executed = 2 * model.ledger.total_macs(), counted.total + elements.flops
             demand(
                 abs(booked - executed) <= ROTARY_SHARE * executed,
                 f"The ledger must hold every FLOP, but {name} at dial {dial:g} ({executor}) executed {executed} and "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.accounting import eager_attention
 from adaptive_bench.testing.checks.comparison import demand
+from adaptive_bench.testing.flops import ExecutedFlops
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.training import ShortTraining
 from adaptive_bench.training.cost import FlopCount
@@ -80,9 +80,9 @@ def cost(subject: Subject) -> Facts:
     """Training FLOPs as they are reported, over a whole schedule, are those that PyTorch's counter sees, within 1 %."""
     training = ShortTraining(subject, total_steps=SCHEDULE)
     count = FlopCount(training.model, training.model.backbone)
-    with eager_attention(training.model), FlopCounterMode(display=False) as counter:
+    with eager_attention(training.model), ExecutedFlops() as counted:
         training.run(1, SCHEDULE)
-    executed = counter.get_total_flops()
+    executed = counted.total
     demand(
         abs(count.flops - executed) <= COST_SHARE * executed,
         f"Every FLOP of a training must be counted, but {SCHEDULE} steps executed {executed} and {count.flops} are "
