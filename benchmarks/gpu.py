@@ -15,6 +15,7 @@ import argparse
 import gc
 import importlib.util
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ import bare
 
 RECORD = Path(__file__).with_name("gpu.json")
 BUDGET_S = 410.0  # of eight minutes; the rest is for starting and for the part that is under way
+GRACE_S = 45.0  # after which that part is cut off
 LLAMA_1B = {  # meta-llama/Llama-3.2-1B
     "hidden": 2048,
     "layers": 16,
@@ -91,8 +93,14 @@ TINY = Sizes(
 )
 
 
+class CutOffError(Exception):
+    """The time of all parts is over."""
+
+
 class Session:
     """The record, its file, and the time that is left.
+
+    A part that is under way when the time is over has `GRACE_S` more, and is cut off then.
 
     Args:
         file: Where the record is written after each part; `None` writes nothing.
@@ -115,11 +123,15 @@ class Session:
         if not has_time:
             self.record["left_out"].append(name)
         start_s = time.monotonic()
+        signal.signal(signal.SIGALRM, _cut_off)
+        signal.setitimer(signal.ITIMER_REAL, self.end_s + GRACE_S - start_s if has_time else 0)
         try:
             yield has_time
         except Exception as error:  # noqa: BLE001 - such a machine is at hand for minutes: the other parts are worth it
             first = str(error).strip().partition("\n")[0]
             self.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {first[:300]}"})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         if has_time:
             print(f"== {name}: {time.monotonic() - start_s:.0f} s", flush=True)
         _free()
@@ -136,6 +148,10 @@ class Session:
             from adaptive_bench.store import atomic
 
             atomic.write_json(self.file, self.record)
+
+
+def _cut_off(*_: object) -> None:
+    raise CutOffError("no time was left for the rest of it")
 
 
 def measure(session: Session, sizes: Sizes, device: Any) -> None:
@@ -192,6 +208,9 @@ def _compare(session: Session, specs: Sequence[str], family: str, device: Any) -
     import gpu_conformance
 
     for spec in specs:
+        if time.monotonic() > session.end_s:
+            session.record["left_out"].append(f"{spec} on {family}")
+            continue
         with _kept_apart(session, f"{spec} on {family}"):
             session.add("conformance", [gpu_conformance.compare(spec, family, device)])
 
@@ -200,6 +219,8 @@ def _compare(session: Session, specs: Sequence[str], family: str, device: Any) -
 def _kept_apart(session: Session, name: str) -> Iterator[None]:
     try:
         yield
+    except CutOffError:
+        raise
     except Exception as error:  # noqa: BLE001 - one method's fault is a finding about that method
         session.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {str(error)[:300]}"})
 

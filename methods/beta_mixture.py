@@ -7,9 +7,12 @@ https://arxiv.org/abs/2310.05424, section 3.4; grid and cut from the released co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+
+if TYPE_CHECKING:
+    from scipy import stats
 
 GRID = np.linspace(0.3, 0.9, 10)
 POSTERIOR_CUT = 0.4
@@ -32,6 +35,8 @@ def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool])
 
 
 def _beta(values: np.ndarray) -> stats.rv_continuous:
+    from scipy import stats  # the method itself runs without it: on a machine with PyTorch and transformers alone
+
     mean, variance = values.mean(), max(values.var(), 1e-4)
     scale = max(mean * (1 - mean) / variance - 1, 0.1)
     return stats.beta(mean * scale, (1 - mean) * scale)

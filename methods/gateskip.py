@@ -184,11 +184,6 @@ class GateSkip(Method):
         return self.config.kv or ("copy_below" if self.semantics == "paper" else "recompute")
 
     @property
-    def repeatable(self) -> bool:
-        """The threshold to the letter is a number on the host (`quantile_threshold`)."""
-        return self.config.threshold == "reference"
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
         """As `skip_modules` and `stride` say."""
         return frozenset(self.skipping)

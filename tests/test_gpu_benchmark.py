@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 import torch
 
+from adaptive_bench import registry
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import SHAPES
 from adaptive_bench.spec import MethodSpec
@@ -161,6 +163,47 @@ def test_a_part_that_fails_or_has_no_time_is_in_the_record_and_the_others_go_on(
     assert record["failed"] == [{"part": "one", "error": "RuntimeError: out of memory"}]
     assert record["left_out"] == ["two"]
     assert gpu.wrong(record) == ["one failed: RuntimeError: out of memory"]
+
+
+def test_a_part_that_goes_on_when_the_time_is_over_is_cut_off(benchmark, monkeypatch):
+    gpu = benchmark("gpu")
+    monkeypatch.setattr(gpu, "GRACE_S", 0.2)
+    session = gpu.Session({}, None, budget_s=0.1)
+    begun_s = time.monotonic()
+    with session.part("endless"), gpu._kept_apart(session, "one of its pieces"):
+        while True:
+            pass
+    with session.part("the next") as has_time:
+        assert not has_time
+    assert time.monotonic() - begun_s < 10
+    assert session.record["failed"] == [
+        {"part": "endless", "error": "CutOffError: no time was left for the rest of it"}
+    ]
+    assert session.record["left_out"] == ["the next"]
+    gpu._compare(session, ["dense", "mod"], "llama", torch.device("cpu"))
+    assert session.record["left_out"][1:] == ["dense on llama", "mod on llama"]
+
+
+COMPARE_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import bare
+bare.prepare()
+import gpu, torch
+torch.set_num_threads(1)
+session = gpu.Session({}, None, budget_s=1000)
+gpu._compare(session, gpu._all_specs(), "llama", torch.device("cpu"))
+print(gpu.wrong(session.record) + session.record["left_out"], len(session.record["conformance"]))
+"""
+
+
+def test_every_method_is_compared_in_both_semantics_without_pydantic(bare_machine, tmp_path):
+    """Parameters of every method are read by the stand-in; a method that needs more than it knows fails here."""
+    environment = {"PYTHONPATH": str(bare_machine), "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-S", "-c", COMPARE_ALL, str(FOLDER)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == f"[] {2 * len(registry.names('methods'))}"
 
 
 def test_the_shape_is_that_of_the_model(benchmark):

@@ -113,23 +113,26 @@ def quantile_threshold(values: Tensor, q: float) -> float:
         q: Quantile in [0, 1]; linear interpolation between order statistics. At q = 1 the index is clamped to the
             last one.
     """
-    if values.numel() <= 1 or bool((values == values[0]).all()):
-        return float(values[0])
-    ordered = values.sort().values.double()
-    position = q * (ordered.numel() - 1)
-    position = round(position) if abs(position - round(position)) < 1e-9 else position  # 0.57 * 100 is 57
-    lower = min(math.floor(position), ordered.numel() - 1)
-    upper = min(lower + 1, ordered.numel() - 1)
-    alpha = position - lower
-    return float(ordered[lower] + alpha * (ordered[upper] - ordered[lower]))  # exact where both are equal
+    return float(_quantile(values, torch.ones_like(values, dtype=torch.bool), q))
 
 
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     """Keep mask [B, S] of the paper's rule: one quantile over the call's active tokens, skip where score <= it."""
-    if not bool(active.any()):
-        return active
-    threshold = quantile_threshold(scores[active].float(), q)
-    return active & (scores.float().double() > threshold)
+    scores = scores.float()
+    return active & (scores.double() > _quantile(scores.flatten(), active.flatten(), q))
+
+
+def _quantile(values: Tensor, among: Tensor, q: float) -> Tensor:
+    """The quantile of the values [n] that are `among` [n], a number on their device; any, where none is."""
+    ordered = values.masked_fill(~among, math.inf).sort().values.double()
+    last = (among.sum() - 1).clamp(min=0)
+    position = q * last.double()
+    whole = position.round()
+    position = torch.where((position - whole).abs() < 1e-9, whole, position)  # 0.57 * 100 is 57
+    lower = torch.minimum(position.floor(), last).long()
+    ends = torch.stack([lower, torch.minimum(lower + 1, last)])
+    low, high = ordered.index_select(0, ends)  # a number in a tensor would be read as an index of its own
+    return torch.where(low == high, low, low + (position - lower) * (high - low))
 
 
 def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None = None) -> Tensor:

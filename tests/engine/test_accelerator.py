@@ -22,17 +22,20 @@ from adaptive_bench.model.generation import generate_queue
 from adaptive_bench.model.shuffled import collect_decisions, standing_between
 from adaptive_bench.model.timing import time_model
 from adaptive_bench.processes import Processes
+from adaptive_bench.testing.variants import method_specs
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
 from adaptive_bench.training.gradient import accumulate
 
 NAMES = registry.names("methods")
-VARIANTS = (
-    "calm[confidence=state]", "calm[confidence=classifier]", "calm[exit_prompt=true]", "calm[decay=paper]",
-    "free[kv=defer]", "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]",
-    "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "static_depth[trained=true]",
-)  # fmt: skip
-SPECS = (*NAMES, *(f"{name}@paper" for name in NAMES), *VARIANTS)
+FAMILIES = registry.names("families")
+# Both semantics, every value of a parameter that has few, and two papers' letters that `check` leaves out.
+SPECS = [str(spec) for name in NAMES for spec in method_specs(name)]
+SPECS += ["gateskip[threshold=literal]@paper", "free[kv=recompute]@paper"]
+TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
+# Every method on every family, and its variants on one of them.
+ON_FAMILIES = [(name, family) for name in NAMES for family in FAMILIES]
+ON_FAMILIES += [(spec, FAMILIES[number % len(FAMILIES)]) for number, spec in enumerate(SPECS) if spec not in NAMES]
 TWO_READS = {"random_skip", "position_skip", "free@paper", "free[kv=defer]"}
 SAVED = 0.3
 # Wherever all rows go through a branch, those that skipped it are waste; all else is counted alike.
@@ -87,7 +90,7 @@ def examples(count, seed=0):
 @pytest.mark.parametrize("spec", SPECS)
 def test_written_as_on_a_cpu_with_few_reads(spec, make_model, make_backbone, random_text):
     """Prefill, decoding and refilled slots: tokens and books are equal; what a step reads does not grow with depth."""
-    for layers in (3, 5):
+    for layers in (4, 5):
         model = turned(make_model(spec, backbone=make_backbone("llama", num_hidden_layers=layers)))
         prompts = [row[start:] for start, row in enumerate(random_text(3, 8).tolist())]
         wanted, wanted_books = written(model, prompts, 3), books(model)
@@ -105,11 +108,10 @@ def test_written_as_on_a_cpu_with_few_reads(spec, make_model, make_backbone, ran
                 assert reads - len(first) <= reads_allowed(spec), accelerator.reads
 
 
-@pytest.mark.parametrize("family", registry.names("families"))
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "calm", "random_skip[kv=copy_below]"])
+@pytest.mark.parametrize(("spec", "family"), ON_FAMILIES)
 def test_every_family(spec, family, make_model, make_backbone, random_text):
     """Windows, biases, norms of queries and keys, soft caps; calibrated on the device as on the CPU."""
-    on_cpu, model = (make_model(spec, backbone=make_backbone(family)) for _ in range(2))
+    on_cpu, model = (make_model(spec, backbone=make_backbone(family, num_hidden_layers=4)) for _ in range(2))
     ids = random_text(6, 12, seed=3)
     text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     text["continuation_mask"] = torch.arange(12).expand_as(ids) >= 6
@@ -127,15 +129,13 @@ def test_every_family(spec, family, make_model, make_backbone, random_text):
     assert_same(books(model), books(on_cpu))
 
 
-@pytest.mark.parametrize(
-    "spec", [name for name in NAMES if name != "base"] + ["mod@paper", "calm[confidence=classifier]"]
-)
+@pytest.mark.parametrize("spec", TRAINED)
 def test_a_training_step_reads_twice(spec, make_backbone):
     """With micro-batches and gradient checkpointing: loss and gradient are equal, and the losses come to the host once;
     the second read is the length of the gradient, which the loop asks for.
     """
     batch, found = examples(4), []
-    for layers in (3, 5):
+    for layers in (4, 5):
         for place in ("cpu", DEVICE):
             model = AdaptiveModel.build(make_backbone("llama", num_hidden_layers=layers), spec, seed=1).train()
             model.gradient_checkpointing = True
@@ -154,7 +154,7 @@ def test_a_training_step_reads_twice(spec, make_backbone):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod", "calm", "free@paper", "random_skip"])
+@pytest.mark.parametrize("spec", SPECS)
 def test_answers_that_share_a_prompt_are_scored_alike(spec, make_model, make_backbone, random_text):
     prompt = random_text(1, 9)[0].tolist()
     requests = [(("", ""), prompt, random_text(1, length, seed=length)[0].tolist()) for length in (1, 2, 4)]
@@ -167,7 +167,7 @@ def test_answers_that_share_a_prompt_are_scored_alike(spec, make_model, make_bac
     assert_same(books(model), wanted_books)
 
 
-@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod", "skiplayer"])
+@pytest.mark.parametrize("spec", SPECS)
 def test_saved_from_there_and_loaded_to_there(spec, make_model, make_backbone, random_text, tmp_path):
     model, ids = turned(make_model(spec, backbone=make_backbone("llama"))), random_text(2, 8)
     with torch.no_grad():
@@ -198,13 +198,15 @@ def test_shuffled_decisions_and_hugging_face_generation(make_model, make_backbon
         assert run(DEVICE) == wanted
 
 
-def test_timed_there(make_model, make_backbone, random_text):
+@pytest.mark.parametrize("spec", [*NAMES, "gateskip[shape=scalar]", "free@paper"])
+def test_timed_there(spec, make_model, make_backbone, random_text):
     backbone = make_backbone("llama")
-    model = make_model("gateskip[shape=scalar]", backbone=backbone)
+    model = make_model(spec, backbone=backbone)
+    saved = min(SAVED, model.method.max_saved_tokens)
     with torch.no_grad(), pretended():
         model.to(DEVICE)
-        timing = time_model(backbone, model, [SAVED], random_text(2, 12).to(DEVICE), prompt=8, rounds=2)
-    assert timing.points[0].requested == SAVED
+        timing = time_model(backbone, model, [saved], random_text(2, 12).to(DEVICE), prompt=8, rounds=2)
+    assert timing.points[0].requested == saved
 
 
 @torch.no_grad()
@@ -222,3 +224,18 @@ def test_what_lies_elsewhere_or_has_another_type_is_refused_with_its_line(make_m
             model(ids.to(DEVICE))
         with pytest.raises(TypeError, match="can't convert cuda:0"):
             ids.to(DEVICE).numpy()
+
+
+def test_numbers_are_read_wherever_python_needs_them():
+    """What these tests can see: torch asks for a size, a place or a bound in a tensor without a call of `item`."""
+    with pretended() as accelerator:
+        values, at = torch.arange(6.0, device=DEVICE), torch.tensor(2, device=DEVICE)
+        places = at[None]
+        for read in (lambda: values[at], lambda: values[:at], lambda: values.repeat(at), lambda: torch.arange(at),
+                     lambda: torch.full((2,), at), lambda: values.__setitem__(at, 1.0)):  # fmt: skip
+            accelerator.reads.clear()
+            read()
+            assert len(accelerator.reads) == 1
+        accelerator.reads.clear()
+        values[places], values.index_select(0, places), values * at, values.clamp(max=at), torch.minimum(at, at)
+        assert accelerator.reads == []

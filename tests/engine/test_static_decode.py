@@ -26,7 +26,7 @@ VARIANTS = (
     "gateskip[compensate=scale]", "static_depth[compensate=scale]", "static_depth[rule=bi]",
 )  # fmt: skip
 SPECS = (*NAMES, "free@paper", "gateskip@paper", "mod@paper", "router_tuned_mod@paper", *VARIANTS)
-NOT_REPEATABLE = {"free@paper", "free[kv=defer]", "gateskip[threshold=literal]@paper"}
+NOT_REPEATABLE = {"free@paper", "free[kv=defer]"}
 REPEATABLE = [spec for spec in SPECS if spec not in NOT_REPEATABLE]
 LENGTHS = (9, 3, 7, 7, 1, 12)
 # Wherever all rows go through a branch, or more slots than there are keys, that is waste; all else is counted alike.

@@ -28,6 +28,10 @@ _READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__
 # Functions whose result has a shape that depends on values.
 _DATA_DEPENDENT = {"nonzero", "is_nonzero", "equal", "allclose", "masked_select", "unique", "unique_consecutive"}
 _DATA_DEPENDENT |= {"bincount", "argwhere", "unique_dim", "__array__"}
+# Functions that take sizes, places or values as Python numbers: one in a tensor is read.
+_MAKE = {"arange", "linspace", "full", "zeros", "ones", "empty", "tensor"}
+_TAKE_NUMBERS = {"new_full", "new_zeros", "new_ones", "new_empty", "new_tensor", "repeat", "expand", "view", "reshape"}
+_TAKE_NUMBERS |= {"narrow", "select", "topk", "roll", "split"}  # besides the tensor they are asked of
 _MIXES = {"copy_", "__set__", "_has_compatible_shallow_copy_type"}  # these take a tensor from anywhere
 _TYPES = {"size", "dim", "stride", "numel", "nelement", "element_size", "data_ptr"}  # they read no value
 
@@ -161,6 +165,13 @@ class Accelerator(TorchFunctionMode):
             fills = name == "__setitem__" and (not isinstance(args[2], Tensor) or args[2].numel() == 1)
             if masks and not fills:
                 self._note("boolean index", here)
+            bounds = [part for one in indices if isinstance(one, slice) for part in (one.start, one.stop, one.step)]
+            if any(_is_number(one) for one in (*indices, *bounds)):
+                self._note("index", here)
+        if name in _MAKE or name in _TAKE_NUMBERS:
+            given = args if name in _MAKE else args[1:]
+            if any(_is_number(one) for one in _tensors([*given, kwargs])):
+                self._note(f"number for {name}", here)
 
     def _note(self, name: str, here: list[Any]) -> None:
         if here:
@@ -201,6 +212,11 @@ def _place() -> str:
                 return f"{inside}:{frame.f_lineno}"
         frame = frame.f_back
     return "no line of ours"
+
+
+def _is_number(value: Any) -> bool:
+    """A whole or real number on the device: torch reads it wherever Python's own would do."""
+    return isinstance(value, Pretended) and value.dim() == 0 and value.dtype != torch.bool
 
 
 def _there(tensor: Tensor) -> Pretended:
