@@ -309,7 +309,8 @@ class Tally:
             assert tokens is not None
             count = int(self.requests[tokens // self.valid.shape[1]].sum())
         self.ledger.book(self.phase, run.layer, run.bucket, count * run.macs)
-        if count or run.bucket != "overhead.adapter":  # nobody skipped: not even asked for where shapes may differ
+        if count or (run.among is None and run.bucket != "overhead.adapter"):  # for nobody: where shapes may differ
+            # it is not even asked for, and a fixed shape alone is no reason to name it
             self.ledger.count(self.phase, run.name, count)
         self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
 
