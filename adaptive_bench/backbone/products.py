@@ -42,7 +42,7 @@ _GAIN = 0.95  # of the plain form's time, at most, and less time than it in all 
 _TRIFLE_S = 2e-5  # what takes less is not worth telling apart: looking the answer up costs as much as it gains
 _LIMIT_S = 0.3  # for one shape: huge maps are told apart in fewer rounds
 _READ_BYTES = 1 << 26  # more than the share of the caches that one core has
-_SCHEMA = 1
+_SCHEMA = 2  # 1: every form was timed with its own code out of the caches as well
 
 
 def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None) -> Tensor:
@@ -73,8 +73,12 @@ class Products:
         self._weights = weights
         self._chosen: dict[tuple[object, ...], Form] = {}
 
-    def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
+    def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Form:
         """The form in which to map states [M, I] with a weight [O, I]; both are on a CPU and of one type.
+
+        Args:
+            more: Weights [., I] of further maps of the same states, where `packed` holds all of them one below the
+                other.
 
         Raises:
             UsageError: The environment variable says something unknown.
@@ -82,10 +86,11 @@ class Products:
         rows = states.shape[0]
         if rows > _FEW_ROWS:
             return "plain" if packed is None else "packed"
-        key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads())
+        key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads(), len(more))
         form = self._chosen.get(key)
         if form is None:
-            form = self._chosen[key] = self._find(states, weight, packed)
+            whole = torch.cat([weight, *more]) if more else weight
+            form = self._chosen[key] = self._find(states, whole, packed)
         return form
 
     def _find(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
@@ -167,10 +172,20 @@ def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
     return [weight.detach() for weight in takewhile(fits, weights)]
 
 
+def _twins(weight: Tensor, packed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Copies of a weight in both layouts; none of one so large that its own time is all that counts."""
+    if weight.nbytes > _READ_BYTES // 4:
+        return None, None
+    twin = weight.detach().clone()
+    return twin, None if packed is None else torch.ops.mkldnn._reorder_linear_weight(twin)
+
+
 @torch.no_grad()
 def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Form | None:
     """The fastest form, which is the plain one unless another gains beyond noise; `None` if it does not matter."""
     forms = FORMS if packed is not None else FORMS[:2]
+    # In a step every form has just served another map: its code is in the caches though the weight is not.
+    twin, packed_twin = _twins(weight, packed)
     # The thread's own clock stands still while others have the core; with several threads it would miss their work.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
@@ -188,6 +203,8 @@ def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: 
         for form in forms:
             for other in neighbours:
                 other.sum()
+            if twin is not None:
+                compute(form, states, twin, None, packed_twin)
             times[form].append(timed(form))
         for form in losses:
             losses[form] += times[form][-1] >= times["plain"][-1]

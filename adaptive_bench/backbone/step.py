@@ -6,7 +6,7 @@ bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -45,10 +45,15 @@ class Turn(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A copy of a linear map's weight in oneDNN's own layout, and what it is a copy of."""
+    """A copy of the weights of one linear map, or of two that read the same states, one below the other, in oneDNN's
+    own layout, and what it is a copy of.
+    """
 
     values: Tensor
     source: Snapshot
+
+
+_READ_TOGETHER = (("gate_proj", "up_proj"), ("k_proj", "v_proj"))  # by their names in one module
 
 
 class StepArithmetic:
@@ -63,7 +68,7 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
-        self._packed: dict[nn.Linear, _Packed] = {}
+        self._packed: dict[tuple[nn.Linear, ...], _Packed] = {}  # by the maps that a copy holds
         self._products = Products(lambda: (part.weight for part in model.modules() if isinstance(part, nn.Linear)))
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
@@ -87,19 +92,24 @@ class StepArithmetic:
         """Copy the weights of linear maps into oneDNN's own layout, until `drop_stale` finds them changed.
 
         Raises:
-            UsageError: Weights that are not fp32 on a CPU, or a build of torch without oneDNN.
+            UsageError: Weights that are not fp32, or bf16 where the processor knows it, on a CPU; or a build of torch
+                without oneDNN.
         """
-        linears = [module for module in modules if _is_plain(module)]
+        parents = list(modules)
+        linears = [module for module in parents if _is_plain(module)]
         kinds = sorted({f"{module.weight.dtype} on {module.weight.device.type}" for module in linears})
-        if kinds != ["torch.float32 on cpu"] or not torch.backends.mkldnn.is_available():
+        if kinds not in [[f"torch.{name} on cpu"] for name in _packable()]:
             raise UsageError(
-                f"Weights can be packed where they are torch.float32 on cpu and torch was built with oneDNN, got "
-                f"{' and '.join(kinds) or 'no linear map'}. Leave them as they are."
+                f"Weights can be packed where they are all torch.{' or all torch.'.join(_packable())} on cpu and torch "
+                f"was built with oneDNN, got {' and '.join(kinds) or 'no linear map'}. Leave them as they are."
             )
-        reorder = torch.ops.mkldnn._reorder_linear_weight
-        self._packed = {
-            module: _Packed(reorder(module.weight.detach()), Snapshot([module.weight])) for module in linears
-        }
+        pairs = [found for parent in parents for found in _read_together(parent)]
+        paired = {module for pair in pairs for module in pair}
+        self._packed = {}
+        for group in [*pairs, *((module,) for module in linears if module not in paired)]:
+            weights = [module.weight for module in group]
+            whole = torch.cat([weight.detach() for weight in weights]) if len(weights) > 1 else weights[0].detach()
+            self._packed[group] = _Packed(torch.ops.mkldnn._reorder_linear_weight(whole), Snapshot(weights))
 
     def drop_stale(self, *, look: bool) -> None:
         """Drop copies of weights that changed, or are somewhere else, or have another type by now.
@@ -107,11 +117,12 @@ class StepArithmetic:
         Args:
             look: See `Snapshot.holds`.
         """
-        self._packed = {
-            module: copy
-            for module, copy in self._packed.items()
-            if copy.source.holds([module.weight], look=look) and not copy.source.moved
-        }
+        if self._packed:
+            self._packed = {
+                group: copy
+                for group, copy in self._packed.items()
+                if copy.source.holds([module.weight for module in group], look=look) and not copy.source.moved
+            }
 
     def unpack(self) -> None:
         """Drop the copies."""
@@ -123,21 +134,37 @@ class StepArithmetic:
             return module(states)
         weight = module.weight
         # Where a gradient is taken, nothing depends on the machine; and the packed kernel knows none.
-        if states.device.type != "cpu" or states.dtype != weight.dtype or torch.is_grad_enabled():
+        if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
             return functional.linear(states, weight, module.bias)
-        copy = self._packed.get(module)
+        copy = self._packed.get((module,)) if self._packed else None
         packed = None if copy is None else copy.values
         form = self._products.fastest(states, weight, packed)
         return compute(form, states, weight, module.bias, packed)
+
+    def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
+        """Two linear maps of the same states [M, inputs]: one product, where their weights are packed together."""
+        if not self._packed or torch.is_grad_enabled() or not (_is_plain(first) and _is_plain(second)):
+            return self.linear(first, states), self.linear(second, states)
+        copy = self._packed.get((first, second))
+        if copy is None or states.dtype != copy.values.dtype:
+            return self.linear(first, states), self.linear(second, states)
+        weight, below = first.weight, second.weight
+        form = self._products.fastest(states, weight, copy.values, below)
+        if form != "packed":
+            return compute(form, states, weight, first.bias, None), compute(form, states, below, second.bias, None)
+        bias = None if first.bias is None else torch.cat([first.bias, second.bias])
+        both = compute(form, states, weight, bias, copy.values)
+        return both.split([weight.shape[0], below.shape[0]], dim=1)
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
         if hasattr(attention, "q_norm"):
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
-        queries, keys = self.linear(attention.q_proj, states), self.linear(attention.k_proj, states)
+        queries = self.linear(attention.q_proj, states)
+        keys, values = self.both(attention.k_proj, attention.v_proj, states)
         heads = turn(torch.cat([queries, keys], dim=1).view(states.shape[0], -1, attention.head_dim))
         split = queries.shape[1] // attention.head_dim
-        keys, values = heads[:, split:], self.linear(attention.v_proj, states)
+        keys = heads[:, split:]
         return heads[:, :split], keys, values.view(keys.shape)
 
     def queries(self, attention: Any, states: Tensor, turn: Turn) -> Tensor:
@@ -147,9 +174,10 @@ class StepArithmetic:
 
     def keys_and_values(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] from normalised states [M, H]."""
-        heads = self.linear(attention.k_proj, states).view(states.shape[0], -1, attention.head_dim)
+        keys, values = self.both(attention.k_proj, attention.v_proj, states)
+        heads = keys.view(states.shape[0], -1, attention.head_dim)
         keys = turn(self.norm(attention.k_norm, heads) if hasattr(attention, "k_norm") else heads)
-        return keys, self.linear(attention.v_proj, states).view(keys.shape)
+        return keys, values.view(keys.shape)
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of each row's token over the row's keys, without the output projection.
@@ -175,10 +203,25 @@ class StepArithmetic:
 
     def mlp(self, module: Any, states: Tensor) -> Tensor:
         """Gated MLP of normalised states [M, H]."""
-        gated = module.act_fn(self.linear(module.gate_proj, states)) * self.linear(module.up_proj, states)
-        return self.linear(module.down_proj, gated)
+        gate, up = self.both(module.gate_proj, module.up_proj, states)
+        return self.linear(module.down_proj, module.act_fn(gate) * up)
 
 
-def _is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
+def _packable() -> list[str]:
+    """Types of weights that this processor computes with in oneDNN's layout: bf16 where it has instructions for it."""
+    if not torch.backends.mkldnn.is_available():
+        return []
+    return ["float32", *(["bfloat16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
+
+
+def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
+    """Maps of a module that read the same states and agree in whether they have a bias."""
+    for names in _READ_TOGETHER:
+        first, second = (getattr(parent, name, None) for name in names)
+        if _is_plain(first) and _is_plain(second) and (first.bias is None) == (second.bias is None):
+            yield first, second
+
+
+def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """A linear map that nothing wraps or listens to."""
     return type(module) is nn.Linear and not module._forward_hooks and not module._forward_pre_hooks

@@ -99,7 +99,7 @@ class ForwardModel(nn.Module):
         copy of a weight that changes or moves is dropped, all of them when training begins.
 
         Raises:
-            UsageError: The weights are not fp32 on a CPU.
+            UsageError: The weights are not fp32, or bf16 where the processor computes with it, on a CPU.
         """
         self.backbone.step.pack(self.backbone_model.modules())
 

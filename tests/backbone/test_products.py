@@ -35,11 +35,15 @@ def fastest(weight, rows=4, copy=None):
 
 
 def clocked(monkeypatch, costs_s):
-    """Every form takes what a list says, one entry after the other; the first two calls warm up."""
-    now, left = [0.0], {form: iter(times) for form, times in costs_s.items()}
+    """Every form takes what a list says, one entry after the other; the first two calls warm up. Other maps, which go
+    before so that a form's code is at hand, take nothing.
+    """
+    now, left, maps = [0.0], {form: iter(times) for form, times in costs_s.items()}, []
 
-    def run(form, *_):
-        now[0] += next(left[form])
+    def run(form, _, weight, *__):
+        maps.append(weight)
+        if weight is maps[0]:
+            now[0] += next(left[form])
 
     monkeypatch.setattr(products, "compute", run)
     clock = SimpleNamespace(thread_time=lambda: now[0], perf_counter=lambda: now[0])
@@ -151,3 +155,53 @@ def test_where_a_gradient_is_taken_nobody_asks(make_backbone, monkeypatch):
     linear = nn.Linear(16, 24)
     states = torch.ones(8, 16)
     assert torch.equal(backbone.step.linear(linear, states), linear(states))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_maps_that_read_the_same_states_are_one_product_where_they_are_packed(family, rows, make_backbone, monkeypatch):
+    """Gate and up, keys and values; with biases too. Each weight has one copy, alone or together with another."""
+    from adaptive_bench.backbone import Backbone, step
+
+    backbone = Backbone(make_backbone(family))
+    layer = backbone.layers[0]
+    pairs = [(layer.mlp.gate_proj, layer.mlp.up_proj), (layer.self_attn.k_proj, layer.self_attn.v_proj)]
+    states = torch.randn(rows, backbone.hidden_size, generator=torch.Generator().manual_seed(1))
+    wanted = [[one(states) for one in pair] for pair in pairs]
+    backbone.step.pack(backbone.model.modules())
+    calls = []
+    monkeypatch.setattr(step, "compute", lambda *given: calls.append(given[0]) or compute(*given))
+    for pair, outputs in zip(pairs, wanted, strict=True):
+        calls.clear()
+        torch.testing.assert_close(list(backbone.step.both(*pair, states)), outputs, atol=1e-5, rtol=1e-5)
+        assert calls == ["packed"]
+    held = sum(copy.values.numel() for copy in backbone.step._packed.values())
+    assert held == sum(one.weight.numel() for one in backbone.model.modules() if isinstance(one, nn.Linear))
+    pairs[0][1].register_forward_hook(lambda *_: None)  # whoever listens to a map is called
+    backbone.step.both(*pairs[0], states)
+    assert len(calls) == 2 and "packed" not in calls[1:]
+
+
+@torch.no_grad()
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="the processor has no bf16")
+def test_packed_bf16_is_the_same_map(make_backbone, random_text):
+    from adaptive_bench.model import AdaptiveModel
+
+    model, ids = AdaptiveModel.build(make_backbone("llama"), "dense").eval().to(torch.bfloat16), random_text(3, 9)
+    caches = [model(ids, use_cache=True).past_key_values for _ in range(2)]
+    plain = model(ids[:, :1], past_key_values=caches[0]).logits
+    model.pack_weights()
+    found = model(ids[:, :1], past_key_values=caches[1]).logits
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, plain, atol=0.05, rtol=0.05)
+
+
+def test_what_cannot_be_packed_is_refused(make_backbone):
+    from adaptive_bench.backbone import Backbone
+
+    backbone = Backbone(make_backbone("llama").half())
+    with pytest.raises(
+        products.UsageError, match=r"can be packed where they are all torch\.float32.*got torch\.float16 on"
+    ):
+        backbone.step.pack(backbone.model.modules())
