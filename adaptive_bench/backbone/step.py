@@ -132,14 +132,14 @@ class StepArithmetic:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is asked itself."""
         if not _is_plain(module):
             return module(states)
-        weight = module.weight
+        weight, bias = module.weight, module.bias
         # Where a gradient is taken, nothing depends on the machine; and the packed kernel knows none.
         if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
-            return functional.linear(states, weight, module.bias)
+            return functional.linear(states, weight, bias)
         copy = self._packed.get((module,)) if self._packed else None
         packed = None if copy is None else copy.values
         form = self._products.fastest(states, weight, packed)
-        return compute(form, states, weight, module.bias, packed)
+        return compute(form, states, weight, bias, packed)
 
     def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
         """Two linear maps of the same states [M, inputs]: one product, where their weights are packed together."""
@@ -158,25 +158,25 @@ class StepArithmetic:
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
-        if hasattr(attention, "q_norm"):
+        if "q_norm" in attention._modules:
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
         queries = self.linear(attention.q_proj, states)
         keys, values = self.both(attention.k_proj, attention.v_proj, states)
         heads = turn(torch.cat([queries, keys], dim=1).view(states.shape[0], -1, attention.head_dim))
         split = queries.shape[1] // attention.head_dim
-        keys = heads[:, split:]
-        return heads[:, :split], keys, values.view(keys.shape)
+        queries, keys = heads.split([split, heads.shape[1] - split], dim=1)
+        return queries, keys, values.view(keys.shape)
 
     def queries(self, attention: Any, states: Tensor, turn: Turn) -> Tensor:
         """Queries [M, heads, head size] from normalised states [M, H]."""
         heads = self.linear(attention.q_proj, states).contiguous().view(states.shape[0], -1, attention.head_dim)
-        return turn(self.norm(attention.q_norm, heads) if hasattr(attention, "q_norm") else heads)
+        return turn(self.norm(attention.q_norm, heads) if "q_norm" in attention._modules else heads)
 
     def keys_and_values(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] from normalised states [M, H]."""
         keys, values = self.both(attention.k_proj, attention.v_proj, states)
         heads = keys.view(states.shape[0], -1, attention.head_dim)
-        keys = turn(self.norm(attention.k_norm, heads) if hasattr(attention, "k_norm") else heads)
+        keys = turn(self.norm(attention.k_norm, heads) if "k_norm" in attention._modules else heads)
         return keys, values.view(keys.shape)
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -190,7 +190,9 @@ class StepArithmetic:
         Returns:
             [M, heads * head size].
         """
-        grouped = queries.unflatten(1, (keys.shape[1], -1))  # the query heads of a key head, as if they were tokens
+        rows, heads, size = queries.shape
+        # The query heads of a key head, as if they were tokens.
+        grouped = queries.view(rows, keys.shape[1], heads // keys.shape[1], size)
         if self._config._attn_implementation == "eager":
             scores = grouped @ keys.transpose(2, 3) * attention.scaling
             cap = getattr(self._config, "attn_logit_softcapping", None)
@@ -199,7 +201,7 @@ class StepArithmetic:
             mixed = scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values
         else:
             mixed = functional.scaled_dot_product_attention(grouped, keys, values, mask, scale=attention.scaling)
-        return mixed.reshape(queries.shape[0], -1)
+        return mixed.reshape(rows, heads * mixed.shape[-1])
 
     def mlp(self, module: Any, states: Tensor) -> Tensor:
         """Gated MLP of normalised states [M, H]."""

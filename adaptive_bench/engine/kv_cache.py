@@ -260,7 +260,8 @@ class AdaptiveCache(Cache):
         slot = store.table.used - 1
         key_buffer, value_buffer = store.buffers(keys, values)
         if kept is None or keys.shape[0] == self.batch:
-            key_buffer[:, :, slot], value_buffer[:, :, slot] = keys, values
+            key_buffer.select(2, slot).copy_(keys)
+            value_buffer.select(2, slot).copy_(values)
             return store
         below_keys, below_values = self._below(layer, keys[:, :, None])
         key_buffer[:, :, slot], value_buffer[:, :, slot] = below_keys[:, :, 0], below_values[:, :, 0]

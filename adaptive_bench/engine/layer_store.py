@@ -25,7 +25,7 @@ class LayerStore:
     def view(self) -> tuple[Tensor, Tensor]:
         """K and V of the slots in use, [B, kv heads, T, head size]."""
         assert self.keys is not None and self.values is not None
-        return self.keys[:, :, : self.table.used], self.values[:, :, : self.table.used]
+        return self.keys.narrow(2, 0, self.table.used), self.values.narrow(2, 0, self.table.used)
 
     def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, ..., head
