@@ -60,6 +60,7 @@ class EngineCall(ForwardCall):
         recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
         between: What stands between the method and the executors; `None` where decisions are executed as they are.
         drawn: [B, S] which decision vector of a `shuffled.DecisionBank` each token got; `None` before it is asked.
+        only_follows: The host knows that every token follows a prompt that an earlier call read.
     """
 
     host_valid: np.ndarray
@@ -72,6 +73,7 @@ class EngineCall(ForwardCall):
     recomputes: bool = False
     between: Between | None = None
     drawn: Tensor | None = None
+    only_follows: bool = False
     _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
     _kept: tuple[Tensor | None, Kept | None] | None = None
     _masks: dict[int | None, Tensor] = field(default_factory=dict)
@@ -80,6 +82,11 @@ class EngineCall(ForwardCall):
     def all_valid(self) -> bool:
         """No padding in this call."""
         return np.count_nonzero(self.host_valid) == self.host_valid.size
+
+    @cached_property
+    def reads_prompt(self) -> bool:
+        """Whether any token of this call is of a prompt."""
+        return not self.only_follows and bool(self.context.any())
 
     @cached_property
     def decodes(self) -> bool:

@@ -59,6 +59,7 @@ class DecisionBank:
         keep: By site number [N], the tokens that executed.
         answered: By site number [N], the tokens whose probe was their final answer; only of sites that have any.
         costs: How often [N] something was run for each token.
+        per_prompt: A row draws once, when its prompt was read: the answer has one other answer's decisions.
     """
 
     seed: int
@@ -66,6 +67,7 @@ class DecisionBank:
     keep: Mapping[int, Tensor]
     answered: Mapping[int, Tensor]
     costs: Mapping[Cost, Tensor]
+    per_prompt: bool = False
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
         """The decision with another token's choice at this site; what was run is booked as it was for that token."""
@@ -90,13 +92,15 @@ class DecisionBank:
             keep={site: values.to(device) for site, values in self.keep.items()},
             answered={site: values.to(device) for site, values in self.answered.items()},
             costs={cost: values.to(device) for cost, values in self.costs.items()},
+            per_prompt=self.per_prompt,
         )
 
     def _draw(self, call: EngineCall) -> Tensor:
         """[B, S] which of the N vectors each token of a call gets."""
         starts, counts = self._places
         kinds = kinds_of(call)
-        drawn = uniform_from(call.draw_counters, draw_key(self.seed, 0, _SITE))
+        counters = call.prompt_counters[:, None] if self.per_prompt else call.draw_counters
+        drawn = uniform_from(counters, draw_key(self.seed, 0, _SITE))
         return starts[kinds] + (drawn * counts[kinds]).long()
 
     @cached_property
@@ -151,11 +155,12 @@ class DecisionCollector:
             self._note("answered", site, tokens.bincount(minlength=len(real))[real] > 0)
         return decision
 
-    def bank(self, seed: int) -> DecisionBank:
+    def bank(self, seed: int, *, per_prompt: bool = False) -> DecisionBank:
         """Everything that was noted.
 
         Args:
             seed: For the draws.
+            per_prompt: See `DecisionBank`.
 
         Raises:
             UsageError: Not one token.
@@ -175,7 +180,7 @@ class DecisionCollector:
             ]
             noted[what][where] = torch.cat(whole)[order]
         counts = tuple(kinds.bincount(minlength=KINDS).tolist())
-        return DecisionBank(seed, counts, **noted)
+        return DecisionBank(seed, counts, **noted, per_prompt=per_prompt)
 
     def _note(self, what: str, where: Any, values: Tensor) -> None:
         """Values of this call's tokens; of several notes of one thing the sum."""

@@ -29,6 +29,7 @@ from adaptive_bench.method.gumbel import sampled_choice
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.layer_rules import LayerRule, layers_to_leave_out
 from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
+from adaptive_bench.method.prompt import known_outputs, prompt_outputs
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
@@ -75,10 +76,12 @@ __all__ = [
     "drop_lowest_by_phase",
     "every_branch",
     "initialised_linear",
+    "known_outputs",
     "layers_to_leave_out",
     "leaving_tokens",
     "method_class",
     "paper_quantile_keep",
+    "prompt_outputs",
     "quantile_threshold",
     "register",
     "sampled_choice",

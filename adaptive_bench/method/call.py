@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,7 +18,7 @@ from adaptive_bench.method.session import Session
 from adaptive_bench.method.spread import Spread
 
 Phase = Literal["prefill", "decode"]
-PROMPT_LENGTH = "prompt_length"
+PROMPT_LENGTH, PROMPT_COUNTERS = "prompt_length", "prompt_counters"
 
 
 def label_follows(labels: Tensor) -> Tensor:
@@ -115,6 +116,33 @@ class ForwardCall:
         """[B] tokens of the prompt, which is what the session's first call says."""
         known = self.session.state.get(PROMPT_LENGTH)
         return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
+
+    @cached_property
+    def context(self) -> Tensor:
+        """[B, S] real tokens of the prompt; of a text without one its first token, which the others follow from."""
+        return self.valid & (~self.continuation | (self.positions == 0))
+
+    @cached_property
+    def follows(self) -> Tensor:
+        """[B, S] real tokens after the `context`."""
+        return self.valid & ~self.context
+
+    @cached_property
+    def reads_prompt(self) -> bool:
+        """Whether any token of this call is of a `context`. Reads that from the device, unless the host knows."""
+        return bool(self.context.any())
+
+    @cached_property
+    def prompt_counters(self) -> Tensor:
+        """[B] the `draw_counters` of the last token of each row's `context`, kept for all that follows it: what is
+        drawn from them is drawn once for a whole answer. Ask for them in the call that reads the prompt.
+        """
+        known = self.session.state.get(PROMPT_COUNTERS)
+        if known is None:
+            places = torch.arange(self.context.shape[1], device=self.context.device)
+            last = (self.context * places).argmax(dim=1, keepdim=True)
+            known = self.session.state[PROMPT_COUNTERS] = self.draw_counters.gather(1, last)[:, 0]
+        return known
 
     @cached_property
     def writing(self) -> Tensor:

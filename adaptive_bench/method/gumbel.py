@@ -15,21 +15,28 @@ from adaptive_bench.method.site_view import SiteView
 
 
 def sampled_choice(
-    method: Method, view: SiteView, logits: Tensor, *, chosen: int, temperature: float, place: int
+    method: Method,
+    view: SiteView,
+    logits: Tensor,
+    *,
+    chosen: int,
+    temperature: float,
+    place: int,
+    counters: Tensor | None = None,
 ) -> Tensor:
     """Whether side `chosen` of the logits [B, S, 2] wins with noise added: exactly 0 or 1, [B, S].
 
     Args:
         temperature: Of the soft choice whose gradient it has.
         place: Number of whoever chooses, apart from all others of the call.
+        counters: What the noise is drawn from, of the shape of the choices; by default those of the tokens.
     """
-    soft = ((logits + _noise(method, view, place)) / temperature).softmax(dim=-1)[..., chosen]
+    counters = view.call.draw_counters if counters is None else counters
+    soft = ((logits + _noise(method, counters, place)) / temperature).softmax(dim=-1)[..., chosen]
     return (soft > 0.5).to(soft) + (soft - soft.detach())
 
 
-def _noise(method: Method, view: SiteView, place: int) -> Tensor:
-    """Gumbel noise [B, S, 2] that depends on document, text, seed, step and place alone."""
-    noise = [
-        uniform_from(view.call.draw_counters, draw_key(method.seed, method.step, 2 * place + side)) for side in range(2)
-    ]
+def _noise(method: Method, counters: Tensor, place: int) -> Tensor:
+    """Gumbel noise [*, 2] that depends on counters [*] (document and text), seed, step and place alone."""
+    noise = [uniform_from(counters, draw_key(method.seed, method.step, 2 * place + side)) for side in range(2)]
     return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()

@@ -288,6 +288,7 @@ class ForwardModel(nn.Module):
             packed = executor == "packed"
             ledger = cache.ledger if isinstance(cache, StaticCache) else self.ledger
             tally = Tally(ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
+        only_follows = continues and phase == "decode" and continuation_mask is None
         if continuation_mask is None:
             continuation_mask = torch.full_like(valid, phase == "decode")
         return EngineCall(
@@ -309,6 +310,7 @@ class ForwardModel(nn.Module):
             phase=phase,
             tally=tally,
             meter=self._meter,
+            only_follows=only_follows,
             spread=self.spread if self.training else None,
         )
 

@@ -35,7 +35,7 @@ def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]])
                 model(**batch, logits_to_keep=1)
     finally:
         model.train(training_before)
-    return collector.bank(model.method.seed)
+    return collector.bank(model.method.seed, per_prompt=model.method.once_per_prompt)
 
 
 @contextmanager

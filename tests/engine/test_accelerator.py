@@ -36,7 +36,7 @@ TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
 # Every method on every family, and its variants on one of them.
 ON_FAMILIES = [(name, family) for name in NAMES for family in FAMILIES]
 ON_FAMILIES += [(spec, FAMILIES[number % len(FAMILIES)]) for number, spec in enumerate(SPECS) if spec not in NAMES]
-TWO_READS = {"random_skip", "position_skip", "free@paper", "free[kv=defer]"}
+TWO_READS = {"random_skip", "position_skip", "prompt_router", "free@paper", "free[kv=defer]"}
 SAVED = 0.3
 # Wherever all rows go through a branch, those that skipped it are waste; all else is counted alike.
 _EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]

@@ -64,6 +64,7 @@ def deeper(make_model, make_backbone, spec, layers, saved):
         ("skipgpt", 0.3, 0),
         ("informed_routing", 0.3, 0),
         ("flexidepth", 0.3, 0),
+        ("prompt_router", 0.3, 1),
         ("calm", 0.3, 0),
         ("free@paper", 0.2, 1),
     ],

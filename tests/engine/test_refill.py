@@ -18,6 +18,7 @@ SPECS = [
     "free",
     "skiplayer",
     "skipgpt",
+    "prompt_router",
     "layerskip",
     "static_depth",
 ]

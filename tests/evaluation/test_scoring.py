@@ -26,6 +26,7 @@ CAUSAL = [
     "free",
     "free[kv=defer]",
     "skiplayer",
+    "prompt_router",
     "layerskip",
     "static_depth",
     "static_depth@paper",

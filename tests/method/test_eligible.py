@@ -41,6 +41,7 @@ def test_sites_are_told_in_few_words(sites, text):
         ("skipgpt", "layers 0-3"),
         ("informed_routing", "layers 0-3"),
         ("flexidepth", "layers 2, 3"),
+        ("prompt_router", "layers 0-3"),
         ("router_tuned_mod", "attention of layers 1, 2"),
         ("calm", "layers 1-3"),
         ("calm[confidence=state]", "layers 2, 3"),

@@ -14,6 +14,7 @@ SPECS = [
     "random_skip[kv=copy_below]",
     "random_skip[kv=evict]",
     "mod",
+    "prompt_router",
     "calm",
     "free[kv=defer]",
 ]

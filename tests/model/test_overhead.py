@@ -22,6 +22,7 @@ H, L, V = 32, 4, 97
         ("skipgpt", 2 * L * 2 * (H + 1), 2 * L * 2 * H),
         ("informed_routing[substitute=none]", 2 * L * (16 * (H + 1) + 2 * 17), 2 * L * 16 * (H + 2)),
         ("flexidepth", L // 2 * (2 * 2 * H + 2 + H + 3 * 3 * H), L // 2 * (2 * 2 * H + H)),
+        ("prompt_router", L * 2 * (H + 1), 0),
         ("calm", 0, (L - 1) * H * V),
         ("calm[min_exit=2]", 0, (L - 2) * H * V),
         ("free", 0, H * V),

@@ -29,6 +29,7 @@ CHOOSING = [
     "skipgpt",
     "informed_routing",
     "flexidepth",
+    "prompt_router",
     "router_tuned_mod",
     "calm",
     "calm[confidence=state]",

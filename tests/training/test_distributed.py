@@ -24,6 +24,7 @@ SPECS = [
     "skipgpt",
     "informed_routing",
     "flexidepth",
+    "prompt_router",
     "router_tuned_mod",
     "calm",
 ]

@@ -1,0 +1,81 @@
+"""A decision per prompt: made once from the pooled states of the prompt, and used for every token that is written.
+
+The prompt itself executes everything, so the rule depends on earlier text alone (class C0) and on no other row. What
+came out is kept in the session: later calls, beams, rows that go and come, and drafts take it from there. Where a text
+is scored, its context is the prompt; what is scored never enters.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method.session import Session
+from adaptive_bench.method.site_view import SiteView
+
+
+def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1) -> Tensor:
+    """[B, O] what a network says of each row's prompt at this site: the mean of what it says of the prompt's windows.
+
+    The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T where a prompt is
+    shorter), and the residual stream is averaged over each. The network runs once per window and prompt, and is booked
+    for the prompt's last token. Call this at every site of every call, whatever the dial: a dial may be turned after
+    the prompt was read.
+
+    Args:
+        network: One of the method's maps, [N, H] to [N, O].
+        windows: W.
+
+    Raises:
+        UsageError: More of a prompt comes after the outputs were made.
+    """
+    call, name = view.call, f"prompt_{view.site.number}"
+    known = call.session.state.get(name)
+    if known is not None:
+        if call.reads_prompt:
+            raise UsageError(
+                "A decision per prompt needs the whole prompt in one call, got more tokens of a prompt in a later "
+                "one. Give prompts whole, and say by continuation_mask which tokens follow them."
+            )
+        return known
+    belongs = window_numbers(call.context, windows)
+    pooled, filled = window_means(view.hidden, belongs, windows)
+    rows, columns = filled.nonzero(as_tuple=True)
+    tokens = rows * call.context.shape[1] + last_true(call.context)[rows]
+    said = call.run_map(view.site.layer, network, pooled[rows, columns].float(), tokens)
+    everywhere = said.new_zeros(*filled.shape, said.shape[-1]).index_put((rows, columns), said)
+    outputs = everywhere.sum(dim=1) / filled.sum(dim=1, keepdim=True).clamp(min=1)
+    call.session.state[name] = outputs.detach()
+    return outputs
+
+
+def known_outputs(session: Session, site: Site) -> Tensor:
+    """What `prompt_outputs` said at a site in an earlier call of a session, [B, O]."""
+    return session.state[f"prompt_{site.number}"]
+
+
+def window_numbers(context: Tensor, windows: int) -> Tensor:
+    """[B, S] the window 0 .. W - 1 of each token of the prompts [B, S] (boolean); -1 for those of none."""
+    lengths = context.sum(dim=1, keepdim=True)
+    count = lengths.clamp(min=1, max=windows)
+    size = (lengths // count).clamp(min=1)
+    place = context.cumsum(dim=1) - 1
+    return torch.where(context & (place < count * size), place // size, -1)
+
+
+def window_means(states: Tensor, belongs: Tensor, windows: int) -> tuple[Tensor, Tensor]:
+    """Means [B, W, H] of states [B, S, H] over windows [B, S], and which windows [B, W] hold any token.
+
+    Summed in double precision: padding, which adds zeros in another order, turns no decision.
+    """
+    inside = [belongs == window for window in range(windows)]
+    sizes = torch.stack([mask.sum(dim=1) for mask in inside], dim=1)
+    sums = [states.masked_fill(~mask[..., None], 0.0).sum(dim=1, dtype=torch.float64) for mask in inside]
+    return torch.stack(sums, dim=1) / sizes.clamp(min=1)[..., None], sizes > 0
+
+
+def last_true(mask: Tensor) -> Tensor:
+    """[B] the last column at which each row of a boolean mask [B, S] is true; 0 where none is."""
+    return (mask.long() * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
