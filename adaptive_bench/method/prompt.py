@@ -42,11 +42,12 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1) -> T
         return known
     belongs = window_numbers(call.context, windows)
     pooled, filled = window_means(view.hidden, belongs, windows)
-    rows, columns = filled.nonzero(as_tuple=True)
+    # Training waits for no device to learn which windows are empty, and keeps no books: it runs them all.
+    rows, columns = _indices(filled, whole=windows == 1 or call.training)
     tokens = rows * call.context.shape[1] + last_true(call.context)[rows]
     said = call.run_map(view.site.layer, network, pooled[rows, columns].float(), tokens)
     everywhere = said.new_zeros(*filled.shape, said.shape[-1]).index_put((rows, columns), said)
-    outputs = everywhere.sum(dim=1) / filled.sum(dim=1, keepdim=True).clamp(min=1)
+    outputs = (everywhere * filled[..., None]).sum(dim=1) / filled.sum(dim=1, keepdim=True).clamp(min=1)
     call.session.state[name] = outputs.detach()
     return outputs
 
@@ -74,6 +75,15 @@ def window_means(states: Tensor, belongs: Tensor, windows: int) -> tuple[Tensor,
     sizes = torch.stack([mask.sum(dim=1) for mask in inside], dim=1)
     sums = [states.masked_fill(~mask[..., None], 0.0).sum(dim=1, dtype=torch.float64) for mask in inside]
     return torch.stack(sums, dim=1) / sizes.clamp(min=1)[..., None], sizes > 0
+
+
+def _indices(mask: Tensor, *, whole: bool) -> tuple[Tensor, Tensor]:
+    """Rows [N] and columns [N] of what is true in a mask [B, W], or of the whole of it."""
+    if not whole:
+        rows, columns = mask.nonzero(as_tuple=True)
+        return rows, columns
+    places = torch.arange(mask.numel(), device=mask.device)
+    return places // mask.shape[1], places % mask.shape[1]
 
 
 def last_true(mask: Tensor) -> Tensor:
