@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs, read_together
+from adaptive_bench.engine.ledger import COSINE, NORM, Ledger, Work, cosine_macs, read_together
 from adaptive_bench.engine.meter import Reading
 from adaptive_bench.method import Phase
 
@@ -174,6 +174,10 @@ class Tally:
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book a cosine of two states for each token at flat indices [N], as a decision."""
         self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size), among=among))
+
+    def book_norm(self, layer: int, tokens: Tensor) -> None:
+        """Book a norm of one state, H MACs, for each token at flat indices [N], as a decision."""
+        self._runs.append(Run(layer, NORM, tokens, self.backbone.hidden_size))
 
     def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]."""

@@ -184,6 +184,11 @@ class EngineCall(ForwardCall):
         if self.tally is not None:
             self.tally.book_cosine(layer, tokens, among)
 
+    def book_norm(self, layer: int, tokens: Tensor) -> None:
+        """A norm of one state was taken for each of the tokens at flat indices [N]."""
+        if self.tally is not None:
+            self.tally.book_norm(layer, tokens)
+
     def note_rescale(self, states: int) -> None:
         """So many states were multiplied by a number instead of a branch."""
         self.meter.note_rescale(states, self.backbone.hidden_size)

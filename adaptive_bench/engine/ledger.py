@@ -39,7 +39,7 @@ BUCKETS = (
     "waste.dense",
 )
 BRANCHES = ("attention", "mlp")
-COSINE = "cosine"  # what `Ledger.count` calls it
+COSINE, NORM = "cosine", "norm"  # what `Ledger.count` calls them
 _DEFERRED = 64  # decode steps whose books are made at once, on an accelerator
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)

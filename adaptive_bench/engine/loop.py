@@ -48,7 +48,7 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
             start = hidden
             whole = SiteView(Site(layer, "layer"), hidden, call)
             decision = decide(method, call, whole)
-            kept = Decision(decision.keep)
+            kept = Decision(decision.keep, soft=decision.soft)
             for branch in _BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
             if decision.scale is not None:  # it multiplies the update of the whole block; lerp is exact at 0 and at 1

@@ -26,7 +26,7 @@ def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     site = view.site
     keep = None if decision.keep is None else decision.keep & call.valid
     update = dense_attention(call, view, keep) if site.branch == "attention" else dense_mlp(call, view, keep)
-    return add_update(call, site, view.hidden, update, decision.scale, keep)
+    return add_update(call, site, view.hidden, update, decision.scale, None if decision.soft else keep)
 
 
 def add_update(

@@ -85,6 +85,7 @@ class Method(nn.Module):
         adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
             at random do: then other tokens' decisions are worth the same, and have no control (shuffled decisions).
         once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.prompt`).
+        prompts_only: Tokens skip in prompts alone: what is written runs everything, whatever the dial.
         skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
             for a number of layers: where a run has several targets, it trains the method for each that they need.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
@@ -108,6 +109,7 @@ class Method(nn.Module):
     draws: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
     once_per_prompt: ClassVar[bool] = False
+    prompts_only: ClassVar[bool] = False
     skips_whole_layers: ClassVar[bool] = False
     trains: ClassVar[bool] = True
 

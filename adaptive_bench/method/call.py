@@ -203,6 +203,9 @@ class ForwardCall:
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
 
+    def book_norm(self, layer: int, tokens: Tensor) -> None:
+        """A norm of one state is taken for each of the tokens at flat indices [N]. Overridden likewise."""
+
     def note_rescale(self, states: int) -> None:
         """So many states are multiplied by a number instead of a branch. Overridden likewise."""
 

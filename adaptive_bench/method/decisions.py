@@ -27,6 +27,9 @@ class Decision:
             Keys and values of skipped tokens are the KV policy's matter still. In training `keep` may be `None`: a
             choice that is to have a gradient on both sides scales the branch by e and the result of this by 1 - e, and
             it is called for all tokens.
+        soft: In training, `keep` is the KV policy's matter alone: what tokens that do not execute would have got is
+            computed and scaled as well. So a scale that is 0 for them, and has the gradient of a choice, learns from
+            them what executing had been worth.
         nobody: `keep` is False everywhere, which the host knows without reading it; see `skip_all`.
     """
 
@@ -34,6 +37,7 @@ class Decision:
     scale: Tensor | None = None
     input_scale: Tensor | None = None
     otherwise: Callable[[Tensor], Tensor] | None = None
+    soft: bool = False
     nobody: bool = False
 
     @classmethod
@@ -75,6 +79,11 @@ def check_decision(decision: object, hidden: Tensor, method: object, *, training
                 f"{_rule(method)} whose {name} has the shape {(rows, tokens, 1)} or {(rows, tokens, width)}, got "
                 f"{_kind(scale)}."
             )
+    if decision.soft and not (training and decision.scale is not None):
+        raise PluginFault(
+            f"{_rule(method)} that is soft in training alone, with a scale that is 0 for whoever skips, got soft "
+            f"{'without a scale' if training else 'outside of training'}. Leave soft out there."
+        )
     if decision.otherwise is not None and keep is None and not training:
         raise PluginFault(
             f"{_rule(method)} that says by keep who gets what otherwise gives, got keep=None outside of training. "

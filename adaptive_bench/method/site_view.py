@@ -63,6 +63,15 @@ class SiteView:
         now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
         return functional.cosine_similarity(now, before, dim=-1)
 
+    def change(self, previous: Tensor, tokens: Tensor) -> Tensor:
+        """Norms [N] of what was added to the states since another site [B, S, H], for the tokens at flat indices [N].
+
+        Booked as a decision: H multiply-accumulates a token.
+        """
+        self.call.book_norm(self.site.layer, tokens)
+        now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
+        return functional.pairwise_distance(now, before, eps=0.0)  # `adaptive-bench check` counts it by this name
+
     def apply(
         self, network: nn.Module, tokens: Tensor, among: Tensor | None = None, *, final_norm: bool = False
     ) -> Tensor:

@@ -30,7 +30,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import BUCKETS, COSINE, PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
 from adaptive_bench.engine.meter import RESCALE
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.shapes import find_shape
@@ -85,6 +85,8 @@ class Projection:
                 ledger.book(phase, first, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
                 cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
                 ledger.book(phase, first, "overhead.decision", cosines)
+                norms = runs.pop(NORM, 0.0) * self.backbone.hidden_size
+                ledger.book(phase, first, "overhead.decision", norms)
                 rescaled = runs.pop(RESCALE, 0.0) * self.backbone.hidden_size
                 ledger.book(phase, first, "overhead.adapter", self._depth * rescaled)
                 own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())

@@ -61,7 +61,7 @@ class _ElementCount(TorchFunctionMode):
     ) -> Any:
         if function is torch.cosine_similarity:
             self.flops += 2 * 3 * int(torch.broadcast_tensors(*args[:2])[0].numel())
-        elif function is torch.multiply:
+        elif function in (torch.multiply, torch.pairwise_distance):
             self.flops += 2 * int(args[0].numel())
         return function(*args, **(kwargs or {}))
 

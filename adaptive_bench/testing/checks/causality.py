@@ -68,7 +68,8 @@ def causality(subject: Subject) -> Facts:
     A method of class C1 or C2 looks ahead; it is shown to, so that the label stays honest.
     """
     model, kept = subject.model(), 8
-    text, changed = subject.text(15, 15, 15, prompt=4), subject.text(15, 15, 15, seed=1, prompt=4)
+    prompt = 4 if subject.declared_class == "C0" else 12  # who looks ahead may do so in prompts alone
+    text, changed = subject.text(15, 15, 15, prompt=prompt), subject.text(15, 15, 15, seed=1, prompt=prompt)
     changed.input_ids[:, :kept] = text.input_ids[:, :kept]
     worst, at = 0.0, model.dial
     for dial in subject.dials or subject.all_dials:

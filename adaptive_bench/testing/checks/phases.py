@@ -14,6 +14,7 @@ from adaptive_bench.testing.subject import CALIBRATION_PROMPT, SHARES, Subject
 ROWS, LENGTH = 16, 24  # rows enough for a share of a decoding call; as long as the calibration text
 MOVED = 0.2  # of the largest saving
 OFF = 0.4  # likewise; decisions per sequence are few and spread far
+PLACES = {"scoring": "scoring", "writing": "cached decoding", "prompt": "prompts"}
 _SOUND = ("identity", "batching", "causality", "cached", "monotone", "effect")
 
 
@@ -24,16 +25,22 @@ def phases(subject: Subject) -> Facts:
     found = []
     for model.dial in (subject.all_dials[0], subject.all_dials[-1]):
         found.append(saved_by_phase(model, text, CALIBRATION_PROMPT))
-    for phase in ("scoring", "writing"):
+    prompts_only = model.method.prompts_only
+    for phase in ("scoring", "prompt") if prompts_only else ("scoring", "writing"):
         nothing, most = (saved[phase] for saved in found)
         demand(
             most - nothing >= MOVED * model.method.max_saved_tokens,
-            f"A dial must move scoring and cached decoding, but from {subject.all_dials[0]:g} to {model.dial:g} what "
-            f"{phase} saves goes from {nothing:.1%} to {most:.1%} of the token-branches "
-            f"({_listed(found[0])}, then {_listed(found[1])}). Let decide() read self.value (or skip_share) for tokens "
-            "that are written one by one as well.",
+            f"A dial must move {PLACES[phase]}, but from {subject.all_dials[0]:g} to {model.dial:g} what {phase} saves "
+            f"goes from {nothing:.1%} to {most:.1%} of the token-branches ({_listed(found[0])}, then "
+            f"{_listed(found[1])}). Let decide() read self.value (or skip_share) there as well, or say prompts_only.",
         )
-    return {"decoding_effect": True}
+    written = [saved["writing"] for saved in found]
+    demand(
+        not (prompts_only and any(written)),
+        f"A method that says prompts_only leaves what is written alone, but there it saves {max(written):.1%} at dial "
+        f"{model.dial:g}. Set prompts_only to False.",
+    )
+    return {"decoding_effect": not prompts_only}
 
 
 @check("claims", needs=(*_SOUND, "phases"), rounding=True)

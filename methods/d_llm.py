@@ -1,0 +1,178 @@
+r"""D-LLM: a router per layer runs the layer for a token or drops the token there, keys and values with it.
+
+Idea: how many layers a token needs differs from token to token, so a small network before each layer decides from the
+token's state. Whoever skips leaves no keys and values in the layer, so that skipping saves memory as well. One share is
+asked of every token, over all layers, and asked ever more firmly while training goes on.
+
+Paper: "D-LLM: A Token Adaptive Computing Resource Allocation Strategy for Large Language Models", NeurIPS 2024.
+Equations: $(r_{\mathrm{skip}}, r_{\mathrm{execute}}) = W_2 \, \mathrm{SiLU}(\mathrm{RMSNorm}(W_1 h))$ with $h$ the raw
+    residual stream and a width of 512 in between; run iff execute has a probability of at least one half; hard
+    Gumbel-Softmax of temperature 1 in training; loss
+    $\mathrm{CE} + \lambda(t) \, \mathrm{mean}_t | \bar w_t - \Omega |$, $\bar w_t$ the share of layers that the token
+    runs, the first two included, which are not routed, and $\lambda(t) = 5 \sin(\frac{\pi}{2} t / T)$. The first two
+    tokens of a text run every layer and are not counted. Biases start at 0.1 (skip) and 2 (execute). K,V of skipping
+    tokens do not exist in that layer (`evict`).
+
+Followed is the released code (`Jyk-122/D-LLM`), whose training multiplies attention's weights by the choices and makes
+their sum 1 again: the same as hiding the keys.
+
+Deviations: the backbone is trained as a whole instead of by LoRA on a frozen one, as with all methods here. The choice
+has its gradient by the layer's output alone, not by the keys that it hides. A router is at most a quarter as wide as
+the states, so that on a small model it does not cost a layer. Omega is by default what the run's target saving asks for
+(released script: 0.5). The dial, an offset on the execute logit at inference, is ours. The code's prompts compute
+everything and hide it, and its cache shows entries of earlier requests; here nobody computes what is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    SearchRange,
+    Semantics,
+    Site,
+    SiteView,
+    UsageError,
+    every_branch,
+    sampled_choice,
+)
+
+SKIP, EXECUTE = 0, 1
+SKIP_BIAS, EXECUTE_BIAS = 0.1, 2.0
+NARROWER = 4  # a router is at most the states' width by this
+
+
+class DLLMConfig(MethodConfig):
+    """Parameters of D-LLM."""
+
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "rate_weight": SearchRange.parse("log:0.5:50", source="a decade around the released script's 5"),
+        "start_layer": SearchRange.parse("int:0:2", source="released script 2; fewer for few layers (ours)"),
+    }
+    omega: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of layers a token runs, all layers counted; default: what the run's target saving asks for",
+    )
+    rate_weight: float = Field(5.0, ge=0, description="weight of the distance to omega at the end (released script)")
+    start_layer: int = Field(2, ge=0, examples=[0], description="first routed layer (released script)")
+    reserved: int = Field(2, ge=0, description="first tokens of a text that run every layer (released code)")
+    width: int = Field(512, ge=1, description="inside a router (released code), at most a quarter of the states'")
+
+
+class DLLM(Method):
+    """Drops tokens from layers; the dial is an offset on the execute logit."""
+
+    supports_data_parallel = True
+    Config: ClassVar[type[MethodConfig]] = DLLMConfig
+    unit = "layer"
+    solves_dial = True
+    config: DLLMConfig
+
+    def __init__(self, config: DLLMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers, hidden = self.backbone_size
+        self.routed = list(range(config.start_layer, layers))
+        if not self.routed:
+            raise UsageError(
+                f"D-LLM routes the layers from start_layer on, got start_layer={config.start_layer} with {layers} "
+                "layers. Lower it."
+            )
+        width = min(config.width, max(1, hidden // NARROWER))
+        self.routers = nn.ModuleDict({str(layer): Router(hidden, width) for layer in self.routed})
+
+    @property
+    def dial(self) -> DialSpec:
+        """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
+        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """Skipping tokens leave nothing."""
+        return "evict"
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Routed layers."""
+        return every_branch(self.routed)
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Only routed layers can be skipped."""
+        return len(self.routed) / self.backbone_size[0]
+
+    def decide(self, view: SiteView) -> Decision:
+        """Hard choice with a soft gradient while training; the likelier side otherwise."""
+        name, reserved = str(view.site.layer), view.call.positions < self.config.reserved
+        if name not in self.routers or not (view.call.training or self.value != self.dial.skip_nothing):
+            return EXECUTE_ALL
+        logits = self.routers[name](view.hidden.float())
+        if not view.call.training:
+            return Decision(keep=(logits[..., EXECUTE] + self.value >= logits[..., SKIP]) | reserved)
+        chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=1.0, place=view.site.layer)
+        executed = torch.where(reserved, 1.0, chosen)
+        view.record(executed=executed)
+        return Decision(keep=executed.detach() > 0.5, scale=executed[..., None], soft=True)
+
+    def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
+        """Mean over real tokens, reserved ones aside, of how far the share of layers they run is from omega."""
+        executed = torch.stack([call.of_real(one) for one in call.records["executed"]], dim=-1)
+        omega = 1.0 - self.target if self.config.omega is None else self.config.omega
+        counted = call.of_real(call.positions) >= self.config.reserved
+        distance = rate_distance(executed, self.backbone_size[0], omega)
+        distance, count = call.whole(torch.stack([distance * counted, counted.to(distance)], dim=-1)).sum(dim=0)
+        weight = self.config.rate_weight * rate_ramp(self.step, self.total_steps)
+        return {"rate": (weight, distance / count.clamp(min=1))}
+
+    @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """Omega is what the target leaves."""
+        assert isinstance(config, DLLMConfig)
+        return config.omega is None
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Both semantics are the same."""
+        return MethodSpec(spec.name, spec.params)
+
+
+class Router(nn.Module):
+    """W2 SiLU(RMSNorm(W1 h)): states [..., H] to logits [..., 2] of skip and execute."""
+
+    def __init__(self, hidden: int, width: int) -> None:
+        super().__init__()
+        self.inner, self.norm, self.out = nn.Linear(hidden, width), nn.RMSNorm(width, eps=1e-5), nn.Linear(width, 2)
+        with torch.no_grad():
+            self.out.bias.copy_(torch.tensor([SKIP_BIAS, EXECUTE_BIAS]))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Logits."""
+        logits: Tensor = self.out(functional.silu(self.norm(self.inner(states))))
+        return logits
+
+
+def rate_distance(executed: Tensor, layers: int, omega: float) -> Tensor:
+    """|mean_l w - omega| [N] of choices [N, routed]; the layers that are not routed count as run."""
+    return ((executed.sum(dim=-1) + layers - executed.shape[-1]) / layers - omega).abs()
+
+
+def rate_ramp(step: int, total_steps: int) -> float:
+    """sin(pi/2 t/T): the share of its weight that the rate loss has at optimizer step t of 1 .. T."""
+    return math.sin(math.pi / 2 * step / total_steps)

@@ -1,0 +1,156 @@
+r"""DASH: prompt tokens that attention no longer changes are halted at one layer, and skip all layers above it.
+
+Idea: while a prompt is read, most tokens come to rest: what attention adds to them in some middle layer is small. They
+are the ones to halt, which is the opposite of what early exit and importance scores keep. Nothing is trained and no
+attention weights are needed, only the length of an update that was computed anyway.
+
+Paper: "Stability Implies Redundancy: Delta Attention Selective Halting for Efficient Long-Context Prefilling",
+    https://arxiv.org/abs/2604.18103.
+Equations: $\Delta_t = \| U_t \|_2$ with $U$ the output of layer $l_s$'s attention before it is added; of a prompt of
+    $S$ tokens the $K = \lfloor (1 - \rho) S \rfloor$ with the largest $\Delta$ stay active, all others keep their state
+    in the layers above $l_s$. Typical: $l_s = 0.4 L$, $\rho = 0.667$. What is written runs every layer.
+
+What was confirmed: the authors' page of their code says that one start layer scores tokens by the norm of attention's
+output before the residual, that the top (1 - rho) are the active set, without training, in prefill. Not confirmed, as
+neither paper nor code could be read: the figures above (from summaries); that halted tokens leave no keys and values in
+the layers above (`evict`); that they run the MLP of layer l_s itself; what a batch or a chunked prompt does.
+
+In `paper` a prompt is ranked as a whole, which looks ahead (C1). In `bench` a token is halted where its $\Delta$ is
+below the quantile that rho is on held-out training text: a token's fate depends on itself and on what precedes it.
+
+Deviations: a prompt's last token, off which the answer's first one is read, is always active and one of the K. A text
+without a prompt has a prompt of one token, so that nothing is halted. This method saves in prompts alone: what it saves
+of a whole text hangs on the share that prompts have in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Backbone,
+    Decision,
+    DialSpec,
+    Fitted,
+    HeldOutText,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    SearchRange,
+    Semantics,
+    Site,
+    SiteView,
+    UsageError,
+    every_branch,
+    top_k_per_row,
+)
+
+_BEFORE, _ACTIVE = "dash_before", "dash_active"
+_QUANTILES = 201  # of the norms on held-out text: steps of half a percent
+
+
+class DashHaltingConfig(MethodConfig):
+    """Parameters of DASH."""
+
+    search_space: ClassVar[Mapping[str, SearchRange]] = {
+        "start": SearchRange.parse("linear:0.1:0.8", source="around the typical 0.4 (a summary of the paper)"),
+    }
+    start: float = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        examples=[0.6],
+        description="layer that scores, l_s, as a share of all (a summary of the paper)",
+    )
+
+
+class DashHalting(Method):
+    """Halts a share of each prompt's tokens, the dial."""
+
+    Config: ClassVar[type[MethodConfig]] = DashHaltingConfig
+    paper_class = "C1"  # top-k over the prompt
+    prompts_only = True
+    solves_dial = True
+    config: DashHaltingConfig
+    fitted: Fitted
+
+    def __init__(self, config: DashHaltingConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
+        super().__init__(config, backbone, semantics, seed)
+        layers = self.backbone_size[0]
+        self.start_layer = int(config.start * layers + 1e-9)
+        if self.start_layer > layers - 2:
+            raise UsageError(
+                f"DASH halts tokens in the layers above the one that scores, got start={config.start:g}, which is "
+                f"layer {self.start_layer} of {layers}, counted from 0. Lower start."
+            )
+        self.fitted = Fitted("norms")
+
+    @property
+    def dial(self) -> DialSpec:
+        """Share of a prompt's tokens that are halted, rho."""
+        return DialSpec("halted_share", 0.0, 1.0, 0.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """Halted tokens leave nothing above the start layer."""
+        return "evict"
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Layers above the start layer."""
+        return every_branch(range(self.start_layer + 1, self.backbone_size[0]))
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Of a text that is all prompt."""
+        return (self.backbone_size[0] - 1 - self.start_layer) / self.backbone_size[0]
+
+    def fit(self, text: HeldOutText) -> None:
+        """Quantiles of the norms of what attention adds in the start layer."""
+        site = Site(self.start_layer, "attention").number
+        norms = [torch.linalg.vector_norm((one[site + 1] - one[site]).double(), dim=-1) for one, _ in text.streams()]
+        shares = torch.linspace(0.0, 1.0, _QUANTILES, dtype=torch.float64)
+        self.fitted.set(norms=torch.quantile(torch.cat(norms).cpu(), shares))
+
+    def decide(self, view: SiteView) -> Decision:
+        """Attention of the start layer is watched, its MLP's site decides, the layers above do as decided."""
+        call, layer = view.call, view.site.layer
+        if layer < self.start_layer or call.training or self.value == self.dial.skip_nothing or not call.reads_prompt:
+            return EXECUTE_ALL
+        if layer > self.start_layer:
+            return Decision(keep=call.scratch[_ACTIVE])
+        if view.site.branch == "attention":
+            call.scratch[_BEFORE] = view.hidden
+        else:
+            call.scratch[_ACTIVE] = self._active(view, call.scratch.pop(_BEFORE))
+        return EXECUTE_ALL
+
+    def _active(self, view: SiteView, before: Tensor) -> Tensor:
+        """[B, S] the tokens that go on; `before` is the residual stream before attention."""
+        call = view.call
+        ranked = call.context & ~call.writing
+        tokens = ranked.flatten().nonzero()[:, 0]
+        norms = view.change(before, tokens)
+        scores = norms.new_full((ranked.numel(),), torch.inf).index_copy(0, tokens, norms).view_as(ranked)
+        if self.semantics == "paper":
+            return top_k_per_row(scores, call.context, 1.0 - self.value) | ~call.context
+        return scores >= self._threshold().to(scores)
+
+    def _threshold(self) -> Tensor:
+        """Norm below which a share rho of held-out tokens lies."""
+        quantiles = self.fitted["norms"].double()
+        place = self.value * (_QUANTILES - 1)
+        low = min(int(place), _QUANTILES - 2)
+        return torch.lerp(quantiles[low], quantiles[low + 1], place - low)
+
+    @classmethod
+    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+        """Nothing is trained: the dense model."""
+        return MethodSpec("dense")

@@ -1,0 +1,158 @@
+"""D-LLM against its formulas: router, rate loss, reserved tokens, eviction."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.errors import UsageError
+from adaptive_bench.methods.d_llm import EXECUTE, SKIP, Router, rate_distance, rate_ramp
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
+
+LAYERS, LENGTH, ROUTED = 4, 12, (2, 3)
+
+
+@pytest.fixture
+def ids(random_text):
+    return random_text(4, LENGTH)
+
+
+@pytest.fixture
+def model(shared_model):
+    made = shared_model("d_llm")
+    made.dial = made.method.dial_for(0.2)
+    return made
+
+
+def test_weight_of_the_rate_loss():
+    """T-DL1: 1.913 at a quarter of the training and 3.536 at half of it, of 5."""
+    assert 5 * rate_ramp(25, 100) == pytest.approx(1.913, abs=5e-4)
+    assert 5 * rate_ramp(50, 100) == pytest.approx(3.536, abs=5e-4)
+    assert 5 * rate_ramp(100, 100) == 5.0
+
+
+def test_the_layers_that_are_not_routed_count():
+    """T-DL5: 14 of 30 routed layers, with the first two, are half of 32."""
+    executed = torch.zeros(3, 30)
+    executed[0, :14], executed[1, :] = 1.0, 1.0
+    assert rate_distance(executed, 32, 0.5).tolist() == pytest.approx([0.0, 0.5, 0.5 - 2 / 32])
+
+
+@torch.no_grad()
+def test_router_by_hand(make_backbone):
+    """W2 SiLU(RMSNorm(W1 h)); an untrained one executes with a probability of .87 where its weights say nothing."""
+    torch.manual_seed(0)
+    router, states = Router(64, 16), torch.randn(9, 64)
+    inner = states @ router.inner.weight.T + router.inner.bias
+    normed = inner / (inner.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(router(states), functional.silu(normed) @ router.out.weight.T + router.out.bias)
+    torch.nn.init.zeros_(router.out.weight)
+    assert float(router(states).softmax(dim=-1)[0, EXECUTE]) == pytest.approx(0.87, abs=2e-3)
+    wide = AdaptiveModel.build(make_backbone("llama", hidden_size=64), "d_llm[width=20]").method
+    assert {router.inner.out_features for router in wide.routers.values()} == {16}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("executor", ["masked", "packed"])
+def test_first_tokens_run_every_layer(model, ids, watch, executor):
+    """T-DL3: positions 0 and 1, wherever padding puts them, at any dial; routers read the raw residual stream."""
+    model.executor = executor
+    padded, mask = functional.pad(ids, (3, 0)), torch.arange(LENGTH + 3).expand(4, -1) >= 3
+    for dial in (-50.0, model.method.dial_for(0.2)):
+        model.dial = dial
+        with watch(model) as watched:
+            model(padded, mask)
+        for layer in ROUTED:
+            keep = watched.keep[Site(layer, "layer")][0]
+            assert bool(keep[:, 3:5].all())
+            logits = model.method.routers[str(layer)](watched.hidden[Site(layer, "layer")][0])
+            chosen = logits[..., EXECUTE] + model.dial >= logits[..., SKIP]
+            assert torch.equal(keep[:, 5:], chosen[:, 5:])
+    assert 0 < float(keep[:, 5:].float().mean()) < 1
+
+
+@torch.no_grad()
+def test_requests_leave_nothing_behind(model, random_text):
+    """T-DL4: what was asked before has no part in an answer."""
+    prompts = [random_text(2, 9, seed) for seed in (1, 2)]
+    alone = new_tokens(model, prompts[1], max_new_tokens=8)
+    new_tokens(model, prompts[0], max_new_tokens=8)
+    assert new_tokens(model, prompts[1], max_new_tokens=8) == alone
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("executor", ["masked", "packed"])
+def test_an_evicted_token_is_invisible(model, ids, watch, executor):
+    """T-DL6: another state of a token that skips a layer changes no later token there."""
+    model.executor = executor
+    found = []
+    for noise in (0.0, 1.0):
+        layer = ROUTED[-1]
+        decide = model.method.decide
+        keep = torch.ones_like(ids, dtype=torch.bool)
+        keep[:, 5] = False
+
+        def forced(view, noise=noise, decide=decide, keep=keep, layer=layer):
+            decision = decide(view)
+            if view.site.layer != layer:
+                return decision
+            view.hidden[:, 5] += noise
+            return type(decision)(keep=keep)
+
+        model.method.decide = forced
+        try:
+            found.append(model(ids).logits)
+        finally:
+            del model.method.decide
+    later = torch.arange(LENGTH) != 5
+    torch.testing.assert_close(found[0][:, later], found[1][:, later], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(found[0][:, 5], found[1][:, 5], atol=1e-2)
+
+
+def test_hidden_keys_are_weights_that_are_masked_and_made_one_again():
+    """T-DL2: the released training multiplies attention's weights by the choices and divides by their sum (+1e-6);
+    hiding keys by minus infinity is the same.
+    """
+    torch.manual_seed(0)
+    scores, keep = torch.randn(3, 10, 10).tril_(), torch.rand(3, 1, 10) > 0.4
+    keep[..., :2] = True
+    causal = torch.ones(10, 10, dtype=torch.bool).tril()
+    weights = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1) * keep
+    hidden = scores.masked_fill(~(causal & keep), -torch.inf).softmax(dim=-1)
+    torch.testing.assert_close(weights / (weights.sum(dim=-1, keepdim=True) + 1e-6), hidden, atol=1e-5, rtol=1e-5)
+
+
+def test_training_hides_keys_and_learns_from_who_skips(trainee, training_batch, watch):
+    """A training call has the states of evaluation with its choices; skipping tokens too tell what executing was
+    worth.
+    """
+    model = trainee("d_llm[omega=0.6]")
+    ids, mask, labels = training_batch
+    for router in model.method.routers.values():  # sampled choices that fall to both sides
+        torch.nn.init.zeros_(router.out.bias)
+        torch.nn.init.normal_(router.out.weight, std=0.1)
+    with watch(model) as watched:
+        output = model(ids, mask, labels=labels)
+    keeps = {layer: watched.decisions[Site(layer, "layer")][0].keep for layer in ROUTED}
+    assert all(0 < float(keep[mask].float().mean()) < 1 for keep in keeps.values())
+    shares = torch.stack([keeps[layer].float() for layer in ROUTED], dim=-1)[mask]
+    counted = (torch.arange(10).expand(3, -1) >= 2)[mask]
+    distance = float(rate_distance(shares, LAYERS, 0.6)[counted].mean())
+    assert model.loss_terms["rate"] == pytest.approx(distance, rel=1e-5)
+    scales = [watched.decisions[Site(layer, "layer")][0].scale for layer in ROUTED]
+    gradient = torch.autograd.grad(output.loss, scales, retain_graph=True)
+    for layer, one in zip(ROUTED, gradient, strict=True):
+        skipped = mask & ~keeps[layer]
+        skipped[:, -1] = False
+        assert bool((one[..., 0][skipped & (labels != -100)] != 0).all())
+    plain = model.eval()
+    plain.method.decide = lambda view: type(watched.decisions[Site(0, "layer")][0])(keep=keeps.get(view.site.layer))
+    with torch.no_grad():
+        torch.testing.assert_close(plain(ids, mask).logits[mask], output.logits[mask], atol=1e-4, rtol=1e-4)
+
+
+def test_every_layer_before_the_start_is_dense(make_model):
+    assert [*make_model("d_llm[start_layer=0]").method.routers] == ["0", "1", "2", "3"]
+    with pytest.raises(UsageError, match="got start_layer=4 with 4 layers"):
+        make_model("d_llm[start_layer=4]")
