@@ -5,12 +5,17 @@ prompt's states once; the prompt runs in full, and the layers it closes are left
 batch then does the same at every step, and no later token misses keys and values that an earlier one left out.
 
 Paper: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Latency Reduction",
-    https://arxiv.org/abs/2410.12513.
+    https://arxiv.org/abs/2410.12513; with `labels=search` "Dr.LLM: Dynamic Layer Routing in LLMs",
+    https://arxiv.org/abs/2510.12773, without its repeated layers.
 Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$ and
     $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$, in training with
     Gumbel noise, hard forward and soft backward; loss $\mathrm{CE} + \lambda \, | (1 - s) - \bar e |$ with $\bar e$ the
     executed share of all layers and real tokens, those of prompts included. Nobody misses keys and values of answers in
-    layers that they skip (`evict`).
+    layers that they skip (`evict`). `labels=search`: $r$ is the mean over 8 windows of the prompt of
+    $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and routers learn labels $y_l$ of a search for
+    the shortest path with which the answer is right, by
+    $-\frac{1}{L} \sum_l \alpha_y (1 - p_y)^\gamma \ln p_y$ with $\gamma = 2$,
+    $\alpha_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}$, $\beta = 0.999$.
 
 What is FiRST's: a router per layer, read off the prompt, layers skipped in decoding alone, consistent with a KV cache,
 and a model fine-tuned along with it (its abstract says no more, and no code was found). Ours: that states are averaged
@@ -21,12 +26,19 @@ Deviations: the backbone is trained as a whole instead of by LoRA, as with all m
 towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share; a saving that answers
 cannot give alone is not reached. A text without a prompt is decided on by its first token. Where a text is scored, its
 context is the prompt. Prompts save nothing.
+
+Deviations of `labels=search`: prompts run in full (in Dr.LLM they take the path as well). Labels are searched for on
+the training batch of each step, not once before; an answer is right where each of its tokens is the likeliest, which is
+when greedy decoding would write it; a row without a right path is labelled to execute everything (theirs is left out).
+The counts $n_c$ are those of a batch (theirs are constants in the code). What is saved is what labels say: no target.
+Their dial mixes the router's distribution with fixed ones; ours orders prompts and layers the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -52,6 +64,10 @@ from adaptive_bench.method import (
 )
 
 from .branch_routers import EXECUTE, SKIP, biased_linear, target_distance
+from .path_search import shortest_right_paths
+
+SEARCH_WINDOWS, SEARCH_WIDTH = 8, 128
+GAMMA, BETA = 2.0, 0.999
 
 
 class PromptRouterConfig(MethodConfig):
@@ -61,6 +77,9 @@ class PromptRouterConfig(MethodConfig):
         "penalty_weight": SearchRange.parse("log:2:200", source="a decade around SkipGPT's 20"),
         "temperature": SearchRange.parse("log:0.3:3", source="our guess around the default"),
     }
+    labels: Literal["end_to_end", "search"] = Field(
+        "end_to_end", description="what routers learn from: the answer's loss (FiRST), or a search's paths (Dr.LLM)"
+    )
     sparsity: float | None = Field(
         None,
         ge=0,
@@ -70,6 +89,12 @@ class PromptRouterConfig(MethodConfig):
     )
     penalty_weight: float = Field(20.0, ge=0, description="weight of the distance to the target (ours, as in SkipGPT)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax (ours)")
+    simulations: int = Field(50, ge=1, description="paths tried for each label (Dr.LLM)")
+
+    def on_model(self, layers: int) -> dict[str, Any]:
+        """See `MethodConfig`."""
+        unread = {"simulations"} if self.labels == "end_to_end" else {"sparsity", "penalty_weight", "temperature"}
+        return {name: value for name, value in super().on_model(layers).items() if name not in unread}
 
 
 class PromptRouter(Method):
@@ -85,7 +110,8 @@ class PromptRouter(Method):
     def __init__(self, config: PromptRouterConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers, hidden = self.backbone_size
-        self.routers = nn.ModuleList(biased_linear(hidden) for _ in range(layers))
+        new = searched_router if config.labels == "search" else biased_linear
+        self.routers = nn.ModuleList(new(hidden) for _ in range(layers))
 
     @property
     def dial(self) -> DialSpec:
@@ -96,6 +122,11 @@ class PromptRouter(Method):
     def kv_policy(self) -> KVPolicy:
         """An answer that skips a layer never attends there."""
         return "evict"
+
+    @property
+    def freezes_backbone(self) -> bool:
+        """Labels that were searched for are those of the model as it is."""
+        return self.config.labels == "search"
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
         """Once prompts were read all is known: nothing hangs on the states of what is written."""
@@ -109,9 +140,13 @@ class PromptRouter(Method):
         if view.call.ahead is not None:
             return super().decide(view)
         layer = view.site.layer
-        logits = prompt_outputs(view, self.routers[layer])
+        windows = SEARCH_WINDOWS if self.config.labels == "search" else 1
+        logits = prompt_outputs(view, self.routers[layer], windows=windows)
         if not view.call.training:
             return self._decision(view.call, logits)
+        if self.config.labels == "search":
+            view.record(routed=logits)
+            return EXECUTE_ALL
         heat, counters = self.config.temperature, view.call.prompt_counters
         chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=heat, place=layer, counters=counters)
         executed = torch.where(view.call.follows, chosen[:, None], 1.0)
@@ -119,11 +154,27 @@ class PromptRouter(Method):
         return Decision(scale=executed[..., None])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Distance of the executed share of real tokens, averaged over all layers, to the target."""
+        """Distance of the executed share of real tokens, averaged over all layers, to the target; or how far routers
+        are from the labels.
+        """
+        if self.config.labels == "search":
+            logits = call.whole(torch.stack(call.records["routed"], dim=1))
+            return {"labels": (1.0, focal_loss(logits, call.whole(self._labels(call))))}
         end = 1.0 - (self.target if self.config.sparsity is None else self.config.sparsity)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
         distance = target_distance(torch.stack(shares), self.annealed(1.0, end))
         return {"target": (self.config.penalty_weight, distance)}
+
+    def main_loss_weight(self, call: ForwardCall) -> float:
+        """Searched labels stand in for the cross entropy."""
+        return 0.0 if self.config.labels == "search" else 1.0
+
+    def _labels(self, call: ForwardCall) -> Tensor:
+        """[B, L] the side each layer's router is to take, by the shortest right path of each row."""
+        keys = [(self.seed * 1_000_003 + self.step) ^ counter for counter in call.prompt_counters.tolist()]
+        layers = self.backbone_size[0]
+        keep, _ = shortest_right_paths(partial(answered_right, call), layers, keys, self.config.simulations)
+        return torch.where(keep, EXECUTE, SKIP).to(call.valid.device)
 
     def _decision(self, call: ForwardCall, logits: Tensor) -> Decision:
         """Of all tokens, from the logits [B, 2] of their prompts."""
@@ -136,9 +187,55 @@ class PromptRouter(Method):
     def takes_target(cls, config: MethodConfig) -> bool:
         """The executed share falls to what the target asks for."""
         assert isinstance(config, PromptRouterConfig)
-        return config.sparsity is None
+        return config.sparsity is None and config.labels == "end_to_end"
+
+    @classmethod
+    def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
+        """For a search the dense model, fine-tuned: a frozen backbone cannot learn the answer template."""
+        return MethodSpec("dense") if dict(spec.params).get("labels") == "search" else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """Both semantics are the same."""
         return MethodSpec(spec.name, spec.params)
+
+
+def searched_router(inputs: int) -> nn.Module:
+    """H -> 128 -> 2 with a GELU, Xavier's weights and no bias at first (Dr.LLM)."""
+    maps = nn.Linear(inputs, SEARCH_WIDTH), nn.Linear(SEARCH_WIDTH, 2)
+    for one in maps:
+        nn.init.xavier_uniform_(one.weight)
+        nn.init.zeros_(one.bias)
+    return nn.Sequential(maps[0], nn.GELU(approximate="tanh"), maps[1])
+
+
+def answered_right(call: ForwardCall, keep: Tensor) -> Tensor:
+    """[B] whether every label of a row is the likeliest token if what follows its prompt runs the layers [B, L] of a
+    training call alone. A row without labels has no answer that could be right.
+    """
+    assert call.again is not None and call.labels is not None
+    paths = keep.to(call.valid.device)
+    hidden = call.again([Decision(keep=runs[:, None] | ~call.follows) for runs in paths.unbind(dim=1)])
+    with torch.no_grad():
+        found = call.backbone.head(call.backbone.final_norm(call.of_written(hidden))).argmax(dim=-1)
+    wrong = torch.zeros(call.writes.numel(), dtype=torch.bool, device=found.device)
+    wrong = wrong.index_copy(0, call.written_from, found != call.labels.flatten()[call.written_from + 1])
+    return ~wrong.view_as(call.writes).any(dim=1) & call.writes.any(dim=1)
+
+
+def focal_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean of alpha_y (1 - p_y)^gamma (-ln p_y) over logits [B, L, 2] and labels [B, L]."""
+    weights = class_weights(torch.stack([(labels == side).sum() for side in (EXECUTE, SKIP)]))
+    chosen = logits.log_softmax(dim=-1).gather(-1, labels[..., None])[..., 0]
+    return (weights[labels] * focal(chosen)).mean()
+
+
+def focal(log_probabilities: Tensor) -> Tensor:
+    """(1 - p)^gamma (-ln p), of ln p."""
+    return -((1.0 - log_probabilities.exp()) ** GAMMA) * log_probabilities
+
+
+def class_weights(counts: Tensor) -> Tensor:
+    """alpha of classes with so many labels [C], with a mean of 1; a class without labels counts as having one."""
+    weights = (1.0 - BETA) / (1.0 - BETA ** counts.clamp(min=1).double())
+    return (weights / weights.mean()).float()

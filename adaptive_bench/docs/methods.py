@@ -20,6 +20,7 @@ from adaptive_bench.probed import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
 
 _HEAD = "<!-- Written by `python -m adaptive_bench.docs docs`; change the method's file instead. -->\n\n"
+_LEFT_OUT = "Looking for another one? [Methods that are not here, and why](../methods_left_out.md)."
 _LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -33,7 +34,7 @@ def pages() -> dict[str, str]:
     }
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n"
+        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n"
     }
 
 

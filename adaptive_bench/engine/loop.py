@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,16 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
     hidden = _run(method, call, hidden, shallow)
     decision = decide(method, call, SiteView(Site(method.defer_layer, "layer"), hidden, call))
     return run_deferred(call, hidden, decision.keep, deep, lambda later, states: _run(None, later, states, deep))
+
+
+def run_prescribed(call: EngineCall, hidden: Tensor, decisions: Sequence[Decision]) -> Tensor:
+    """Residual stream [B, S, H] after all layers, each of which runs as decided for it before; nobody is asked."""
+    if call.cache is not None:
+        call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
+    for layer, decision in enumerate(decisions):
+        for branch in _BRANCHES:
+            hidden = masked.run_branch(call, SiteView(Site(layer, branch), hidden, call), decision)
+    return hidden
 
 
 def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range) -> Tensor:

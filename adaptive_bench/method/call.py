@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -47,6 +47,8 @@ class ForwardCall:
         probed: The same where shapes are fixed: masks [B, S] of the tokens, and logits [B S, V] of all of them.
         scratch: What a method carries from layer to layer within this call.
         spread: Puts together what several processes have of a training batch; `None` where one process has it all.
+        again: In training, runs the call's tokens once more, with given decisions, one per layer: their residual stream
+            [B, S, H] after the last one, without gradient. What a search for labels asks.
         ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
     """
 
@@ -65,6 +67,7 @@ class ForwardCall:
     answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     probed: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     scratch: dict[str, Tensor] = field(default_factory=dict)
+    again: Callable[[Sequence[Decision]], Tensor] | None = None
     ahead: Sequence[Decision] | None = None
     spread: Spread | None = None
 

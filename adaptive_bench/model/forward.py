@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,11 +17,11 @@ from adaptive_bench.engine.booking import Tally
 from adaptive_bench.engine.call import Between, EngineCall, Executor
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.ledger import Ledger
-from adaptive_bench.engine.loop import run_layers
+from adaptive_bench.engine.loop import run_layers, run_prescribed
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Method, Phase, Session
+from adaptive_bench.method import Decision, Method, Phase, Session
 from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.model.forward_arguments import check_positions, checked_ids
@@ -183,6 +184,9 @@ class ForwardModel(nn.Module):
             call.labels = labels.to(input_ids.device)
             if labels.device.type == "cpu":  # where they count is known without waiting for a device
                 call.written_from = label_follows(labels).flatten().nonzero()[:, 0].to(input_ids.device)
+        if self.training:
+            begun = input_ids, attention_mask, None, False, continuation_mask, None, None, None
+            call.again = partial(self._run_again, begun)
         wants_states = output_hidden_states or (self.method.wants_layer_states and labels is not None)
         call.layer_states = [] if wants_states else None
         embedded = self.backbone.embed(input_ids)
@@ -202,6 +206,11 @@ class ForwardModel(nn.Module):
         cache = call.cache if use_cache else None
         output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache, hidden_states=states)
         return output.to_tuple() if return_dict is False else output
+
+    @torch.no_grad()
+    def _run_again(self, arguments: tuple[Any, ...], decisions: Sequence[Decision]) -> Tensor:
+        """Residual stream [B, S, H] of a call with the arguments of `_begin_call` under other decisions, by layer."""
+        return run_prescribed(self._begin_call(*arguments), self.backbone.embed(arguments[0]), decisions)
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None

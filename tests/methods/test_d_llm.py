@@ -143,9 +143,8 @@ def test_training_hides_keys_and_learns_from_who_skips(trainee, training_batch, 
     scales = [watched.decisions[Site(layer, "layer")][0].scale for layer in ROUTED]
     gradient = torch.autograd.grad(output.loss, scales, retain_graph=True)
     for layer, one in zip(ROUTED, gradient, strict=True):
-        skipped = mask & ~keeps[layer]
-        skipped[:, -1] = False
-        assert bool((one[..., 0][skipped & (labels != -100)] != 0).all())
+        skipped = functional.pad(labels[:, 1:] != -100, (0, 1)) & ~keeps[layer]
+        assert bool(skipped.any()) and bool((one[..., 0][skipped] != 0).all())
     plain = model.eval()
     plain.method.decide = lambda view: type(watched.decisions[Site(0, "layer")][0])(keep=keeps.get(view.site.layer))
     with torch.no_grad():
