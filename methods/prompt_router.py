@@ -73,6 +73,7 @@ GAMMA, BETA = 2.0, 0.999
 class PromptRouterConfig(MethodConfig):
     """Parameters of the prompt router."""
 
+    companions: ClassVar[Mapping[str, str]] = {"labels=search": "simulations=8"}  # few layers have few paths
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "penalty_weight": SearchRange.parse("log:2:200", source="a decade around SkipGPT's 20"),
         "temperature": SearchRange.parse("log:0.3:3", source="our guess around the default"),

@@ -65,6 +65,8 @@ def deeper(make_model, make_backbone, spec, layers, saved):
         ("informed_routing", 0.3, 0),
         ("flexidepth", 0.3, 0),
         ("prompt_router", 0.3, 1),
+        ("d_llm", 0.2, 0),
+        ("dash_halting", 0.2, 0),
         ("calm", 0.3, 0),
         ("free@paper", 0.2, 1),
     ],

@@ -19,6 +19,9 @@ SPECS = [
     "skiplayer",
     "skipgpt",
     "prompt_router",
+    "prompt_router[labels=search,simulations=8]",
+    "d_llm",
+    "dash_halting",
     "layerskip",
     "static_depth",
 ]

@@ -27,11 +27,14 @@ CAUSAL = [
     "free[kv=defer]",
     "skiplayer",
     "prompt_router",
+    "prompt_router[labels=search,simulations=8]",
+    "d_llm",
+    "dash_halting",
     "layerskip",
     "static_depth",
     "static_depth@paper",
 ]
-DEPENDENT = ["mod@paper", "gateskip@paper"]
+DEPENDENT = ["mod@paper", "gateskip@paper", "dash_halting@paper"]
 
 
 def _requests() -> list[Scored]:

@@ -42,6 +42,8 @@ def test_sites_are_told_in_few_words(sites, text):
         ("informed_routing", "layers 0-3"),
         ("flexidepth", "layers 2, 3"),
         ("prompt_router", "layers 0-3"),
+        ("d_llm", "layers 2, 3"),
+        ("dash_halting", "layers 2, 3"),
         ("router_tuned_mod", "attention of layers 1, 2"),
         ("calm", "layers 1-3"),
         ("calm[confidence=state]", "layers 2, 3"),

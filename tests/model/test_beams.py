@@ -15,6 +15,7 @@ SPECS = [
     "random_skip[kv=evict]",
     "mod",
     "prompt_router",
+    "dash_halting",
     "calm",
     "free[kv=defer]",
 ]

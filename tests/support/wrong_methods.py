@@ -300,6 +300,10 @@ class ServesThePromptAlone(Sound):
         return super().share(view) if view.call.phase == "prefill" else 0.1 * (super().share(view) > 0)
 
 
+class SaysThatItSkipsInPromptsAlone(Sound):
+    prompts_only: ClassVar[bool] = True
+
+
 class SkipsAThirdOfWhatItClaims(Sound):
     def share(self, view):
         return super().share(view) / 3
@@ -355,6 +359,7 @@ WRONG = {
     SkipsBesideWhatItSays: "eligible",
     SkipsNothing: "effect",
     IgnoresTheDial: "effect",
+    SaysThatItSkipsInPromptsAlone: "phases",
     SkipsAThirdOfWhatItClaims: "claims",
     CountsWrong: "ledger",
     TakesACosineUnseen: "ledger",

@@ -25,6 +25,8 @@ SPECS = [
     "informed_routing",
     "flexidepth",
     "prompt_router",
+    "prompt_router[labels=search,simulations=5]",
+    "d_llm",
     "router_tuned_mod",
     "calm",
 ]
