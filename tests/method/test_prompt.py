@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
@@ -147,14 +146,14 @@ def test_a_network_runs_once_for_each_window(make_model, make_backbone, text, mo
     """A mean over windows, each booked; a prompt of fewer tokens than windows has fewer of them."""
     from adaptive_bench.methods import prompt_router
 
-    pooled = prompt_router.prompt_outputs
-    monkeypatch.setattr(prompt_router, "prompt_outputs", lambda view, network: pooled(view, network, windows=4))
-    model = make_model("prompt_router", backbone=make_backbone("llama"))
+    monkeypatch.setattr(prompt_router, "SEARCH_WINDOWS", 4)
+    model = make_model("prompt_router[labels=search]", backbone=make_backbone("llama"))
+    router = model.method.routers[0]
     ids, _ = text
-    router = nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2))
-    model.method.routers[0].forward = router.forward
     mask = torch.arange(LENGTH).expand_as(ids) >= torch.tensor([[0], [3], [11], [12]])
+    model.reset_ledger()
     session = model(ids, mask, use_cache=True).past_key_values.session
+    assert model.compute_report()["macs"]["overhead.decision"] == LAYERS * (4 + 4 + 3 + 2) * 128 * (WIDTH + 2)
     embedded = model.backbone.embed(ids)
     for row, places in enumerate(([range(0, 3), range(3, 6), range(6, 9), range(9, 12)], None, [[11], [12], [13]])):
         if places is not None:
