@@ -4,8 +4,8 @@ Idea: what a layer is worth differs more from task to task than from token to to
 prompt's states once; the prompt runs in full, and the layers it closes are left out of the whole answer. A row of a
 batch then does the same at every step, and no later token misses keys and values that an earlier one left out.
 
-Paper: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Latency Reduction",
-    https://arxiv.org/abs/2410.12513; with `labels=search` "Dr.LLM: Dynamic Layer Routing in LLMs",
+Papers: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Latency Reduction",
+    https://arxiv.org/abs/2410.12513, and for `labels=search` "Dr.LLM: Dynamic Layer Routing in LLMs",
     https://arxiv.org/abs/2510.12773, without its repeated layers.
 Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$ and
     $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$, in training with
