@@ -136,8 +136,10 @@ def test_every_site_skips_as_often_and_it_costs_the_same(spec, turned, text, key
         control, _ = kept(model, text, documents=keys)
     found = model.compute_report()["saved"]
     for mine, other in zip(of_kinds(own), of_kinds(control), strict=True):
-        rate, tokens = mine.double().mean(dim=1), mine.shape[1]
-        bound = 5 * (rate * (1 - rate) / tokens).sqrt()
+        rate, draws = mine.double().mean(dim=1), mine.shape[1]
+        if model.method.once_per_prompt:  # one draw for a row's whole answer
+            draws = min(draws, len(text["input_ids"]))
+        bound = 5 * (rate * (1 - rate) / draws).sqrt()
         assert ((other.double().mean(dim=1) - rate).abs() <= bound).all()
     assert wanted["tokens"] > 0.02
     for axis in ("tokens", "core", "net"):
@@ -315,3 +317,17 @@ def test_what_cannot_be_shuffled_is_refused(make_model, turned, text):
     before = model.compute_report()
     collect_decisions(model, [text])
     assert model.compute_report() == before and model.between is None
+
+
+def test_an_answer_has_the_decisions_of_one_other_answer(turned, text, keys):
+    """Where a method decides once per prompt, so does its control: no token of an answer differs from the next."""
+    model = turned("prompt_router")
+    with standing_between(model, collect_decisions(model, [text])):
+        control, _ = kept(model, text, documents=keys)
+    follows = text["continuation_mask"].bool() & text["attention_mask"].bool()
+    paths = []
+    for row in range(len(keys)):
+        answer = control[:, row][:, follows[row]]
+        assert torch.equal(answer, answer[:, :1].expand_as(answer))
+        paths.append(tuple(answer[:, 0].tolist()))
+    assert len(set(paths)) > 1
