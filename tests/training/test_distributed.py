@@ -26,7 +26,7 @@ SPECS = [
     "flexidepth",
     "prompt_router",
     "prompt_router[labels=search,simulations=5]",
-    "d_llm",
+    "d_llm[start_layer=0]",
     "router_tuned_mod",
     "calm",
 ]
