@@ -126,6 +126,15 @@ class RunConfig(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _timings_are_of_the_weights(self) -> RunConfig:
+        if self.match_on == "time" and self.evaluation.quantize != "none":
+            raise UsageError(
+                f"Saved time is read off timings of models that are not quantized, got match_on 'time' with "
+                f"--quantize {self.evaluation.quantize}. Match on net FLOPs or on saved tokens (--axis)."
+            )
+        return self
+
     @field_validator("methods", mode="before")
     @classmethod
     def _canonical_specs(cls, value: Any) -> Any:

@@ -41,6 +41,8 @@ Shares = Annotated[_Shares, *listed(float, _SHARES)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["net", "tokens", "core"]
+Quantization = Literal["none", "int8", "int4", "nf4"]
+QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -179,6 +181,15 @@ class EvalRecipe(Strict):
         "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",
     )
 
+    quantize: Quantization = option(
+        "How",
+        "Evaluate with the linear maps of all layers in fewer bits.\nint8 by torchao, nf4 by "
+        "bitsandbytes, int4 by quanto (docs/quantization.md). What is trained stays as it is; head, embeddings, norms "
+        "and what a method adds keep their type, and thresholds are calibrated on the quantized model.",
+        "none",
+        flag="--quantize",
+    )
+
     closeness: Annotated[float, Field(ge=0.005, lt=1)] | None = Field(
         default=None,
         description="The sweep adds values until every level it reaches has a measured saving within this on either "
@@ -189,7 +200,8 @@ class EvalRecipe(Strict):
         """What a measured point depends on, in plain values. What was not there in earlier versions is left out where
         it says nothing, so that their records are found.
         """
-        left_out = {"grid", "closeness"} | ({"temperature"} if self.temperature is None else set())
+        silent = {"temperature": self.temperature is None, "quantize": self.quantize == "none"}
+        left_out = {"grid", "closeness"} | {name for name, says_nothing in silent.items() if says_nothing}
         return self.model_dump(mode="json", exclude=left_out)
 
     @field_validator("grid")

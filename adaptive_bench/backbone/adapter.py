@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import find_family
+from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
 from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, Turn
 from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
+from adaptive_bench.recipe import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
@@ -29,7 +31,7 @@ _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the positio
 @dataclass(frozen=True)
 class LayerCosts:
     """What each of L layers costs, arrays [L]: MACs of the linear maps for one token, of attention for one (query, key)
-    pair, and bytes of weights.
+    pair, and bytes of weights as they are stored.
     """
 
     attn_q_o: np.ndarray
@@ -71,6 +73,7 @@ class Backbone:
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
         self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
         self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
+        self.quantized: Quantization = "none"
         self._modules = 0
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
 
@@ -101,6 +104,17 @@ class Backbone:
     def head_bytes(self) -> int:
         """Bytes of the head's weights."""
         return self.head_macs * int(self.model.lm_head.weight.element_size())
+
+    def quantize(self, how: Quantization) -> None:
+        """Bring the weights of all layers into fewer bits, see `backbone.quantization`. Head, embeddings and norms stay
+        as they are, and so does what anything costs in MACs.
+
+        Raises:
+            UsageError, EnvironmentProblem: See `quantize_layers`.
+        """
+        quantize_layers(self.decoder.layers, how)
+        self.step.unpack()
+        self.quantized, self._weighed = how, None
 
     def drop_stale(self, *, look: bool) -> None:
         """Drop what was made from weights that have changed since, before a call runs.
@@ -217,15 +231,17 @@ def _beside(module: nn.Module) -> list[Tensor]:
 def _costs(layer: Any) -> tuple[int, ...]:
     """One layer's row of `LayerCosts`."""
     attention = layer.self_attn
-    parts = {name: getattr(attention, f"{name}_proj").weight for name in "qkvo"}
-    linears = [module.weight for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
-    size = parts["q"].element_size()
+    parts = {name: getattr(attention, f"{name}_proj") for name in "qkvo"}
+    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+    # Of the map, not of its weight, which may hold codes of another shape.
+    macs = {name: part.in_features * part.out_features for name, part in parts.items()}
+    read = {name: stored_bytes(part.weight) for name, part in parts.items()}
     return (
-        parts["q"].numel() + parts["o"].numel(),
-        parts["k"].numel() + parts["v"].numel(),
-        2 * parts["q"].shape[0],  # scores and weighted sum, over all query heads
-        sum(weight.numel() for weight in linears),
-        size * (parts["k"].numel() + parts["v"].numel()),
-        size * sum(weight.numel() for weight in parts.values()),
-        size * sum(weight.numel() for weight in linears),
+        macs["q"] + macs["o"],
+        macs["k"] + macs["v"],
+        2 * parts["q"].out_features,  # scores and weighted sum, over all query heads
+        sum(module.in_features * module.out_features for module in linears),
+        read["k"] + read["v"],
+        sum(read.values()),
+        sum(stored_bytes(module.weight) for module in linears),
     )

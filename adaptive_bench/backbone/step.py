@@ -15,6 +15,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.products import Products, compute
+from adaptive_bench.backbone.quantization import is_plain, plain_parts
 from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
 
@@ -69,7 +70,8 @@ class StepArithmetic:
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
         self._packed: dict[tuple[nn.Linear, ...], _Packed] = {}  # by the maps that a copy holds
-        self._products = Products(lambda: (part.weight for part in model.modules() if isinstance(part, nn.Linear)))
+        linears = lambda: (part for part in model.modules() if isinstance(part, nn.Linear))  # noqa: E731
+        self._products = Products(lambda: (weight for part in linears() for weight in plain_parts(part.weight)))
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -226,4 +228,5 @@ def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
 
 def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """A linear map that nothing wraps or listens to."""
-    return type(module) is nn.Linear and not module._forward_hooks and not module._forward_pre_hooks
+    is_own = type(module) is nn.Linear and is_plain(module.weight)
+    return is_own and not module._forward_hooks and not module._forward_pre_hooks

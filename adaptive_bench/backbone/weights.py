@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaptive_bench.backbone.quantization import plain_parts
+
 _PER_AXIS = 8  # values that a sample takes along each axis of a tensor, at least
 
 
@@ -77,6 +79,7 @@ def _sample(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Some values of each tensor, spread evenly over all its axes; of tensors without values none."""
     return [
         tensor.detach()[tuple(slice(None, None, max(1, size // _PER_AXIS)) for size in tensor.shape)].flatten().clone()
-        for tensor in tensors
+        for whole in tensors
+        for tensor in plain_parts(whole)
         if tensor.numel() and not tensor.is_meta
     ]

@@ -208,6 +208,11 @@ def run(
         run_config = smaller(run_config, overrides.values)
     if "methods" in overrides.values and not no_controls:
         run_config = _controlled(run_config, dry_run)
+    if timed and run_config.evaluation.quantize != "none":
+        raise UsageError(
+            f"--time times models as they were trained, got it with --quantize {run_config.evaluation.quantize}. Leave "
+            f"one of the two out."
+        )
     from adaptive_bench.runs import Shard
 
     part = Shard.parse(shard, cell)

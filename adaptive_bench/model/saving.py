@@ -20,7 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
@@ -102,7 +102,15 @@ def save(
     Args:
         pretrained: The backbone's weights are these, which are named and not copied,
         adapters: but for these.
+
+    Raises:
+        UsageError: The model is quantized.
     """
+    if model.backbone.quantized != "none":
+        raise UsageError(
+            f"A model is saved with the weights it was trained with, got one that is quantized as "
+            f"{model.backbone.quantized}. Save it first; quantize what is loaded."
+        )
     before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
     folder.mkdir(parents=True, exist_ok=True)
     if pretrained is None:

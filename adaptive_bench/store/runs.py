@@ -222,6 +222,9 @@ def _written_out(folder: Path, directory: Path) -> Path | None:
 # Where a run is written, on what it is computed and how it is watched: the same run in any of them.
 _NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
 
+# Of an evaluation what earlier versions did as well and had no name for: their runs keep their names.
+_USUAL = (("temperature", None), ("quantize", "none"))
+
 
 def run_key(config: Mapping[str, Any]) -> str:
     """What tells a run from others, whose beginning its name ends with.
@@ -232,8 +235,8 @@ def run_key(config: Mapping[str, Any]) -> str:
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
     if not values.get("shuffled"):  # runs of versions without that control keep their names
         values.pop("shuffled", None)
-    if isinstance(measured := values.get("evaluation"), dict) and measured.get("temperature") is None:
-        values["evaluation"] = {name: value for name, value in measured.items() if name != "temperature"}
+    if isinstance(measured := values.get("evaluation"), dict):
+        values["evaluation"] = {name: value for name, value in measured.items() if (name, value) not in _USUAL}
     if isinstance(values.get("train"), dict):
         values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
     return key_of(values)

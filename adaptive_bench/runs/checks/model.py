@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from adaptive_bench import guard, registry
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import Backbone, quantization
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.faults import explained, is_exit_of_plugin
@@ -99,6 +99,7 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
         EnvironmentProblem: It needs a package that is not installed.
     """
     check_trackers(config.track)
+    quantization.check_installed(config.evaluation.quantize)
     train = config.train
     if not train.steps:
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.quantization import quantize
 from adaptive_bench.progress import RunningTask, SilentReporter
 from adaptive_bench.runs.cost.remembered_speed import RememberedSpeed
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
@@ -122,7 +124,10 @@ class _Timed:
 
     @cached_property
     def _plain(self) -> AdaptiveModel:
-        return AdaptiveModel.build(self._backbone, MethodSpec("dense")).eval()
+        # Steps of training are timed on the same weights: a copy is quantized.
+        how = self._config.evaluation.quantize
+        own = self._backbone if how == "none" else deepcopy(self._backbone)
+        return quantize(AdaptiveModel.build(own, MethodSpec("dense")).eval(), how)
 
     @cached_property
     def _examples(self) -> list[EncodedExample]:
@@ -151,6 +156,7 @@ def _some_documents(task: str, config: RunConfig) -> dict[str, Any]:
         "batch": recipe.batch_size,
         "chat": config.chat_template,
         **({"temperature": recipe.temperature} if recipe.temperature else {}),
+        **({"quantize": recipe.quantize} if recipe.quantize != "none" else {}),
     }
 
 

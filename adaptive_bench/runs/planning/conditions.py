@@ -60,6 +60,7 @@ def recipe_text(config: RunConfig) -> str:
     settings |= {"chat_template": "yes"} if config.chat_template else {}
     settings |= measuring.model_dump(mode="json", include={"calibration_examples", "calibration", "calibration_text"})
     settings |= {"temperature": measuring.temperature}
+    settings |= {"quantize": measuring.quantize} if measuring.quantize != "none" else {}
     return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
 
 

@@ -84,6 +84,9 @@ def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = No
     return None if written is None else plan_of(config, written, reporter)
 
 
+_UNSAID = {"temperature", "quantize"}  # settings that a record names only where they are not the usual ones
+
+
 def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
     """What a run consists of, put together from what its records say of themselves: of runs without a manifest.
 
@@ -115,7 +118,7 @@ def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
     for key in known:
         for sweep in sorted((config.out / "records" / key / "eval").glob("*-*")):
             about = Record(sweep).read("config.json") or {}
-            alike = recipe.items() <= about.items() and about.get("temperature") == config.evaluation.temperature
+            alike = recipe.items() <= about.items() and _UNSAID.isdisjoint(about.keys() - recipe.keys())
             if (about.get("method"), about.get("task")) in asked and alike:
                 task = find_task(about["task"])
                 evaluations.append(

@@ -25,6 +25,8 @@ def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporte
     Raises:
         UsageError: The run is matched on time, and there is no one setting that every method was timed in.
     """
+    if config.evaluation.quantize != "none":  # timings are of the weights as they were trained
+        return list(sweeps)
     curves = {
         model: _curves(config, model, sweeps, reporter)
         for model in dict.fromkeys(str(sweep.training.content.get("backbone")) for sweep in sweeps)

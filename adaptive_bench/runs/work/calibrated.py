@@ -12,6 +12,7 @@ from adaptive_bench.engine.shuffled import DecisionBank
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.behavioural_duplicates import behaviour
+from adaptive_bench.model.quantization import quantize
 from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.shuffled import collect_decisions
 from adaptive_bench.model.stored_calibration import POOLED
@@ -45,7 +46,8 @@ class Calibrated:
     @cached_property
     def model(self) -> AdaptiveModel:
         # What is stored beside the weights depends on earlier sweeps; a record must not.
-        return AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None).to(self.device)
+        model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None).to(self.device)
+        return quantize(model, self.config.evaluation.quantize)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -168,8 +170,10 @@ class Calibrated:
         what is calibrated, the dial value chosen for a saving, and the tokenizer.
         """
         add_tokenizer(self.training.checkpoint, self.tokenizer)  # of a training by an earlier version
-        if self.model.needs_calibration:
-            recipe = self.config.evaluation
+        recipe = self.config.evaluation
+        if (
+            self.model.needs_calibration and recipe.quantize == "none"
+        ):  # else it is of other weights than those beside it
             name = self._sweep.task if recipe.calibration == "task" else POOLED
             text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
             self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)

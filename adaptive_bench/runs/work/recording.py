@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from adaptive_bench import guard, opened, stopping
+from adaptive_bench.backbone.quantization import library_versions
 from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
@@ -62,7 +63,8 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     opened.begin()
     record.begin(work.content)
     code = code_digest(work.spec.name, config.out)
-    record.write("env.json", _environments(record, find_device(config.device)) | {"code": code})
+    used = library_versions(config.evaluation.quantize) if isinstance(work, DialEvaluation) else {}
+    record.write("env.json", _environments(record, find_device(config.device)) | used | {"code": code})
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
         guard.check()

@@ -1,0 +1,186 @@
+"""A decoder's linear maps in fewer bits, by the libraries that are kept for it. Weights are rounded as they are:
+nothing is trained, and no text is read.
+
+* `int8`: torchao, weight-only; symmetric, a scale for each output. Products are of the input's type.
+* `nf4`: bitsandbytes' NormalFloat of QLoRA (arXiv 2305.14314): blocks of 64, scales in 8 bits (double quantization).
+* `int4`: quanto's affine `qint4`, min-max in groups of 128 inputs (a whole row where it has no more, and fewer where
+  128 does not divide it): what the GateSkip paper's code takes for "4-bit".
+
+Products of `nf4` and `int4` are taken with weights that are brought back to the model's own type for each call.
+
+Inputs are not rounded. Where they are (torchao's dynamic int8, a scale for each token), no token depends on others, but
+a last bit that another order of sums changes moves an input to its neighbouring code: on the nano model packed and
+masked execution then differed by up to .1 of logits that spread by 4, and the engine promises 1e-4.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.recipe import QUANTIZED, Quantization
+
+# Where a library's code is, and the name of its distribution.
+_LIBRARIES: Mapping[Quantization, tuple[str, str]] = {
+    "int8": ("torchao.quantization", "torchao"),
+    "nf4": ("bitsandbytes", "bitsandbytes"),
+    "int4": ("optimum.quanto", "optimum-quanto"),
+}
+
+
+def check_installed(how: Quantization) -> None:
+    """Refuse to go on without the library of a form.
+
+    Raises:
+        UsageError: There is no such form.
+        EnvironmentProblem: The library is not installed.
+    """
+    if how == "none":
+        return
+    if how not in QUANTIZED:
+        raise UsageError(f"Weights are quantized as one of {', '.join(QUANTIZED)}, got {how!r}.")
+    module, distribution = _LIBRARIES[how]
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package above it
+        found = False
+    if not found:
+        raise EnvironmentProblem(
+            f"Evaluating with quantize {how} needs the package {distribution}, which is not installed. Install it with "
+            f"`pip install 'adaptive-bench[quantize]'`, or leave --quantize out."
+        )
+
+
+def library_versions(how: Quantization) -> dict[str, str]:
+    """The library behind a form, with its version."""
+    return {} if how == "none" else {_LIBRARIES[how][1]: version(_LIBRARIES[how][1])}
+
+
+def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
+    """Replace the weights of every linear map in some decoder layers. Norms have none and stay as they are.
+
+    Raises:
+        UsageError: No such form, a map that is wrapped (an adapter), or one that is quantized already.
+        EnvironmentProblem: The library is not installed, or cannot work here.
+    """
+    check_installed(how)
+    for name, module in layers.named_modules():
+        if hasattr(module, "base_layer"):
+            raise UsageError(
+                f"Linear maps are quantized as they are, got one that adapters wrap ({name}). Merge them first: "
+                f"merge_and_unload() of the peft model."
+            )
+        if isinstance(module, nn.Linear) and (type(module) is not nn.Linear or not is_plain(module.weight)):
+            raise UsageError(f"Weights are quantized once, but {name} is so already. Load the model anew.")
+    try:
+        _FORMS[how](layers)
+    except (RuntimeError, NotImplementedError, ImportError) as error:
+        device = next(layers.parameters()).device
+        raise EnvironmentProblem(
+            f"{_LIBRARIES[how][1]} cannot quantize as {how} on {device}: {str(error)[:300]}. Choose another --quantize "
+            f"or another --device."
+        ) from error
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is what it looks like, and not several tensors behind one face."""
+    return type(tensor) in (Tensor, nn.Parameter)
+
+
+def plain_parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors that hold a quantized tensor's values (codes, scales, shifts); of any other itself."""
+    # What torch itself wraps is no quantized weight, but a shard of one, say.
+    if is_plain(tensor) or type(tensor).__module__.startswith("torch.") or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in plain_parts(getattr(tensor, name))]
+
+
+def stored_bytes(tensor: Tensor) -> int:
+    """Bytes that a weight takes, scales and shifts included; constants that all weights share are left out."""
+    parts = plain_parts(tensor)
+    state = getattr(tensor, "quant_state", None)  # of bitsandbytes
+    while state is not None:
+        parts.append(state.absmax)
+        state = state.state2 if state.nested else None
+    return sum(part.numel() * part.element_size() for part in parts)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Libraries that tell, when they are imported, what they could do on other machines."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _library(name: str) -> Any:
+    with _quiet():
+        return importlib.import_module(name)
+
+
+def _int8(layers: nn.ModuleList) -> None:
+    torchao = _library("torchao.quantization")
+    torchao.quantize_(layers, torchao.Int8WeightOnlyConfig())
+
+
+def _nf4(layers: nn.ModuleList) -> None:
+    bitsandbytes = _library("bitsandbytes")
+    for name, linear in _linears(layers):
+        weight = linear.weight
+        made = bitsandbytes.nn.Linear4bit(
+            linear.in_features,
+            linear.out_features,
+            bias=linear.bias is not None,
+            compute_dtype=weight.dtype,
+            compress_statistics=True,
+            quant_type="nf4",
+            device="meta",
+        )
+        made.weight = bitsandbytes.nn.Params4bit(
+            weight.detach(), requires_grad=False, quant_type="nf4", compress_statistics=True, module=made
+        )
+        made.bias = linear.bias
+        # Some CPUs have a kernel in bf16 which takes the place of the model's type: scores would belong to the machine.
+        made.support_avx512bf16_for_cpu = False
+        layers.set_submodule(name, made.to(weight.device).train(linear.training))
+
+
+def _int4(layers: nn.ModuleList) -> None:
+    quanto = _library("optimum.quanto")
+    # On a CPU the library would compile this one function in C++ at the first call: for minutes, and without a compiler
+    # it fails.
+    extension = _library("optimum.quanto.library.extensions.extension").get_extension("quanto_cpp")
+    extension._lib = SimpleNamespace(unpack=_unpacked)
+    quanto.quantize(layers, weights=quanto.qint4)
+    quanto.freeze(layers)
+    layers.requires_grad_(False)
+
+
+def _unpacked(packed: Tensor, bits: int) -> Tensor:
+    """Codes of a few bits each out of bytes [N, ...], those of the lowest bits first: [N * 8 / bits, ...]."""
+    return torch.cat([packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)])
+
+
+def _linears(layers: nn.ModuleList) -> list[tuple[str, nn.Linear]]:
+    return [(name, module) for name, module in layers.named_modules() if isinstance(module, nn.Linear)]
+
+
+_FORMS: Mapping[Quantization, Callable[[nn.ModuleList], None]] = {
+    "int8": _int8,
+    "nf4": _nf4,
+    "int4": _int4,
+}

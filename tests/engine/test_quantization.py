@@ -1,0 +1,209 @@
+"""Quantized weights: the same decisions and MACs, fewer bytes, and kernels that are called for kept rows alone."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from adaptive_bench.backbone import quantization
+from adaptive_bench.backbone.quantization import stored_bytes
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model.quantization import quantize
+from adaptive_bench.recipe import QUANTIZED
+from adaptive_bench.testing.backbones import random_text
+
+pytest.importorskip("torchao")
+pytest.importorskip("bitsandbytes")
+pytest.importorskip("optimum.quanto")
+
+WIDE = {"hidden_size": 256, "intermediate_size": 320, "num_hidden_layers": 2}  # groups and blocks of several kinds
+CALIBRATION = random_text((30,) * 8, seed=9)
+
+
+@pytest.fixture(scope="module")
+def pair(make_backbone, make_model):
+    """`pair(how, spec, family)`: a model as it is and the same one quantized, neither calibrated by the other."""
+
+    def make(how, spec="random_skip", family="llama", **changes):
+        plain = make_backbone(family, **changes)
+        other = deepcopy(plain)
+        return make_model(spec, family, backbone=plain), quantize(make_model(spec, family, backbone=other), how)
+
+    return make
+
+
+def linears(model):
+    return [module for module in model.backbone.decoder.layers.modules() if isinstance(module, nn.Linear)]
+
+
+TEXT = random_text((20, 13, 1), seed=3)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma2"])
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_costs_are_equal_and_bytes_are_fewer(pair, how, family):
+    """T-QZ1, T-QZ4."""
+    plain, small = pair(how, family=family, hidden_size=256)
+    before, after = plain.backbone.costs, small.backbone.costs
+    for name in ("attn_q_o", "attn_kv", "pair", "mlp"):
+        assert (getattr(before, name) == getattr(after, name)).all()
+    most = 0.27 if how in ("int4", "nf4") else 0.53
+    for name in ("attn_kv_bytes", "attention_bytes", "mlp_bytes"):
+        assert (getattr(after, name) > 0).all() and (getattr(after, name) <= most * getattr(before, name)).all()
+    assert small.backbone.head_bytes == plain.backbone.head_bytes
+
+
+def test_stored_bytes_by_hand():
+    """Codes, and a scale (and shift) in fp32 for each output, or group of 128 inputs, or block of 64.
+
+    torchao keeps a zero point of a byte for each output as well.
+    """
+
+    def bytes_of(how):
+        layers = nn.ModuleList([nn.Linear(256, 64, bias=False)])
+        quantization.quantize_layers(layers, how)
+        return stored_bytes(layers[0].weight)
+
+    assert stored_bytes(nn.Linear(256, 64).weight) == 4 * 256 * 64
+    assert bytes_of("int8") == 256 * 64 + 5 * 64
+    assert bytes_of("int4") == 256 * 64 // 2 + 2 * 4 * 64 * 2
+    blocks = 256 * 64 // 64
+    assert bytes_of("nf4") == 256 * 64 // 2 + blocks + 4 * blocks // 256
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_the_ledger_is_that_of_the_unquantized_model(pair, how):
+    """Same decisions, so every MAC and every saving on tokens, core and net FLOPs is the same; bytes are not."""
+    reports = []
+    for model in pair(how):
+        model.dial = model.method.dial_for(0.3)
+        model(**TEXT.arguments)
+        cache = model(TEXT.input_ids[:1, :8], use_cache=True).past_key_values
+        for place in range(8, 16):  # the same tokens, whatever the model would write
+            model(TEXT.input_ids[:1, place : place + 1], past_key_values=cache, use_cache=True)
+        reports.append(model.compute_report())
+    plain, small = reports
+    assert small["macs"] == pytest.approx(plain["macs"], rel=1e-9)
+    for axis in ("tokens", "core", "net", "executed"):
+        assert small["saved"][axis] == pytest.approx(plain["saved"][axis], abs=1e-9) and plain["saved"][axis] != 0
+    for phase in ("prefill", "decode"):
+        assert small["counts"][phase]["weight_bytes"] < 0.9 * plain["counts"][phase]["weight_bytes"]
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "random_skip", "layerskip", "mod"])
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_packed_is_masked(pair, make_model, how, spec):
+    _, model = pair(how, spec)
+    if model.needs_calibration:
+        model.calibrate([CALIBRATION.arguments], [0.3])
+    model.dial = model.method.dial_for(0.3)
+    logits = []
+    for executor in ("packed", "masked"):
+        model.executor = executor
+        logits.append(model(**TEXT.arguments).logits[TEXT.valid])
+    assert model.compute_report()["saved"]["tokens"] > 0.1
+    assert torch.allclose(*logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_logits_are_those_of_the_weights_brought_back(pair, how):
+    """fp32 math with the weights as each map multiplies them, in a model of plain maps."""
+    plain, small = pair(how, **WIDE)
+    for model in (plain, small):
+        model.dial = model.method.dial_for(0.3)
+    before = plain(**TEXT.arguments).logits[TEXT.valid]
+    for own, other in zip(linears(plain), linears(small), strict=True):
+        given = other(torch.eye(own.in_features)) - (0 if other.bias is None else other.bias)
+        own.weight.copy_(given.t())
+    found, wanted = (model(**TEXT.arguments).logits[TEXT.valid] for model in (small, plain))
+    assert torch.allclose(found, wanted, atol=1e-3, rtol=1e-4)
+    assert not torch.allclose(found, before, atol=1e-2), "T-QZ5: it is another model"
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_no_row_depends_on_others(how):
+    """T-QZ3: one row alone and among many, each map by itself."""
+    torch.manual_seed(0)
+    layers = nn.ModuleList([nn.Linear(256, 96)])
+    quantization.quantize_layers(layers.eval(), how)
+    states = torch.randn(40, 256) * torch.logspace(-2, 2, 40)[:, None]
+    together, alone = layers[0](states), torch.cat([layers[0](row) for row in states.split(1)])
+    assert torch.allclose(together, alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_what_nobody_executes_calls_no_kernel(make_backbone, make_pattern, run_pattern, random_text, how):
+    """T-QZ2: several libraries fail on no rows at all, one of them by a signal."""
+    backbone = deepcopy(make_backbone("llama"))
+    pattern = make_pattern(2, 6, 4, kv="evict", share=1.0, scaled=False)
+    pattern.keep[:, 2:4] = False  # neither attention nor MLP of layer 1 keeps anybody
+    model = run_pattern(backbone, pattern)
+    model.backbone.quantize(how)
+    rows = {}
+
+    def count(name):
+        return lambda module, inputs: rows.setdefault(name, []).append(inputs[0].numel() // inputs[0].shape[-1])
+
+    for name, module in model.backbone.decoder.layers.named_modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(count(name))
+    model(random_text(2, 6))
+    assert not any(name.startswith("1.") for name in rows) and len(rows) == 3 * 7
+    assert min(number for found in rows.values() for number in found) > 0
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
+@torch.no_grad()
+def test_only_the_maps_of_layers_are_quantized_and_calibration_is_forgotten(make_backbone, make_model, how):
+    """T-QZ6."""
+    model = make_model("gateskip", backbone=deepcopy(make_backbone("llama")))
+    model.saving = 0.3
+    maps = {id(module) for module in linears(model)}
+    kept = {
+        name: (value, value.clone())
+        for name, value in model.named_parameters()
+        if not any(f"{part}_proj" in name for part in ("q", "k", "v", "o", "gate", "up", "down"))
+    }
+    assert maps and any("method" in name for name in kept) and any("lm_head" in name for name in kept)
+    quantize(model, how)
+    now = dict(model.named_parameters())
+    for name, (value, before) in kept.items():
+        assert now[name] is value and torch.equal(value, before)
+    with pytest.raises(UsageError, match="calibrate"):
+        model.saving = 0.3
+    model.calibrate([CALIBRATION.arguments], [0.3])
+    model.saving = 0.3
+    model(**TEXT.arguments)  # the calibration is not taken for that of other weights
+    model(**TEXT.arguments)
+
+
+def test_a_quantized_model_is_neither_saved_nor_quantized_again(pair, tmp_path):
+    _, model = pair("int8")
+    with pytest.raises(UsageError, match=r"quantized as int8\. Save it first"):
+        model.save_pretrained(tmp_path / "model")
+    with pytest.raises(UsageError, match="once"):
+        quantize(model, "int8")
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
+    for how, library in {"int8": "torchao", "nf4": "bitsandbytes", "int4": "optimum-quanto"}.items():
+        with pytest.raises(EnvironmentProblem, match=rf"{library}.*adaptive-bench\[quantize\]"):
+            quantization.check_installed(how)
+    quantization.check_installed("none")
+
+
+def test_what_a_library_cannot_do_names_the_device(monkeypatch):
+    def cannot(layers):
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setitem(quantization._FORMS, "int8", cannot)
+    with pytest.raises(EnvironmentProblem, match="as int8 on cpu: no kernel image"):
+        quantization.quantize_layers(nn.ModuleList([nn.Linear(4, 4)]), "int8")

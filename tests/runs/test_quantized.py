@@ -1,0 +1,87 @@
+"""Quantized models are measured beside the others: with the same trainings, under keys of their own."""
+
+import json
+
+import pytest
+
+from adaptive_bench.backbone import quantization
+from adaptive_bench.config import load_config
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.stored_calibration import names
+from adaptive_bench.recipe import QUANTIZED, EvalRecipe
+from adaptive_bench.runs import run
+from adaptive_bench.runs.planning.manifest import of_records
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.runs import run_key
+
+
+def sweeps_of(outcome):
+    """By the form, the points of every sweep on disk."""
+    found = {}
+    for path in sorted(outcome.folder.parent.parent.glob("records/*/eval/*/config.json")):
+        how = json.loads(path.read_text()).get("quantize", "none")
+        points = [json.loads(file.read_text()) for file in sorted(path.parent.glob("[0-9]*.json"))]
+        found.setdefault(how, []).append((path.parent, points))
+    return found
+
+
+def test_a_quantized_run_trains_nothing_anew_and_calibrates_for_itself(config_of):
+    """T-QZ7."""
+    pytest.importorskip("torchao")
+    plain = run(config_of("gateskip"))
+    (checkpoint,) = plain.folder.parent.parent.glob("records/*/checkpoint")
+    before = {file: file.read_bytes() for file in checkpoint.rglob("*.*")}
+    small = run(config_of("gateskip", evaluation={"quantize": "int8"}))
+    assert plain.folder != small.folder and not plain.failures and not small.failures
+    assert len(list((plain.folder.parent.parent / "records").iterdir())) == 1, "the training is that of the other run"
+    assert {file: file.read_bytes() for file in checkpoint.rglob("*.*")} == before, "nor is its calibration replaced"
+    assert names(checkpoint, MethodSpec.parse("gateskip")) and AdaptiveModel.from_pretrained(checkpoint).saving >= 0
+
+    found = sweeps_of(plain)
+    assert found.keys() == {"none", "int8"}
+    ((own, points),), ((other, now),) = found["none"], found["int8"]
+    assert own != other and points != now
+    for here, there in zip(points, now, strict=True):
+        counts = [one["report"]["counts"]["prefill"] for one in (here, there)]
+        assert counts[0]["dense_macs"] == pytest.approx(counts[1]["dense_macs"], rel=1e-9)
+        assert counts[1]["weight_bytes"] < counts[0]["weight_bytes"]
+    assert json.loads((other / "env.json").read_text())["torchao"]
+    assert "torchao" not in json.loads((own / "env.json").read_text())
+    assert {"quantize" in row["recipe"] for row in plain.rows} == {False}
+    assert {row["recipe"].endswith("quantize int8") for row in small.rows} == {True}
+
+
+def test_the_same_command_finds_what_was_measured_and_other_forms_do_not(config_of):
+    pytest.importorskip("torchao")
+    config = config_of("dense", evaluation={"quantize": "int8"})
+    first = run(config)
+    assert run(config).rows == first.rows
+    keys = [path.name for path in (config.out / "records").iterdir()]
+    assert len(of_records(config, keys).evaluations) == 1
+    assert not of_records(config_of("dense"), keys).evaluations
+
+
+def test_runs_and_points_of_earlier_versions_keep_their_keys():
+    plain = load_config("smoke").model_dump(mode="json")
+    assert plain["evaluation"]["quantize"] == "none" and "quantize" not in EvalRecipe().in_key()
+    before = plain | {"evaluation": {key: value for key, value in plain["evaluation"].items() if key != "quantize"}}
+    assert run_key(plain) == run_key(before)
+    keys = {run_key(plain | {"evaluation": plain["evaluation"] | {"quantize": how}}) for how in ("none", *QUANTIZED)}
+    assert len(keys) == 1 + len(QUANTIZED)
+    assert EvalRecipe(quantize="nf4").in_key()["quantize"] == "nf4"
+
+
+def test_a_run_without_the_library_is_refused_before_anything_is_trained(config_of, monkeypatch):
+    monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
+    config = config_of("dense", evaluation={"quantize": "nf4"})
+    with pytest.raises(EnvironmentProblem, match=r"needs the package bitsandbytes.*adaptive-bench\[quantize\]"):
+        run(config)
+    assert not list((config.out / "records").glob("*"))
+
+
+def test_timings_are_of_models_that_are_not_quantized():
+    with pytest.raises(UsageError, match=r"match_on 'time' with --quantize int8"):
+        load_config("smoke", {"match_on": "time", "evaluation": {"quantize": "int8"}})
+    with pytest.raises(UsageError, match="quantize"):
+        load_config("smoke", {"evaluation": {"quantize": "int3"}})
