@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from .beside import MISSING, Beside, Line, Value
+from .beside import BEYOND, MISSING, Beside, Line, Value
 
 _AT = 0.15  # the level whose order is told in detail, and the nearest one to it
 _KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
@@ -16,7 +16,7 @@ def said_of(found: Beside) -> list[str]:
     """The sentences, what was not measured last."""
     if all(line.label is None for line in found.lines):
         return [f"Table {found.table['table']} is {MISSING}. {commands_of(found)}"]
-    parts = [_same_model, _means, _stand_ins, _orders, _gateskip, _flat, _kept, _faster, _missing]
+    parts = [_same_model, _means, _stand_ins, _orders, _gateskip, _flat, _kept, _bits, _faster, _missing]
     return [text for part in parts for text in part(found)]
 
 
@@ -181,6 +181,46 @@ def _kept(found: Beside) -> Iterator[str]:
             )
 
 
+def _bits(found: Beside) -> Iterator[str]:
+    """What quantizing keeps of the score at each level, there and here; and where the paper has no difference."""
+    forms = {row["name"] for row in found.table["rows"] if "recipe" in row}
+    own = [line for line in found.lines if line.name not in forms and line.name != BEYOND]
+    for name, columns in groups_of(found):
+        for line in (one for one in found.lines if one.name in forms or one.name == BEYOND):
+            full = next((one for one in own if line.label and one.label == line.label.rpartition(", ")[0]), None)
+            if full is not None:
+                yield from _bits_of(found, name, columns, full, line)
+
+
+def _bits_of(found: Beside, name: str, columns: range, full: Line, line: Line) -> Iterator[str]:
+    asks = found.table["asks"]
+    both = [
+        (asks[at][1], ours, before)
+        for at in columns
+        if (ours := line.ours[at]) is not None and (before := full.ours[at]) is not None and before.mean
+    ]
+    if not both:
+        return
+    at = _listed([f"{100 * level:.4g}" for level, *_ in both])
+    here = _listed_all([f"{100 * ours.mean / before.mean:.3g}" for _, ours, before in both])
+    pairs = [
+        (asks[at][1], theirs[0], before[0])
+        for at in columns
+        if (theirs := line.theirs[at]) is not None and (before := full.theirs[at]) is not None
+    ]
+    there = _listed_all(
+        [f"{100 * theirs / before:.3g}" for level, theirs, before in pairs if level in {one for one, *_ in both}]
+    )
+    paper = f"; {line.name} keeps {there} % of {full.name} in the paper" if pairs else ""
+    yield f"{_lead(name)}at {at} % of skipped tokens {line.label} keeps {here} % of the score of {full.label}{paper}."
+    if len(pairs) >= _FEWEST and all(theirs == before for _, theirs, before in pairs):
+        differ = sum(ours.mean != before.mean for _, ours, before in both)
+        yield (
+            f"{_lead(name)}all {len(pairs)} values of {line.name} are those of {full.name} in the paper; {differ} of "
+            f"{len(both)} of {line.label} differ here."
+        )
+
+
 def _faster(found: Beside) -> Iterator[str]:
     """How many times shorter what takes time becomes from the first to the last level."""
     for line in found.lines:
@@ -220,6 +260,10 @@ def _is_own(line: Line) -> bool:
     """Whether a row is the paper's own method as it stands."""
     name = line.name.partition(" (")[0]
     return name == "GateSkip" or "(default)" in line.name
+
+
+def _listed_all(texts: list[str]) -> str:
+    return ", ".join(texts)
 
 
 def _listed(names: list[str]) -> str:

@@ -5,6 +5,7 @@ Nothing is said of a value that no record has: it is "not measured here". Every 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -24,7 +25,9 @@ STAND_INS = {
     "gsm8k": "nano_math", "csqa": "nano_qa", "csqa_ll": "nano_qa_ll", "lambada": "nano_text", "mmlu_gen": "nano_qa",
 }  # fmt: skip
 _WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
-_OTHER_MEASURE = ("quantize", "temperature")  # in a recipe: rows of their own
+BEYOND = "not in the paper"
+_OTHER = ("quantize", "temperature")  # in a recipe: rows of their own
+_FORM = re.compile(r"(?:^|, )quantize (\w+)")
 _BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
 
 
@@ -96,6 +99,12 @@ class Beside:
     means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+def form_of(row: Row) -> str:
+    """What the weights were quantized as; empty where they were not."""
+    found = _FORM.search(row.conditions.recipe or "")
+    return found[1] if found else ""
+
+
 def numbers() -> list[int]:
     """Of the tables that there are."""
     return [int(table["table"]) for table in paper_tables()]
@@ -130,27 +139,54 @@ class _Ours:
 
     def beside(self, model: str | None) -> Beside:
         lines = [line for row in self.table["rows"] for line in self._lines(row)]
+        if any("recipe" in row for row in self.table["rows"]):
+            lines += self._beyond()
         if model is None and self.rows:
             model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self.rows)) or None
         return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
 
     def _lines(self, row: Mapping[str, Any]) -> Iterator[Line]:
         theirs, shown, section = tuple(map(_parsed, row["values_"])), tuple(row["values_"]), row["section"]
-        some = [one for one in self.rows if row["method"] is not None and self._is_of(one, row)]
-        found = []
-        for label in dict.fromkeys(one.label for one in some):
-            ours = tuple(self._value([one for one in some if one.label == label], *ask) for ask in self.table["asks"])
-            if any(value is not None for value in ours):
-                found.append(Line(row["name"], label, theirs, shown, ours, section))
+        found = self._found(row["name"], [one for one in self.rows if self._is_of(one, row)], theirs, shown, section)
         yield from found or [Line(row["name"], None, theirs, shown, (None,) * len(theirs), section)]
+
+    def _beyond(self) -> list[Line]:
+        """Rows of the methods of the table in a form that the paper has none of: 8 bits, say."""
+        known = {row["method"] for row in self.table["rows"]}
+        some = [
+            one
+            for one in self.rows
+            if form_of(one) and self._variant(one) in known and not any(self._is_of(one, r) for r in self.table["rows"])
+        ]
+        columns = len(self.table["columns"])
+        return self._found(BEYOND, some, (None,) * columns, ("",) * columns, None)
+
+    def _found(
+        self,
+        name: str,
+        rows: Sequence[Row],
+        theirs: tuple[tuple[float, float] | None, ...],
+        shown: tuple[str, ...],
+        section: str | None,
+    ) -> list[Line]:
+        """A line for each of our methods, and each of the forms it was measured in."""
+        found = []
+        for label, form in dict.fromkeys((one.label, form_of(one)) for one in rows):
+            some = [one for one in rows if (one.label, form_of(one)) == (label, form)]
+            ours = tuple(self._value(some, *ask) for ask in self.table["asks"])
+            if any(value is not None for value in ours):
+                found.append(Line(name, f"{label}, {form}" if form else label, theirs, shown, ours, section))
+        return found
+
+    def _variant(self, ours: Row) -> str:
+        return self.variants.get(ours.spec, ours.spec).partition("@")[0]
 
     def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
         recipe = ours.conditions.recipe or ""
         wanted = row.get("recipe")
-        measured = wanted in recipe if wanted else not any(f"{one} " in recipe for one in _OTHER_MEASURE)
+        measured = any(one in recipe for one in wanted) if wanted else not any(f"{one} " in recipe for one in _OTHER)
         name = (ours.conditions.model or "").lower()
-        spec = self.variants.get(ours.spec, ours.spec).partition("@")[0]
-        return measured and spec == row["method"] and row.get("model", "").lower() in name
+        return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() in name
 
     def _value(self, rows: Sequence[Row], what: str | None, level: float) -> Value | None:
         kind, _, name = (what or "").partition(" ")

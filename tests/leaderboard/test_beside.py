@@ -140,6 +140,36 @@ def test_quantized_and_sampled_rows_are_rows_of_their_own(make_row):
     assert having(sentences, "Not measured here: 4-bit + GateSkip")
 
 
+def test_forms_stand_apart_and_8_bits_are_not_the_papers(make_row):
+    rows = rows_of(make_row, "gateskip", {0.0: 0.8, 0.15: 0.6}, recipe="steps 1")
+    for form, scores in {"int4": {0.0: 0.6, 0.15: 0.3}, "nf4": {0.0: 0.76}, "int8": {0.0: 0.8}}.items():
+        rows += rows_of(make_row, "gateskip", scores, recipe=f"steps 1, quantize {form}")
+    rows += rows_of(make_row, "mod", {0.0: 0.5}, recipe="steps 1, quantize int8")
+    found, sentences = said(rows, 7)
+    assert [(line.name, line.label, line.ours[0].shown) for line in found.lines] == [
+        ("32-bit + GateSkip", "gateskip", "80.0"),
+        ("4-bit + GateSkip", "gateskip, int4", "60.0"),
+        ("4-bit + GateSkip", "gateskip, nf4", "76.0"),
+        ("not in the paper", "gateskip, int8", "80.0"),
+    ]
+    kept = having(sentences, "of the score of gateskip")
+    assert "at 0, 15 % of skipped tokens gateskip, int4 keeps 75, 50 %" in kept[0]
+    assert "4-bit + GateSkip keeps 94.4, 96.1 % of 32-bit + GateSkip in the paper" in kept[0]
+    assert "nf4 keeps 95 %" in kept[1] and "int8 keeps 100 % of the score of gateskip." in kept[2]
+    assert not having(sentences, "all 5 values") and not any(
+        form in one for one in said(rows, 1)[1] for form in ("int4",)
+    )
+
+
+@pytest.mark.parametrize(("other", "differ"), [(0.7, 1), (0.8, 0)])
+def test_equal_log_likelihoods_of_the_paper_are_held_to_ours(make_row, other, differ):
+    task = {"task": "nano_qa_ll", "metric": "acc,none"}
+    rows = rows_of(make_row, "gateskip", {0.0: 0.8}, recipe="steps 1", **task)
+    rows += rows_of(make_row, "gateskip", {0.0: other}, recipe="steps 1, quantize nf4", **task)
+    (found,) = having(said(rows, 7)[1], "all 5 values of 4-bit + GateSkip are those of 32-bit + GateSkip in the paper")
+    assert f"{differ} of 1 of gateskip, nf4 differ here" in found
+
+
 def test_a_table_over_models_finds_each_in_its_row(make_row):
     rows = rows_of(make_row, "gateskip", {0.0: 0.8}, model="meta-llama/Llama-3.2-3B", backbone="a")
     rows += rows_of(make_row, "gateskip", {0.0: 0.6}, model="google/gemma-2-2b", backbone="b")
