@@ -23,7 +23,7 @@ from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 
 _READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
-_FORM = 2  # of what is kept; raise it when `derive` gives something else
+_FORM = 3  # of what is kept; raise it when `derive` gives something else
 
 
 def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ AXES = {
     "tokens": "saved tokens",
     "claimed": "claimed saving",
     "projected": "saved net FLOPs, projected",
+    "bytes": "saved bytes",
     "time": "saved time",
 }
 # Status of a row -> the mark behind its score, and what it means.
@@ -38,7 +39,12 @@ _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
 _OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
 NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
-_TRAINED_ON = {"time": "net", "projected": "net", "claimed": "tokens"}  # axes without trainings of their own
+_TRAINED_ON = {
+    "time": "net",
+    "bytes": "net",
+    "projected": "net",
+    "claimed": "tokens",
+}  # axes without trainings of their own
 STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
 _LONGEST = 1e7  # a number below is written out
 _NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
@@ -58,6 +64,8 @@ ALL_MARKS = (
     ("n/a", "outside the savings that were measured"),
 )
 _AXIS_NOTES = {
+    "bytes": "Saved bytes: what a written token, fed alone, reads less than in the dense model in fp32, weights and "
+    "K,V together; reckoned from the ledger.",
     "time": "Saved time: share of plain Hugging Face's time for prompt and new tokens in this setting, read off the "
     "method's own timing at its saved tokens. A method that was not timed here is missing.",
     "claimed": "Claimed saving: the share of token-branches that the method's dial says it skips. What was measured "
@@ -81,7 +89,7 @@ _DETAILS = {
     "projected net": "projected_net",
 }
 # Column of the details -> key of a row; what a token costs there, as it is.
-COSTS = {"FLOPs/token": "flops_per_token", "ms/token": "ms_per_token"}
+COSTS = {"FLOPs/token": "flops_per_token", "bytes/token": "bytes_per_token", "ms/token": "ms_per_token"}
 # Column of the facts of a method and its training -> key of a row, and how it is written.
 _TRAINING: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "may skip": ("eligible", str),

@@ -71,6 +71,7 @@ class Row:
     dial: float | None = None
     seconds: float | None = None
     flops_per_token: float | None = None
+    bytes_per_token: float | None = None
     ms_per_token: float | None = None
     shots: int | None = None
     model: str | None = None

@@ -16,7 +16,7 @@ from .row import Row
 LARGEST_FILE_BYTES = 64_000_000
 _LONGEST_NAME = 200
 _STATUSES = ("ok", "outside", "partial", "inert")
-_AXES = ("net", "core", "tokens", "claimed", "projected", "time")
+_AXES = ("net", "core", "tokens", "claimed", "projected", "bytes", "time")
 _PHASES = ("all", "prefill", "decode")
 # What names are made of. None of it is markup, a path, a URL scheme, a formula's first character or an escape.
 _METHOD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\[[A-Za-z0-9_.,= +\-]*\])?(@\w+)?", re.ASCII)
@@ -207,6 +207,7 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "dial": (_maybe(_number(-1e12, 1e12)), None),
     "seconds": (_maybe(_number(0.0, 1e12)), None),
     "flops_per_token": (_maybe(_number(0.0, 1e30)), None),
+    "bytes_per_token": (_maybe(_number(0.0, 1e18)), None),
     "ms_per_token": (_maybe(_number(0.0, 1e12)), None),
     "shots": (_maybe(_whole(10**6)), None),
     "model": (_maybe(_text(_MODEL)), None),

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.recipe import QUANTIZED, Quantization
@@ -165,9 +166,25 @@ def _int4(layers: nn.ModuleList) -> None:
     # it fails.
     extension = _library("optimum.quanto.library.extensions.extension").get_extension("quanto_cpp")
     extension._lib = SimpleNamespace(unpack=_unpacked)
-    quanto.quantize(layers, weights=quanto.qint4)
-    quanto.freeze(layers)
-    layers.requires_grad_(False)
+    for name, linear in _linears(layers):
+        made = quanto.QLinear.from_module(linear, weights=quanto.qint4)
+        made.freeze()
+        layers.set_submodule(name, _BroughtBack(linear, made.weight.detach()))
+
+
+class _BroughtBack(nn.Linear):
+    """A linear map with a weight of quanto's. The library's own module does not run in torch's inference mode."""
+
+    def __init__(self, linear: nn.Linear, weight: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = nn.Parameter(weight, requires_grad=False), linear.bias
+        self.train(linear.training)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See `nn.Linear`."""
+        weight: Any = self.weight
+        return functional.linear(input, weight.dequantize(), self.bias)
 
 
 def _unpacked(packed: Tensor, bits: int) -> Tensor:

@@ -16,7 +16,7 @@ from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
 from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, not_to_be_quoted, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
-AXES = (*_COUNTED, "claimed", "projected", "time")
+AXES = (*_COUNTED, "claimed", "projected", "bytes", "time")
 PHASES = ("all", "prefill", "decode")
 
 

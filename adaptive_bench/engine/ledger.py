@@ -25,40 +25,26 @@ from torch import Tensor
 
 from adaptive_bench.backbone import LayerCosts
 from adaptive_bench.method import Phase
+from adaptive_bench.store.counts import BUCKETS, COSINE, NORM, Work
+
+__all__ = [
+    "BRANCHES",
+    "BUCKETS",
+    "COSINE",
+    "NORM",
+    "PHASES",
+    "Ledger",
+    "Work",
+    "cosine_macs",
+    "read_together",
+    "saved_shares",
+]
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
-BUCKETS = (
-    "core.attn_q_o",
-    "core.attn_kv",
-    "core.attn_mix",
-    "core.mlp",
-    "core.head",
-    "overhead.decision",
-    "overhead.kv_repair",
-    "overhead.adapter",
-    "waste.dense",
-)
 BRANCHES = ("attention", "mlp")
-COSINE, NORM = "cosine", "norm"  # what `Ledger.count` calls them
 _DEFERRED = 64  # decode steps whose books are made at once, on an accelerator
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
-
-
-class Work:
-    """Columns of the ledger's counts: what was run of one layer. Tokens and pairs, not MACs.
-
-    `*_eligible` tokens that could execute the branch, `*_kept` that did, `*_slots` that went through its linear maps
-    (of attention: q and o), `*_reads` calls in which somebody did (`kv_reads`: in which K,V were projected and nobody
-    attended); `projected` slots of the k and v maps, `repaired`
-    tokens that skipped and left K,V all the same, `seen` (query, key) pairs the semantics need, `pairs` those that were
-    executed; `dense_*` what the dense model needs.
-    """
-
-    COLUMNS = 15
-    ATTENTION_ELIGIBLE, ATTENTION_KEPT, ATTENTION_SLOTS, ATTENTION_READS = range(4)
-    MLP_ELIGIBLE, MLP_KEPT, MLP_SLOTS, MLP_READS = range(4, 8)
-    PROJECTED, REPAIRED, SEEN, PAIRS, DENSE_TOKENS, DENSE_PAIRS, KV_READS = range(8, 15)
 
 
 class Deferred(Protocol):

@@ -7,7 +7,9 @@ from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
-RESCALE = "rescale"
+from adaptive_bench.store.counts import RESCALE
+
+__all__ = ["RESCALE", "DecisionMeter", "Reading"]
 
 
 class Reading(NamedTuple):

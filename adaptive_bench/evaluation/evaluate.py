@@ -183,8 +183,18 @@ def _evaluate_once(
         data=asked_of(task, harness_task, results["samples"][task.name])
         | ({"chat_template_sha256": template_digest(tokenizer)} if chat_template else {}),
         claimed=model.method.claimed_saving,
+        stored=_stored(model),
     )
     return evaluation, samples
+
+
+def _stored(model: AdaptiveModel) -> dict[str, list[int]] | None:
+    """Bytes of the layers of a quantized model."""
+    if model.backbone.quantized == "none":
+        return None
+    costs = model.backbone.costs
+    found = {"attention": costs.attention_bytes, "kv": costs.attn_kv_bytes, "mlp": costs.mlp_bytes}
+    return {name: sizes.tolist() for name, sizes in found.items()}
 
 
 def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:

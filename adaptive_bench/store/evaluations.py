@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.counts import TokenBytes, token_bytes
 from adaptive_bench.store.savings import Axis, MatchPhase
 
 
@@ -38,6 +40,8 @@ class Evaluation:
         data: Where the documents came from (`source`, `revision` of the hub), digests of them, of their right answers
             and of the prompts made of them, the version of the task, signatures of its metrics, and the digest of the
             chat template where prompts were put into one; `None` in older records.
+        stored: Of a quantized model the bytes of each layer as it is stored, lists [L]: `attention` and of that `kv`,
+            and `mlp`; else `None`.
     """
 
     task: str
@@ -56,6 +60,7 @@ class Evaluation:
     projected: Mapping[str, float | None] | None = None
     projected_shape: str | None = None
     data: Mapping[str, Any] | None = None
+    stored: Mapping[str, Any] | None = None
 
     @property
     def time_per_token_s(self) -> float:
@@ -68,8 +73,18 @@ class Evaluation:
             return self.claimed if phase == "all" else None
         if axis == "projected":
             return None if self.projected is None else self.projected.get(phase)
+        if axis == "bytes":
+            found = self.token_bytes if phase == "all" else None
+            return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
+
+    @cached_property
+    def token_bytes(self) -> TokenBytes | None:
+        """Bytes that a token reads which is fed alone while a text is written, and what the dense model in fp32 would
+        read; `None` where nothing was written, and where the counts do not tell (see `counts.token_bytes`).
+        """
+        return token_bytes(self.report.get("counts", {}), self.stored)
 
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
         """FLOPs that a token fed in a phase cost on average, all that the method adds included; `None` where the phase

@@ -28,7 +28,13 @@ class Measured:
     def __init__(self, evaluations: Sequence[Evaluation]) -> None:
         self.evaluations = evaluations
         columns = [
-            (one.dial, one.time_s, *(one.saved(*known) for known in KNOWN), *map(one.flops_per_token, MATCH_PHASES))
+            (
+                one.dial,
+                one.time_s,
+                *(one.saved(*known) for known in KNOWN),
+                *map(one.flops_per_token, MATCH_PHASES),
+                None if one.token_bytes is None else one.token_bytes.read,
+            )
             for one in evaluations
         ]
         self.values: Floats = np.array(columns, dtype=float)  # what is not known becomes NaN
@@ -80,7 +86,7 @@ class LevelMatches:
                 mix.level if mix.above else value for (mix, _), value in zip(reached, values[:, own], strict=True)
             ]
         dial, seconds, *savings = (fmean(column) for column in values.T.tolist())
-        savings, flops = savings[: len(NAMES)], savings[len(NAMES) + MATCH_PHASES.index(self.phase)]
+        savings, flops, read = savings[: len(NAMES)], savings[len(NAMES) + MATCH_PHASES.index(self.phase)], savings[-1]
         saved: Mapping[str, float | None] = {
             name: None if mean != mean else mean for name, mean in zip(NAMES, savings, strict=True)
         }
@@ -105,6 +111,7 @@ class LevelMatches:
             "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
             "projected_net": saved[saving_name("projected", self.phase)],
             "flops_per_token": None if flops != flops else flops,
+            "bytes_per_token": None if read != read else read,
             "ms_per_token": self._ms_per_token(reached),
             "status": status,
         }

@@ -65,7 +65,7 @@ class Row:
         semantics: `bench` or `paper`.
         task: Name of the task.
         metric: lm-eval metric key.
-        axis: What the level is a share of: `tokens`, `core`, `net`, `claimed`, `projected` or `time`.
+        axis: What the level is a share of: `tokens`, `core`, `net`, `claimed`, `projected`, `bytes` or `time`.
         phase: Which tokens count on the axis: `all`, `prefill` or `decode`.
         level: Saving at which methods are compared.
         score: Mean over the seeds that reached the level; `None` where none did.
@@ -104,6 +104,8 @@ class Row:
         seconds: Spent inside model calls there, on all documents.
         flops_per_token: FLOPs that a token fed in the row's phase costs there on average, all that the method adds
             included; `None` where that is not known.
+        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.counts.TokenBytes`);
+            `None` where that is not known, and in older tables.
         ms_per_token: On the axis `time`, milliseconds for each new token there, its prompt's time included and the
             batch sharing it; else `None`.
         made_with: Versions and devices that the records behind the row were made with.
@@ -160,6 +162,7 @@ class Row:
     distance: float | None = None
     seconds: float | None = None
     flops_per_token: float | None = None
+    bytes_per_token: float | None = None
     ms_per_token: float | None = None
     model: str | None = None
     backbone: str | None = None
@@ -283,7 +286,7 @@ def dial_warnings(
 def _axes(evaluations: Sequence[Evaluation]) -> list[tuple[Axis, MatchPhase]]:
     """Pooled counts in any case, everything else where some evaluation knows it."""
     wanted: list[tuple[Axis, MatchPhase]] = [(axis, phase) for phase in MATCH_PHASES for axis in COUNTED]
-    wanted += [("claimed", "all"), ("projected", "all")]
+    wanted += [("claimed", "all"), ("projected", "all"), ("bytes", "all")]
     return [
         (axis, phase)
         for axis, phase in wanted

@@ -33,7 +33,7 @@ from ..verdict import verdict
 from ..verified import UNVERIFIED
 from .ranked import ranked, shown_first, views_of
 
-POOLED = ("claimed", "projected", "time")  # axes without phases
+POOLED = ("claimed", "projected", "bytes", "time")  # axes without phases
 MOST_ROWS = 50  # of one table, unless a reader asks for all
 FOLDER = "data"  # beside the page
 _SCRIPTS = ("chart.js", "state.js", "ranked.js", "board.js", "drawer.js")

@@ -126,6 +126,17 @@ def test_logits_are_those_of_the_weights_brought_back(pair, how):
 
 
 @pytest.mark.parametrize("how", QUANTIZED)
+def test_it_runs_in_inference_mode_as_evaluations_do(pair, how):
+    _, model = pair(how)
+    model.dial = model.method.dial_for(0.3)
+    with torch.inference_mode():
+        found = model(**TEXT.arguments).logits
+        model.generate(TEXT.input_ids[:1, -8:], max_new_tokens=3)
+    with torch.no_grad():
+        assert torch.equal(found, model(**TEXT.arguments).logits)
+
+
+@pytest.mark.parametrize("how", QUANTIZED)
 @torch.no_grad()
 def test_no_row_depends_on_others(how):
     """T-QZ3: one row alone and among many, each map by itself."""

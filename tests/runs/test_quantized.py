@@ -62,6 +62,13 @@ def test_the_same_command_finds_what_was_measured_and_other_forms_do_not(config_
     assert not of_records(config_of("dense"), keys).evaluations
 
 
+@pytest.mark.parametrize("how", ["int4", "nf4"])
+def test_texts_are_written_in_4_bits(config_of, how):
+    pytest.importorskip({"int4": "optimum.quanto", "nf4": "bitsandbytes"}[how])
+    outcome = run(config_of("gateskip", tasks=("nano_math",), evaluation={"quantize": how, "limit": 2}))
+    assert not outcome.failures and {row["recipe"].endswith(f"quantize {how}") for row in outcome.rows} == {True}
+
+
 def test_runs_and_points_of_earlier_versions_keep_their_keys():
     plain = load_config("smoke").model_dump(mode="json")
     assert plain["evaluation"]["quantize"] == "none" and "quantize" not in EvalRecipe().in_key()

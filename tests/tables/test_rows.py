@@ -24,7 +24,7 @@ KEYS += "saved_prefill_tokens saved_prefill_core saved_prefill_net saved_decode_
 KEYS += "saved_decode_net claimed claimed_minus_executed projected_net projected_shape status timing "
 KEYS += "parameters_added train_tokens train_flops target beyond_target "
 KEYS += "below_target target_axis trained_without eligible shuffled_score decisions_worth decisions_low decisions_high "
-KEYS += "shuffled_apart dial gap distance seconds flops_per_token ms_per_token "
+KEYS += "shuffled_apart dial gap distance seconds flops_per_token bytes_per_token ms_per_token "
 KEYS += "model backbone recipe "
 KEYS += "task_version shots asked contents definition made_with"
 

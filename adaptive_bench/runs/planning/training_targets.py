@@ -67,7 +67,7 @@ class TrainingTargets:
         for text in config.train.method_learning_rates:
             method_class(MethodSpec.parse(text)).parse_config(MethodSpec.parse(text))
         levels = [config.levels] if config.levels else [task.levels for task in tasks]
-        priced: dict[str, FlopAxis] = {"time": "net", "claimed": "tokens"}
+        priced: dict[str, FlopAxis] = {"time": "net", "bytes": "net", "claimed": "tokens"}
         axis = priced.get(config.match_on) or cast(FlopAxis, config.match_on)
         savings = config.train.target or (default_target(levels),)
         return cls(axis, savings, pricing, config.train.method_learning_rates, empty)
