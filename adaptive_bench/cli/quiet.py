@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 
@@ -14,6 +15,8 @@ _SETTINGS = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+# transformers imports torchao where it is installed, which then tells what it could do on other machines.
+_LOGGERS = ("torchao", "torch.utils._pytree")
 
 
 def quiet() -> None:
@@ -21,3 +24,5 @@ def quiet() -> None:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
