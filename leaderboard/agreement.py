@@ -201,18 +201,19 @@ def _bits_of(found: Beside, name: str, columns: range, full: Line, line: Line) -
     ]
     if not both:
         return
-    at = _listed([f"{100 * level:.4g}" for level, *_ in both])
+    levels = _listed([f"{100 * level:.4g}" for level, *_ in both])
     here = _listed_all([f"{100 * ours.mean / before.mean:.3g}" for _, ours, before in both])
     pairs = [
-        (asks[at][1], theirs[0], before[0])
+        (asks[at][1], theirs[0], whole[0])
         for at in columns
-        if (theirs := line.theirs[at]) is not None and (before := full.theirs[at]) is not None
+        if (theirs := line.theirs[at]) is not None and (whole := full.theirs[at]) is not None
     ]
     there = _listed_all(
         [f"{100 * theirs / before:.3g}" for level, theirs, before in pairs if level in {one for one, *_ in both}]
     )
     paper = f"; {line.name} keeps {there} % of {full.name} in the paper" if pairs else ""
-    yield f"{_lead(name)}at {at} % of skipped tokens {line.label} keeps {here} % of the score of {full.label}{paper}."
+    keeps = f"{line.label} keeps {here} % of the score of {full.label}"
+    yield f"{_lead(name)}at {levels} % of skipped tokens {keeps}{paper}."
     if len(pairs) >= _FEWEST and all(theirs == before for _, theirs, before in pairs):
         differ = sum(ours.mean != before.mean for _, ours, before in both)
         yield (

@@ -82,8 +82,9 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
     by_name = dict(zip(BUCKETS, macs.tolist(), strict=True))
     beside = by_name["core.head"] + by_name["overhead.decision"] + by_name["overhead.adapter"] - weightless
     sizes_read = {"attention": q_o + kv, "kv": kv, "mlp": mlp}
-    layers = {name: _NUMBER_BYTES * size for name, size in sizes_read.items()}
-    layers = layers if stored is None else {name: np.array(stored[name]) for name in layers}
+    layers = {
+        name: np.array(_NUMBER_BYTES * size if stored is None else stored[name]) for name, size in sizes_read.items()
+    }
     read = work[Work.ATTENTION_KEPT] * layers["attention"] + work[Work.REPAIRED] * layers["kv"]
     read = read + work[Work.MLP_KEPT] * layers["mlp"]
     spent = float(read.sum()) + _NUMBER_BYTES * (float(work[Work.SEEN].sum()) * keys + beside)
@@ -94,8 +95,13 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
 
 def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
     """MACs of q and o, of k and v, of one (query, key) pair and of the MLP, for one token of any layer."""
-    work, macs = (sum(np.array(counts[phase][name])[: len(counts[phase]["work"])] for phase in ("prefill", "decode"))
-                  for name in ("work", "macs"))  # fmt: skip
+    layers = len(counts["decode"]["work"])  # the last row of MACs is the head's
+
+    def both(name: str) -> np.ndarray:
+        prefill, decode = (np.array(counts[phase][name])[:layers] for phase in ("prefill", "decode"))
+        return prefill + decode
+
+    work, macs = both("work"), both("macs")
     columns = {name: macs[:, BUCKETS.index(f"core.{name}")] for name in ("attn_q_o", "attn_kv", "attn_mix", "mlp")}
     found = (
         _one(columns["attn_q_o"], work[:, Work.ATTENTION_KEPT]),
