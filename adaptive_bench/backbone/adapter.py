@@ -235,7 +235,7 @@ def _costs(layer: Any) -> tuple[int, ...]:
     linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
     # Of the map, not of its weight, which may hold codes of another shape.
     macs = {name: part.in_features * part.out_features for name, part in parts.items()}
-    read = {name: stored_bytes(part.weight) for name, part in parts.items()}
+    read = {name: stored_bytes(part) for name, part in parts.items()}
     return (
         macs["q"] + macs["o"],
         macs["k"] + macs["v"],
@@ -243,5 +243,5 @@ def _costs(layer: Any) -> tuple[int, ...]:
         sum(module.in_features * module.out_features for module in linears),
         read["k"] + read["v"],
         sum(read.values()),
-        sum(stored_bytes(module.weight) for module in linears),
+        sum(stored_bytes(module) for module in linears),
     )

@@ -20,7 +20,9 @@ import importlib.util
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,14 +109,11 @@ def plain_parts(tensor: Tensor) -> list[Tensor]:
     return [part for name in names for part in plain_parts(getattr(tensor, name))]
 
 
-def stored_bytes(tensor: Tensor) -> int:
-    """Bytes that a weight takes, scales and shifts included; constants that all weights share are left out."""
-    parts = plain_parts(tensor)
-    state = getattr(tensor, "quant_state", None)  # of bitsandbytes
-    while state is not None:
-        parts.append(state.absmax)
-        state = state.state2 if state.nested else None
-    return sum(part.numel() * part.element_size() for part in parts)
+def stored_bytes(linear: nn.Module) -> int:
+    """Bytes that the weight of a linear map takes, scales and shifts included, constants that all share left out."""
+    weight: Any = linear.weight
+    scales: int = getattr(linear, "scale_bytes", 0)
+    return scales + sum(part.numel() * part.element_size() for part in plain_parts(weight))
 
 
 @contextmanager
@@ -139,52 +138,57 @@ def _int8(layers: nn.ModuleList) -> None:
 
 
 def _nf4(layers: nn.ModuleList) -> None:
-    bitsandbytes = _library("bitsandbytes")
+    library = _library("bitsandbytes.functional")
     for name, linear in _linears(layers):
-        weight = linear.weight
-        made = bitsandbytes.nn.Linear4bit(
-            linear.in_features,
-            linear.out_features,
-            bias=linear.bias is not None,
-            compute_dtype=weight.dtype,
-            compress_statistics=True,
-            quant_type="nf4",
-            device="meta",
-        )
-        made.weight = bitsandbytes.nn.Params4bit(
-            weight.detach(), requires_grad=False, quant_type="nf4", compress_statistics=True, module=made
-        )
-        made.bias = linear.bias
-        # Some CPUs have a kernel in bf16 which takes the place of the model's type: scores would belong to the machine.
-        made.support_avx512bf16_for_cpu = False
-        layers.set_submodule(name, made.to(weight.device).train(linear.training))
+        # As one row: on a CPU the library (0.50.2) brings a matrix back as if blocks began anew in every row. They do
+        # not, so that it is wrong where rows are no multiple of a block.
+        flat = linear.weight.detach().flatten()
+        codes, state = library.quantize_4bit(flat, compress_statistics=True, quant_type="nf4")
+        scale_bytes = state.absmax.nbytes + state.state2.absmax.nbytes + state.offset.nbytes
+        bring_back = partial(_nf4_brought_back, state=state, shape=linear.weight.shape)
+        layers.set_submodule(name, BroughtBack(linear, codes, bring_back, scale_bytes))
+
+
+def _nf4_brought_back(codes: Tensor, *, state: Any, shape: torch.Size) -> Tensor:
+    found: Tensor = importlib.import_module("bitsandbytes.functional").dequantize_4bit(codes, state)
+    return found.view(shape)
 
 
 def _int4(layers: nn.ModuleList) -> None:
     quanto = _library("optimum.quanto")
-    # On a CPU the library would compile this one function in C++ at the first call: for minutes, and without a compiler
-    # it fails.
+    # On a CPU the library would compile this one function in C++ at the first call: for minutes, and without a
+    # compiler it fails.
     extension = _library("optimum.quanto.library.extensions.extension").get_extension("quanto_cpp")
     extension._lib = SimpleNamespace(unpack=_unpacked)
     for name, linear in _linears(layers):
         made = quanto.QLinear.from_module(linear, weights=quanto.qint4)
         made.freeze()
-        layers.set_submodule(name, _BroughtBack(linear, made.weight.detach()))
+        layers.set_submodule(name, BroughtBack(linear, made.weight.detach(), methodcaller("dequantize")))
 
 
-class _BroughtBack(nn.Linear):
-    """A linear map with a weight of quanto's. The library's own module does not run in torch's inference mode."""
+class BroughtBack(nn.Linear):
+    """A linear map whose weight is brought back to its type for each call, on every device alike. The libraries' own
+    modules take another kernel for one row than for many, or do not run in torch's inference mode.
 
-    def __init__(self, linear: nn.Linear, weight: Tensor) -> None:
+    Args:
+        linear: The map it takes the place of.
+        weight: Codes.
+        bring_back: Gives the weight [outputs, inputs] of them.
+        scale_bytes: Of what belongs to the weight and is not in it.
+    """
+
+    def __init__(
+        self, linear: nn.Linear, weight: Tensor, bring_back: Callable[[Tensor], Tensor], scale_bytes: int = 0
+    ) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = nn.Parameter(weight, requires_grad=False), linear.bias
+        self.scale_bytes, self._bring_back = scale_bytes, bring_back
         self.train(linear.training)
 
     def forward(self, input: Tensor) -> Tensor:
         """See `nn.Linear`."""
-        weight: Any = self.weight
-        return functional.linear(input, weight.dequantize(), self.bias)
+        return functional.linear(input, self._bring_back(self.weight), self.bias)
 
 
 def _unpacked(packed: Tensor, bits: int) -> Tensor:
