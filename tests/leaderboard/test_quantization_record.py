@@ -1,0 +1,70 @@
+"""What docs/quantization.md says of the nano model is what its record says."""
+
+import json
+from pathlib import Path
+
+from adaptive_bench.leaderboard.agreement import said_of
+from adaptive_bench.leaderboard.beside import beside, form_of
+from adaptive_bench.leaderboard.row import Row
+from adaptive_bench.leaderboard.rows import checked
+
+ROOT = Path(__file__).parents[2]
+TASKS, FORMS, LEVELS = ("nano_math", "nano_qa", "nano_qa_ll"), ("", "int8", "int4", "nf4"), (0.0, 0.15, 0.25)
+PLACES = [("dense", 0.0), *(("gateskip", level) for level in LEVELS)]
+
+
+def record():
+    known = json.loads((ROOT / "docs/records/nano_quantization.json").read_text(encoding="utf-8"))
+    return [Row.of(checked(row)) for row in known["rows"]]
+
+
+def by_place(rows, axis="tokens"):
+    return {(row.task, form_of(row), row.method, row.level): row for row in rows if row.axis == axis}
+
+
+def table(rows):
+    """The table of the page: scores with intervals, and kB that a written token reads."""
+    known = by_place(rows)
+    lines = [
+        "| task | weights | `dense` | `gateskip`, 0 % | 15 % | 25 % | kB/token |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in TASKS:
+        for form in FORMS:
+            found = [known[task, form, *place] for place in PLACES]
+            scores = [f"{100 * row.score:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]" for row in found]
+            read = " / ".join(f"{row.bytes_per_token / 1e3:.0f}" for row in found if row.bytes_per_token is not None)
+            lines.append(f"| {task} | {form or 'fp32'} | {' | '.join(scores)} | {read} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_the_page_is_that_of_the_record():
+    assert table(record()) in (ROOT / "docs/quantization.md").read_text(encoding="utf-8")
+
+
+def test_what_is_said_beside_the_papers_table_is_said_of_the_record():
+    page = " ".join((ROOT / "docs/quantization.md").read_text(encoding="utf-8").split())
+    (found,) = beside([row for row in record() if row.method == "gateskip"], 7)
+    kept = [one for one in said_of(found) if "of the score of gateskip" in one or "are those of" in one]
+    assert len(kept) == 8 and all(one in page for one in kept)
+
+
+def test_the_sentences_of_the_page_hold():
+    known = by_place(record())
+    for task in TASKS:
+        for form in FORMS[1:]:
+            assert known[task, form, "dense", 0.0].saved_net == known[task, "", "dense", 0.0].saved_net == 0.0
+            assert known[task, form, "dense", 0.0].score >= 0.98
+            for place in PLACES:
+                full, small = known[task, "", *place], known[task, form, *place]
+                assert small.low <= full.high and full.low <= small.high
+                assert form != "int8" or abs(small.score - full.score) < 0.015
+    for task in TASKS[:2]:
+        read = {(form, *place): known[task, form, *place].bytes_per_token for form in FORMS for place in PLACES}
+        full = read["", "dense", 0.0]
+        assert round(100 * (1 - read["", "gateskip", 0.25] / full)) == 4
+        assert round(100 * (read["", "gateskip", 0.0] / full - 1)) == 11
+        for form in FORMS[1:]:
+            assert 44 <= round(100 * (1 - read[form, "dense", 0.0] / full)) <= 53
+            assert all(read[form, "gateskip", level] > read[form, "dense", 0.0] for level in LEVELS)
+    assert round(known["nano_math", "", "dense", 0.0].bytes_per_token / 1e3) == 1016
