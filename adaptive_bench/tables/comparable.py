@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 _UNKNOWN = "of an earlier version"
+# What a recipe means that does not name these settings.
+_USUAL = {"temperature": "greedy", "quantize": "not quantized"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ def conditions_of(row: Mapping[str, Any]) -> Conditions:
 def differences(conditions: Iterable[Conditions]) -> dict[Conditions, str]:
     """For each what tells it from the others, and nothing else: an empty text where there is only one."""
     every = {one: one.facts() for one in dict.fromkeys(conditions)}
+    for name, usual in _USUAL.items():
+        if any(name in facts for facts in every.values()):
+            every = {one: ({name: usual} if one.recipe else {}) | facts for one, facts in every.items()}
     names = list(dict.fromkeys(name for facts in every.values() for name in facts))
     differing = [name for name in names if len({facts.get(name) for facts in every.values()}) > 1]
     spoken = [name for name in differing if name not in _DIGESTS]

@@ -23,6 +23,8 @@ def test_alike_there_is_nothing_to_say():
         ({"shots": 1}, ["0 shots", "1 shot"]),
         ({"task_version": "2"}, ["task version 1", "task version 2"]),
         ({"recipe": "steps 320, batch_size 8, target 0.2 net"}, ["batch size 32", "batch size 8"]),
+        ({"recipe": f"{ONE.recipe}, quantize int4"}, ["not quantized", "quantize int4"]),
+        ({"recipe": f"{ONE.recipe}, temperature 0.7"}, ["greedy", "temperature 0.7"]),
         ({"recipe": "steps 0"}, ["steps 320, batch size 32, target 0.2 net", "steps 0"]),
         ({"asked": "ef" * 8}, ["prompts cdcdcdcd", "prompts efefefef"]),
         ({"definition": "ef" * 8}, ["of an earlier version", "task definition efefefef"]),
@@ -53,7 +55,9 @@ def test_a_row_of_anything_has_conditions():
 SOME = st.builds(
     Conditions,
     backbone=st.sampled_from([None, "ab" * 8, "cd" * 8]),
-    recipe=st.sampled_from([None, "steps 0", "steps 320, decay cosine", "steps 320, decay linear_end"]),
+    recipe=st.sampled_from(
+        [None, "steps 0", "steps 320, decay cosine", "steps 320, decay linear_end", "steps 0, quantize nf4"]
+    ),
     documents=st.sampled_from([None, 8, 128]),
     asked=st.sampled_from([None, "ab" * 8, "cd" * 8]),
 )
