@@ -19,6 +19,7 @@ from adaptive_bench.cli import (
     export_model,
     generate,
     headroom,
+    inspect,
     leaderboard,
     listing,
     lm_eval,
@@ -68,6 +69,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "export-decisions": export_decisions.export_decisions,
     "time": time.time,
     "speculate": speculate.speculate,
+    "inspect": inspect.inspect,
     "headroom": headroom.headroom,
     "rates": rates.rates,
     "steps": steps.steps,
@@ -84,7 +86,7 @@ _CLASSES = {
     **dict.fromkeys(
         (
             *("retry", "show", "diff", "rm", "samples", "export", "generate", "export-model", "export-decisions"),
-            *("time", "speculate"),
+            *("time", "speculate", "inspect"),
         ),
         RunCommand,
     ),

@@ -21,11 +21,13 @@ class SiteView:
         site: Layer and branch.
         hidden: [B, S, H] residual stream.
         call: The forward call (valid tokens, positions, session ...).
+        scores: [B, S] what the method compared with thresholds here, for those who listen; `None` where it did not.
     """
 
     site: Site
     hidden: Tensor
     call: ForwardCall
+    scores: Tensor | None = None
 
     @cached_property
     def normed(self) -> Tensor:

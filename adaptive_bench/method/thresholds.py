@@ -37,6 +37,7 @@ class Thresholds:
             scores: [B, S] in fp32.
             shard: Shard of tokens to skip at this site.
         """
+        view.scores = scores
         if self._collected is not None:
             return self._collect(view, scores, share)
         if share <= 0.0:

@@ -23,6 +23,7 @@ from adaptive_bench.model.card import model_card
 from adaptive_bench.model.hub_folder import fetched, is_hub_id, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
 from adaptive_bench.store.runs import DEFAULT_OUT
@@ -212,6 +213,14 @@ class AdaptiveModel(HuggingFaceModel):
         """
         if self.method.prepares_training:
             fitting.measure(self, list(batches), self.method.prepare_training)
+
+    def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
+        """What the method decides on a text at the model's dial, in `eval()` mode: `frame`, `tidy()`, `picture()`.
+
+        Args:
+            answer: Text after the prompt that counts as written by the model.
+        """
+        return text_decisions(self, tokenizer, *encoded(tokenizer, text, answer))
 
     def save_pretrained(
         self,

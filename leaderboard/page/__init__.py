@@ -36,7 +36,7 @@ from .ranked import ranked, shown_first, views_of
 POOLED = ("claimed", "projected", "bytes", "time")  # axes without phases
 MOST_ROWS = 50  # of one table, unless a reader asks for all
 FOLDER = "data"  # beside the page
-_SCRIPTS = ("chart.js", "state.js", "ranked.js", "board.js", "drawer.js")
+_SCRIPTS = ("elements.js", "chart.js", "state.js", "ranked.js", "board.js", "drawer.js")
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ def _page(
         "board": "" if first is None else first.group.key,
         "parts": inside,
     }
-    style, script = _source("board.css"), "\n".join(_source(name) for name in _SCRIPTS)
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("board.html"))
+    style, script = source("board.css"), "\n".join(source(name) for name in _SCRIPTS)
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source("board.html"))
     return template.render(
         style=Markup(style),
         script=Markup(script),
         beside=len(inside) < data_files,
-        style_sha256=_digest(style),
-        script_sha256=_digest(script),
+        style_sha256=digest(style),
+        script_sha256=digest(script),
         first=None if first is None else _about(first, axis, phase),
         standing=None if first is None else shown_first(first.ranked, axis, phase),
         nothing=verdict(board, axis, phase),
@@ -242,9 +242,11 @@ def _meta(part: _Part) -> str:
     return " · ".join(parts)
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """Text of a file of this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What a page's security policy knows a style or script by."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

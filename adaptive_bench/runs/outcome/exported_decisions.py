@@ -11,7 +11,7 @@ from adaptive_bench.backbone import Branch, Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, document_key
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import decide_on
 from adaptive_bench.store.decision_files import DocumentDecisions
 
 
@@ -40,7 +40,6 @@ def sites_of(model: AdaptiveModel) -> list[Site]:
     return [Site(layer, branch) for layer in range(model.backbone.num_layers) for branch in branches]
 
 
-@torch.inference_mode()
 def decisions_of(
     model: AdaptiveModel, task: str, documents: Iterable[tuple[int, list[int], list[int]]]
 ) -> tuple[list[DocumentDecisions], bool]:
@@ -56,12 +55,9 @@ def decisions_of(
     columns = {site: column for column, site in enumerate(sites_of(model))}
     found, complete = [], True
     for doc, prompt, answer in documents:
-        ids = torch.tensor([prompt + answer], device=model.device)
-        continuation = torch.arange(ids.shape[1], device=model.device)[None] >= len(prompt)
         key = torch.tensor([document_key(task, doc)], device=model.device) if model.draws else None
-        with recorded_decisions(model.method) as decided:
-            model(ids, continuation_mask=continuation, logits_to_keep=1, documents=key)
-        keep, scale = _masks(decided, ids.shape[1], columns)
+        decided = [(site, decision) for site, decision, _ in decide_on(model, prompt, answer, key)]
+        keep, scale = _masks(decided, len(prompt) + len(answer), columns)
         found.append(DocumentDecisions(doc, prompt + answer, len(prompt), keep, scale))
         complete = complete and not any(_does_more(decision) for _, decision in decided)
     return found, complete

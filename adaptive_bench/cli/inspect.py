@@ -1,0 +1,244 @@
+"""`adaptive-bench inspect`: which token executes which branch of a text, as a page, a table or a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_bench import output, registry
+from adaptive_bench.cli.completion import list_of
+from adaptive_bench.cli.completion import specs as specs_of
+from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.named_run import Out, run_names
+from adaptive_bench.cli.values import items_value, numbers_value
+from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.spec import parse_specs
+from adaptive_bench.store.runs import DEFAULT_OUT
+
+if TYPE_CHECKING:
+    from adaptive_bench.inspection.study import Inspection, Text
+    from adaptive_bench.inspection.subjects import Subjects
+
+FORMS = (".html", ".csv", ".parquet", ".json", ".svg", ".pdf", ".png")
+_PICTURES = FORMS[4:]
+
+
+def inspect(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|MODEL",
+            autocompletion=run_names,
+            help="A run, by its name or folder or as `last`; a saved model; or nano, a folder, a hub id.",
+        ),
+    ],
+    text: Annotated[Path | None, typer.Option(help="File with the prompt to look at, - for standard input.")] = None,
+    answer: Annotated[
+        Path | None, typer.Option(help="File with the answer; by default the first method's model writes one.")
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(autocompletion=list_of("tasks"), help="Documents of tasks instead of a text: statistics of all."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task.")] = 32,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=specs_of, help="Method specs; of a run by default all that decide token by token."
+        ),
+    ] = None,
+    savings: Annotated[
+        str | None,
+        typer.Option(help="Shares of token-branches to skip, a dial value each; default: 0 to 0.5 where calibrated."),
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to write as answer; 0: no answer.")] = 64,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The gate analysis of the GateSkip paper beside ours; with --tasks.")
+    ] = False,
+    pos: Annotated[
+        str | None, typer.Option(metavar="PIPELINE", help="Parts of speech by a spaCy pipeline as kinds of tokens.")
+    ] = None,
+    num_fewshot: Annotated[
+        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", parser=output.file, help="A .html page; .csv, .parquet, .json; .svg, .pdf, .png."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what a page would show as JSON.")] = False,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file that registers methods or tasks; may be repeated.")
+    ] = None,
+) -> None:
+    """Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.
+
+    The page is one file that opens from disk; .csv and .parquet have a row for each token and branch; a picture shows
+    one method at one saving. Without -o skip rates are printed.
+    """
+    _check(text, answer, tasks, to, paper)
+    prompt, given = _read(text), _read(answer)
+    rule = "shares such as 0,0.1,0.2 (0.2 is 20 %)"
+    asked = None if savings is None else numbers_value(savings, "--savings", float, rule)
+    if asked is not None and not all(0 <= one < 1 for one in asked):
+        raise UsageError(f"--savings takes {rule}, got {savings!r}.")
+    named = None if tasks is None else items_value(tasks, "--tasks")
+    load_libraries()
+    registry.load_plugins(plugin)
+    from adaptive_bench.evaluation.lookup import expand_tasks
+    from adaptive_bench.inspection.record import record_of
+    from adaptive_bench.inspection.study import inspect_texts, one_text
+    from adaptive_bench.inspection.subjects import find_subjects
+
+    names = [] if named is None else expand_tasks(named)
+    specs = [] if methods is None else parse_specs(methods)
+    subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
+    if paper:
+        _print_paper(subjects, names, limit, num_fewshot, data_dir, to, as_json)
+        return
+    if prompt is None:
+        texts, about = _texts_of(subjects, names, limit, num_fewshot, data_dir), ", ".join(names)
+    else:
+        texts, about = [one_text(subjects, prompt, given, max_new_tokens)], str(text)
+    found = inspect_texts(subjects, texts, asked, about=about)
+    for note in found.notes:
+        typer.echo(paragraph(f"Note: {note}"), err=True)
+    if to is not None and to.suffix in _PICTURES:
+        _write_picture(found, to)
+    elif to is not None and to.suffix in (".csv", ".parquet"):
+        _write_table(found, to, pos)
+    else:
+        record = record_of(found, pos)
+        _write_record(record, to, as_json)
+
+
+def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None, paper: bool) -> None:
+    """Refuse what does not go together before anything is loaded."""
+    if (text is None) == (tasks is None):
+        got = "neither" if text is None else "both"
+        raise UsageError(
+            f"What is looked at is a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
+        )
+    if answer is not None and text is None:
+        raise UsageError("--answer is the answer to --text, got it with --tasks. Leave it out.")
+    if paper and tasks is None:
+        raise UsageError("--paper takes statistics over tasks, got a text. Give --tasks such as gsm8k,csqa,piqa.")
+    if to is None:
+        return
+    known = (".json",) if paper else FORMS
+    if to != output.STDOUT and to.suffix not in known:
+        raise UsageError(f"-o is a file that ends in one of {', '.join(known)}, got {str(to)!r}. Name such a file.")
+    output.check(to)
+
+
+def _read(file: Path | None) -> str | None:
+    """A text without the end of its last line."""
+    if file is None:
+        return None
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"A text is a file in UTF-8, but {str(file)!r} cannot be read: {message_of(error)}. Name another one."
+        ) from error
+    if not text.strip():
+        raise UsageError(f"A text of one token or more is looked into, got an empty one in {str(file)!r}.")
+    return text.removesuffix("\n")
+
+
+def _texts_of(
+    subjects: Subjects, names: list[str], limit: int, num_fewshot: int | None, data_dir: Path | None
+) -> list[Text]:
+    """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
+    from adaptive_bench.data import data_root
+    from adaptive_bench.headroom.texts import collect_texts
+    from adaptive_bench.progress import open_reporter
+
+    model, texts = subjects.models[0], []
+    model.dial = model.method.dial.skip_nothing
+    with open_reporter() as reporter:
+        for name in names:
+            found = collect_texts(
+                model,
+                subjects.tokenizer,
+                name,
+                split="test",
+                limit=limit,
+                data_dir=data_root(data_dir),
+                num_fewshot=num_fewshot,
+                batch_size=8,
+                reporter=reporter,
+            )
+            texts += [(list(one.prompt), list(one.answer)) for one in found]
+    return texts
+
+
+def _write_picture(found: Inspection, to: Path) -> None:
+    from adaptive_bench.inspection.record import FIRST_SHOWN
+
+    if len(found.readings) > 1:
+        specs = ", ".join(one.spec for one in found.readings)
+        raise UsageError(f"A picture shows one method, got {specs}. Name one with --methods.")
+    point = min(found.readings[0].points, key=lambda one: abs(one.saving - FIRST_SHOWN))
+    point.texts[0].picture(to)
+    _say(f"{found.readings[0].spec} at {100 * point.saving:g} % asked, {100 * point.saved:.1f} % skipped", to)
+
+
+def _write_table(found: Inspection, to: Path, pos: str | None) -> None:
+    from adaptive_bench.inspection.frame import tidy
+
+    table = tidy(found, pos)
+    content = table.to_csv(index=False, lineterminator="\n").encode() if to.suffix == ".csv" else table.to_parquet()
+    output.write_bytes(to, content)
+    _say(f"{len(table)} rows of {len(found.readings)} method(s)", to)
+
+
+def _write_record(record: dict[str, Any], to: Path | None, as_json: bool) -> None:
+    from adaptive_bench.cli.inspect_table import shown
+    from adaptive_bench.store.atomic import json_text
+
+    if to is not None and to.suffix == ".html":
+        output.write_text(to, registry.get("sites", "inspect")(record))
+        _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
+    elif to is not None:
+        output.write_text(to, json_text(record))
+    elif as_json:
+        typer.echo(json_text(record), nl=False)
+    else:
+        typer.echo(shown(record))
+
+
+def _print_paper(
+    subjects: Subjects,
+    names: list[str],
+    limit: int,
+    num_fewshot: int | None,
+    data_dir: Path | None,
+    to: Path | None,
+    as_json: bool,
+) -> None:
+    from adaptive_bench.cli.inspect_table import paper_shown
+    from adaptive_bench.inspection.gate_analysis import gate_analysis
+    from adaptive_bench.store.atomic import json_text
+
+    record = gate_analysis(subjects, _texts_of(subjects, names, limit, num_fewshot, data_dir), names)
+    if to is not None:
+        output.write_text(to, json_text(record))
+    if as_json:
+        typer.echo(json_text(record), nl=False)
+    elif not output.is_stdout(to):
+        typer.echo(paper_shown(record))
+
+
+def _say(what: str, to: Path) -> None:
+    typer.echo(f"{what}, written to {to}", err=output.is_stdout(to))

@@ -1,0 +1,133 @@
+"""Skip rates by kind of token, position and layer, agreement between masks, and what scores say of tokens and layers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from adaptive_bench.model.text_decisions import TextDecisions
+
+PARTS_OF_TEXT = 5  # positions are counted in fifths of a prompt, and of an answer
+MOST_TOKENS = 10  # as the lists of the GateSkip paper
+DENSITY_POINTS = 64
+
+
+def masks_of(texts: Sequence[TextDecisions]) -> np.ndarray:
+    """[N, L, 2] who executes, the tokens of all texts one after the other."""
+    return np.concatenate([one.keep for one in texts])
+
+
+def scores_of(texts: Sequence[TextDecisions]) -> np.ndarray | None:
+    """[N, L, 2] scores, NaN where there is none; `None` where nobody has one."""
+    found = [one.scores for one in texts]
+    if all(each is None for each in found):
+        return None
+    blank = [np.full(one.keep.shape, np.nan, dtype=np.float32) for one in texts]
+    return np.concatenate([other if each is None else each for each, other in zip(found, blank, strict=True)])
+
+
+def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, float, float]]:
+    """Of each group its tokens, and the shares of its token-branches of attention and of MLP that are skipped.
+
+    Args:
+        keep: [N, L, 2].
+        groups: Of each token its group.
+    """
+    names = np.asarray(groups)
+    found = {}
+    for name in dict.fromkeys(groups):
+        one = keep[names == name]
+        attention, mlp = (1.0 - one.mean(axis=(0, 1))).tolist()
+        found[name] = (len(one), attention, mlp)
+    return found
+
+
+def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
+    """Of each layer the share of tokens that skip attention, and MLP."""
+    return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]
+
+
+def places_of(one: TextDecisions) -> list[str]:
+    """Of each token of a text the fifth of the prompt or of the answer that it stands in, as `prompt 0–20 %`."""
+    names = []
+    for part, length in (("prompt", one.prompt_tokens), ("answer", len(one.pieces) - one.prompt_tokens)):
+        for place in range(length):
+            fifth = place * PARTS_OF_TEXT // length
+            start, end = (100 * edge // PARTS_OF_TEXT for edge in (fifth, fifth + 1))
+            names.append(f"{part} {start}–{end} %")
+    return names
+
+
+def agreement(one: np.ndarray, other: np.ndarray) -> tuple[float, float | None]:
+    """Share of token-branches that two masks [N, L, 2] decide alike, and Cohen's kappa: how far that is beyond what
+    masks of the same rates at the same sites agree in by chance, 1 for equal masks; `None` where chance agrees in all.
+
+    Chance is counted site by site: two methods that skip the same layers, and in them any tokens, have kappa 0.
+    """
+    alike = float((one == other).mean())
+    first, second = one.mean(axis=0), other.mean(axis=0)
+    chance = float((first * second + (1 - first) * (1 - second)).mean())
+    return alike, None if chance > 1 - 1e-12 else (alike - chance) / (1 - chance)
+
+
+def by_vocabulary(
+    values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]
+) -> list[tuple[str, int, float]]:
+    """Each vocabulary item with its occurrences and the mean of a value [N] over them, highest first.
+
+    Occurrences without a value (NaN) do not count.
+    """
+    gathered: dict[int, list[float]] = defaultdict(list)
+    names: dict[int, str] = {}
+    for token, piece, value in zip(token_ids, pieces, values.tolist(), strict=True):
+        if value == value:
+            gathered[token].append(value)
+            names.setdefault(token, piece)
+    found = [(names[token], len(each), float(np.mean(each))) for token, each in gathered.items()]
+    return sorted(found, key=lambda item: -item[2])
+
+
+def mean_scores(scores: np.ndarray) -> np.ndarray:
+    """[N] mean of each token's scores [N, L, 2] over the branches that have one; NaN where none has."""
+    known = ~np.isnan(scores)
+    count = known.sum(axis=(1, 2))
+    total = np.where(known, scores, 0.0).sum(axis=(1, 2), dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
+    """Where the scores of a site lie: ends of the range, and a Gaussian kernel density (Scott's rule) at 64 points
+    between them, with 1 for its peak. `None` where there are fewer than 3, or all are the same.
+
+    Args:
+        values: Scores [N], NaN where there is none.
+    """
+    from scipy.stats import gaussian_kde
+
+    known = values[~np.isnan(values)].astype(np.float64)
+    if len(known) < 3 or np.ptp(known) < 1e-12:
+        return None
+    low, high = float(known.min()), float(known.max())
+    heights = gaussian_kde(known)(np.linspace(low, high, DENSITY_POINTS))
+    return low, high, (heights / heights.max()).tolist()
+
+
+def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
+    """Where a density has its modes: points higher than both neighbours, and at least so high as a share of the peak."""
+    padded = [-1.0, *heights, -1.0]
+    return [
+        place
+        for place in range(len(heights))
+        if padded[place] < padded[place + 1] >= padded[place + 2] and heights[place] >= least
+    ]
+
+
+def spread_of(values: np.ndarray) -> Mapping[str, float] | None:
+    """Median, 5th and 95th percentile of scores [N] without the NaN; `None` where there are none."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None
+    low, middle, high = np.percentile(known, [5, 50, 95]).tolist()
+    return {"low": low, "median": middle, "high": high}

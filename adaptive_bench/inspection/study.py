@@ -1,0 +1,176 @@
+"""Methods on texts at several dial values: who executes what, and when each token could have left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.headroom.exits import predictions, stable_exits
+from adaptive_bench.inspection.subjects import Subjects
+from adaptive_bench.method import Decision, SiteView
+from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
+
+SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # that a method has no dial value for are left out
+Text = tuple[list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method at one dial value.
+
+    Attributes:
+        saving: Share of token-branches that the dial was set to skip.
+        texts: The decisions on each text.
+    """
+
+    saving: float
+    texts: list[TextDecisions]
+
+    @property
+    def saved(self) -> float:
+        """Share of token-branches that were skipped, of all texts together."""
+        return 1.0 - float(np.concatenate([one.keep.ravel() for one in self.texts]).mean())
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one method did.
+
+    Attributes:
+        spec, dial_name, unit, semantics: Of the method.
+        points: By rising saving, at least one.
+        exits: Of each text the stable exits [S] of the method's own model with nothing skipped, in 1 .. L: the layers
+            that a token needs before the prediction of the next token stays what it is. Known with hindsight.
+    """
+
+    spec: str
+    dial_name: str
+    unit: str
+    semantics: str
+    points: list[Point]
+    exits: list[np.ndarray]
+
+    def oracle(self) -> np.ndarray:
+        """[N, L, 2] of all texts: a token runs the layers below its stable exit, no others."""
+        layers = self.points[0].texts[0].keep.shape[1]
+        needed = np.arange(layers)[None] < np.concatenate(self.exits)[:, None]
+        return np.repeat(needed[:, :, None], 2, axis=2)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was looked at.
+
+    Attributes:
+        name: Of the run or model.
+        about: What was read: a file's name, or tasks.
+        readings: One for each method; the texts are the same.
+        notes: What the reader should know, one sentence each.
+        ends: Token ids that end a text.
+    """
+
+    name: str
+    about: str
+    readings: list[Reading]
+    notes: list[str]
+    ends: frozenset[int]
+
+    @property
+    def texts(self) -> list[TextDecisions]:
+        """The texts, as the first method's first dial value has them."""
+        return self.readings[0].points[0].texts
+
+
+def inspect_texts(
+    subjects: Subjects, texts: Sequence[Text], savings: Sequence[float] | None, *, about: str
+) -> Inspection:
+    """Read texts with each method at each saving.
+
+    Args:
+        texts: Token ids of a prompt and of an answer each.
+        savings: Shares of token-branches to skip; by default `SAVINGS`, as far as a method goes.
+
+    Raises:
+        UsageError: A text is longer than the model reads, or a method has none of the savings.
+    """
+    limit = getattr(subjects.models[0].backbone.config, "max_position_embeddings", None)
+    for prompt, answer in texts:
+        if limit is not None and len(prompt) + len(answer) > limit:
+            raise UsageError(
+                f"A text has to fit into the {limit} tokens that the model reads, got {len(prompt) + len(answer)}. "
+                f"Shorten it, or lower --max-new-tokens."
+            )
+    readings, notes = [], []
+    for model in subjects.models:
+        reading, left_out = _read(model, subjects, texts, savings or SAVINGS)
+        readings.append(reading)
+        if left_out and savings is not None:
+            notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
+    ends = {subjects.tokenizer.eos_token_id} - {None}
+    return Inspection(subjects.name, about, readings, notes, frozenset(ends))
+
+
+def _read(
+    model: AdaptiveModel, subjects: Subjects, texts: Sequence[Text], savings: Sequence[float]
+) -> tuple[Reading, list[str]]:
+    points, left_out = [], []
+    for saving in sorted(savings):
+        try:
+            model.saving = saving
+        except UsageError as error:  # beyond what the method can do, or what it was calibrated for
+            left_out.append(f"{100 * saving:g} %: {error}")
+            continue
+        points.append(Point(saving, [text_decisions(model, subjects.tokenizer, *text) for text in texts]))
+    if not points:
+        raise UsageError(f"{model.spec} has a dial value for none of the savings. {left_out[0]}")
+    model.dial = model.method.dial.skip_nothing
+    exits = [exits_of(model, [*prompt, *answer]) for prompt, answer in texts]
+    method = model.method
+    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points, exits), left_out
+
+
+@torch.inference_mode()
+def exits_of(model: AdaptiveModel, token_ids: Sequence[int]) -> np.ndarray:
+    """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exits`)."""
+    states: dict[int, Tensor] = {}
+
+    def listen(view: SiteView, decision: Decision) -> None:
+        states.setdefault(view.site.layer, view.hidden[0])
+
+    model.method.listeners.append(listen)
+    try:
+        logits = model(torch.tensor([list(token_ids)], device=model.device)).logits[0]
+    finally:
+        model.method.listeners.remove(listen)
+    after = [states[layer] for layer in range(1, model.backbone.num_layers)]
+    last = logits.float().argmax(dim=-1)[None]
+    predicted = torch.cat([predictions(model.backbone, after), last]) if after else last
+    return stable_exits(predicted).cpu().numpy()
+
+
+def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
+    """A prompt and its answer as tokens: the one given, or what the first model writes greedily with nothing skipped.
+
+    Raises:
+        UsageError: The prompt has no tokens.
+    """
+    first, rest = encoded(subjects.tokenizer, prompt, answer or "")
+    if not first:
+        raise UsageError(f"A text of one token or more is looked into, got {prompt!r}. Give one.")
+    if answer is not None or max_new_tokens == 0:
+        return first, rest
+    model = subjects.models[0]
+    model.dial = model.method.dial.skip_nothing
+    ids = torch.tensor([first], device=model.device)
+    end = subjects.tokenizer.eos_token_id
+    written = model.generate(ids, max_new_tokens=max_new_tokens, eos_token_id=end, pad_token_id=end)
+    return first, written[0, len(first) :].tolist()

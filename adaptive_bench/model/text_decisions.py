@@ -1,0 +1,211 @@
+"""What a method decides on one text: which token executes which branch, and the scores it goes by.
+
+`AdaptiveModel.decisions` gives it in Python, `adaptive-bench inspect` shows it, `export-decisions` writes the masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import Decision, Site, SiteView
+from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.recording import recorded_decisions
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from transformers import PreTrainedTokenizerBase
+
+BRANCHES = ("attention", "mlp")
+_BEFORE = 8  # tokens that a piece is decoded after: enough for a letter of several tokens
+
+
+@dataclass(frozen=True, eq=False)
+class TextDecisions:
+    """Decisions on S tokens in L layers of two branches, attention and MLP; a method that decides on whole layers says
+    the same of both.
+
+    Attributes:
+        method: Spec.
+        dial: The dial value, in the method's own unit.
+        token_ids: S tokens, the prompt's first.
+        pieces: Of each token its part of the text.
+        prompt_tokens: How many of the tokens are the prompt's.
+        keep: [S, L, 2] boolean: whether the token executes the branch.
+        scores: [S, L, 2] what the method ranks tokens by (mean gate, router's output), NaN where it has none; `None`
+            where no site has one. Which way they count is the method's matter.
+    """
+
+    method: str
+    dial: float
+    token_ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    prompt_tokens: int
+    keep: np.ndarray
+    scores: np.ndarray | None
+
+    @property
+    def saved(self) -> float:
+        """Share of token-branches that are skipped on this text."""
+        return float(1.0 - self.keep.mean())
+
+    @property
+    def frame(self) -> DataFrame:
+        """Tokens by sites: whether the token executes the branch. Index (position, token), columns (layer, branch)."""
+        import pandas
+
+        layers = range(self.keep.shape[1])
+        return pandas.DataFrame(
+            self.keep.reshape(len(self.pieces), -1),
+            index=pandas.MultiIndex.from_arrays([range(len(self.pieces)), self.pieces], names=["position", "token"]),
+            columns=pandas.MultiIndex.from_product([layers, BRANCHES], names=["layer", "branch"]),
+        )
+
+    def tidy(self) -> DataFrame:
+        """One row for each token and site: `method`, `dial`, `part` (prompt, answer), `position`, `token_id`, `token`,
+        `layer`, `branch`, `executes` and `score`.
+        """
+        import pandas
+
+        tokens, layers, branches = self.keep.shape
+        sites = layers * branches
+        scores = np.full(self.keep.shape, np.nan) if self.scores is None else self.scores
+        part = np.where(np.arange(tokens) < self.prompt_tokens, "prompt", "answer")
+        return pandas.DataFrame(
+            {
+                "method": self.method,
+                "dial": self.dial,
+                "part": part.repeat(sites),
+                "position": np.arange(tokens).repeat(sites),
+                "token_id": np.asarray(self.token_ids).repeat(sites),
+                "token": np.asarray(self.pieces, dtype=object).repeat(sites),
+                "layer": np.tile(np.arange(layers).repeat(branches), tokens),
+                "branch": np.tile(np.asarray(BRANCHES, dtype=object), tokens * layers),
+                "executes": self.keep.ravel(),
+                "score": scores.ravel(),
+            }
+        )
+
+    def picture(self, path: Path | str | None = None) -> Any:
+        """A matplotlib figure, tokens by layers, attention and MLP apart; written to a `.svg`, `.pdf` or `.png`.
+
+        Raises:
+            EnvironmentProblem: matplotlib is not installed.
+        """
+        from adaptive_bench.model.decision_picture import drawn, written
+
+        figure = drawn(self)
+        if path is not None:
+            written(figure, Path(path))
+        return figure
+
+
+def check_readable(model: ForwardModel) -> None:
+    """Refuse a model whose decisions are no mask of a text.
+
+    Raises:
+        UsageError: Its tokens wait for later ones.
+    """
+    if model.method.kv_policy == "defer":
+        raise UsageError(
+            f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "
+            f"tokens wait until a later one runs all layers: that is no mask. Name another method, or another policy."
+        )
+
+
+@torch.inference_mode()
+def decide_on(
+    model: ForwardModel, prompt: Sequence[int], answer: Sequence[int], document: Tensor | None = None
+) -> list[tuple[Site, Decision, Tensor | None]]:
+    """What a method decides at each site, in execution order: (site, decision [1, S], scores [1, S] or `None`).
+
+    The text is read in one pass with the answer as such: a causal method decides as if it wrote it.
+
+    Args:
+        model: In `eval()` mode, its dial set.
+        document: Key [1] that random draws hang on; see `document_key`.
+    """
+    scores: list[Tensor | None] = []
+
+    def listen(view: SiteView, decision: Decision) -> None:
+        scores.append(view.scores)
+
+    ids = torch.tensor([[*prompt, *answer]], device=model.backbone_model.device)
+    continuation = torch.arange(ids.shape[1], device=ids.device)[None] >= len(prompt)
+    model.method.listeners.append(listen)
+    try:
+        with recorded_decisions(model.method) as decided:
+            model(ids, continuation_mask=continuation, logits_to_keep=1, documents=document)
+    finally:
+        model.method.listeners.remove(listen)
+    return [(site, decision, score) for (site, decision), score in zip(decided, scores, strict=True)]
+
+
+def text_decisions(
+    model: ForwardModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Sequence[int],
+    answer: Sequence[int] = (),
+) -> TextDecisions:
+    """The decisions on a text of one token or more at the model's dial.
+
+    Args:
+        model: In `eval()` mode.
+        prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
+
+    Raises:
+        UsageError: The method's tokens wait for later ones (`defer`), or there is no token.
+    """
+    check_readable(model)
+    if not len(prompt) + len(answer):
+        raise UsageError("Decisions are made on tokens, got an empty text. Give one.")
+    token_ids = (*map(int, prompt), *map(int, answer))
+    keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
+    scores = np.full(keep.shape, np.nan, dtype=np.float32)
+    for site, decision, score in decide_on(model, prompt, answer):
+        branches = [0, 1] if site.branch == "layer" else [BRANCHES.index(site.branch)]
+        if decision.keep is not None:
+            keep[:, site.layer, branches] = decision.keep[0].cpu().numpy()[:, None]
+        if score is None and decision.scale is not None:
+            score = decision.scale.float().mean(dim=-1)
+        if score is not None:
+            scores[:, site.layer, branches] = score[0].float().cpu().numpy()[:, None]
+    return TextDecisions(
+        method=str(model.spec),
+        dial=float(model.dial),
+        token_ids=token_ids,
+        pieces=pieces_of(tokenizer, token_ids),
+        prompt_tokens=len(prompt),
+        keep=keep,
+        scores=None if np.isnan(scores).all() else scores,
+    )
+
+
+def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -> tuple[list[int], list[int]]:
+    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither."""
+    first = list(map(int, tokenizer(prompt).input_ids))
+    if len(first) > 1 and first[-1] == tokenizer.eos_token_id:
+        first = first[:-1]
+    rest = tokenizer(answer, add_special_tokens=False).input_ids if answer else []
+    return first, list(map(int, rest))
+
+
+def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> tuple[str, ...]:
+    """What each token adds to the text; a token that begins a letter of several adds a replacement character."""
+
+    def text(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)) if len(ids) else ""
+
+    pieces = []
+    for place in range(len(token_ids)):
+        before = token_ids[max(0, place - _BEFORE) : place]
+        until, whole = text(before), text([*before, token_ids[place]])
+        pieces.append(whole[len(until) :] if whole.startswith(until) else text([token_ids[place]]))
+    return tuple(pieces)

@@ -1,0 +1,36 @@
+"""The page of `adaptive-bench inspect`: one file that opens from a disk and asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..page import digest, embedded
+from ..page import source as of_the_board
+
+_SCRIPTS = ("data.js", "text.js", "tables.js", "main.js")
+
+
+def render(record: Mapping[str, Any]) -> str:
+    """The page of a record (`adaptive_bench.inspection.record`). Every text of it is data: it enters as text alone."""
+    style = of_the_board("board.css") + _source("inspection.css")
+    script = "\n".join([of_the_board("elements.js"), *map(_source, _SCRIPTS)])
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("inspection.html"))
+    return template.render(
+        record=record,
+        style=Markup(style),
+        script=Markup(script),
+        style_sha256=digest(style),
+        script_sha256=digest(script),
+        version=version("adaptive-bench"),
+        data=embedded(record),
+    )
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
