@@ -47,9 +47,7 @@ def inspect(
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task.")] = 32,
     methods: Annotated[
         str | None,
-        typer.Option(
-            autocompletion=specs_of, help="Method specs; of a run by default all that decide token by token."
-        ),
+        typer.Option(autocompletion=specs_of, help="Method specs; of a run by default all that decide token by token."),
     ] = None,
     savings: Annotated[
         str | None,
@@ -100,7 +98,7 @@ def inspect(
     from adaptive_bench.inspection.study import inspect_texts, one_text
     from adaptive_bench.inspection.subjects import find_subjects
 
-    names = [] if named is None else expand_tasks(named)
+    names = [] if named is None else list(expand_tasks(named))
     specs = [] if methods is None else parse_specs(methods)
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:

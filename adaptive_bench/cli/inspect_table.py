@@ -8,6 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.tables import wrapped
 
 _NONE = "n/a"
 
@@ -31,13 +32,18 @@ def shown(record: Mapping[str, Any]) -> str:
 def _rates(method: Mapping[str, Any]) -> str:
     points = method["points"]
     first = next(iter(points.values()))
-    lines = [["asked", "", *(f"{100 * float(saving):g}" for saving in points)]]
-    lines.append(["all", sum(one[0] for one in first["by_part"].values()), *(f"{100 * one['saved']:.1f}" for one in points.values())])
+    whole = int(sum(count for count, *_ in first["by_part"].values()))
+    lines = [["all", str(whole), *(f"{100 * one['saved']:.1f}" for one in points.values())]]
     for group in ("by_part", "by_kind"):
         for name, (count, *_) in first[group].items():
-            lines.append([name, int(count), *(f"{50 * sum(one[group][name][1:]):.1f}" for one in points.values())])
-    head, *body = lines
-    return tabulate(body, [method["spec"], "tokens", *head[2:]], tablefmt="simple", disable_numparse=True, stralign="right", colalign=("left",))
+            rates = (f"{50 * sum(one[group][name][1:]):.1f}" for one in points.values())
+            lines.append([name, str(int(count)), *rates])
+    return _table([method["spec"], "tokens", *(f"{100 * float(saving):g}" for saving in points)], lines)
+
+
+def _table(header: list[str], lines: list[list[str]]) -> str:
+    sides = ("left", *["right"] * (len(header) - 1))
+    return str(tabulate(lines, header, tablefmt="simple", disable_numparse=True, colalign=sides))
 
 
 def _agreement(found: list[Mapping[str, Any]]) -> str:
@@ -48,4 +54,22 @@ def _agreement(found: list[Mapping[str, Any]]) -> str:
         [f"{one['one']} and {one['other'] or 'its own oracle'}", f"{100 * one['alike']:.1f}", number(one["kappa"])]
         for one in found
     ]
-    return tabulate(body, ["", "alike %", "kappa"], tablefmt="simple", disable_numparse=True, colalign=("left", "right", "right"))
+    return _table(["", "alike %", "kappa"], body)
+
+
+def paper_shown(record: Mapping[str, Any]) -> str:
+    """The paper's statements, each with ours and a sentence; then the tokens with the highest gates."""
+    about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
+    parts = [paragraph(f"{record['source']} beside {about}")]
+    for method in record["methods"]:
+        parts.append(f"{method['spec']}")
+        for one in method["statements"]:
+            lines = (f"  {one['place']}: {one['paper']}", f"    ours: {one['ours']}", f"    {one['said']}")
+            parts.append("\n".join(wrapped(line, indent="      ") for line in lines))
+        for saving, items in method["top"].items():
+            body = [
+                [str(place), name, str(count), f"{value:.4f}"] for place, (name, count, value) in enumerate(items, 1)
+            ]
+            title = f"Highest mean gates at {100 * float(saving):g} % asked"
+            parts.append(f"{title}\n{_table(['', 'token', 'times', 'gate'], body)}")
+    return "\n\n".join(parts)

@@ -70,7 +70,9 @@ def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> d
 
 def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequence[str]) -> dict[str, Any]:
     keep = statistics.masks_of(point.texts)
-    part = ["prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))]
+    part = [
+        "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
+    ]
     order = {kind: number for number, kind in enumerate(KINDS)}
     by_kind = statistics.skipped_by(keep, groups)
     share = keep.mean(axis=(1, 2))
@@ -133,9 +135,7 @@ def _agreements(readings: Sequence[Reading], saving: float) -> list[dict[str, An
     found = []
     for one, other, first, second in pairs:
         alike, kappa = statistics.agreement(first, second)
-        found.append(
-            {"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)}
-        )
+        found.append({"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)})
     return found
 
 
@@ -164,4 +164,4 @@ def _rounded(found: dict[str, tuple[int, float, float]]) -> dict[str, list[float
 
 def bits(keep: np.ndarray) -> str:
     """A mask [S, L, 2] in base 64, eight decisions a byte, the first in the highest bit."""
-    return base64.b64encode(np.packbits(keep.ravel())).decode()
+    return base64.b64encode(np.packbits(keep.ravel()).tobytes()).decode()

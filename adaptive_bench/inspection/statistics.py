@@ -1,4 +1,4 @@
-"""Skip rates by kind of token, position and layer, agreement between masks, and what scores say of tokens and layers."""
+"""Skip rates by kind of token, position and layer, agreement between masks, and scores by token and by site."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def agreement(one: np.ndarray, other: np.ndarray) -> tuple[float, float | None]:
     return alike, None if chance > 1 - 1e-12 else (alike - chance) / (1 - chance)
 
 
-def by_vocabulary(
-    values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]
-) -> list[tuple[str, int, float]]:
+def by_vocabulary(values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]) -> list[tuple[str, int, float]]:
     """Each vocabulary item with its occurrences and the mean of a value [N] over them, highest first.
 
     Occurrences without a value (NaN) do not count.
@@ -115,7 +113,7 @@ def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
 
 
 def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
-    """Where a density has its modes: points higher than both neighbours, and at least so high as a share of the peak."""
+    """Where a density has its modes: points above both neighbours, and at least so high as a share of the peak."""
     padded = [-1.0, *heights, -1.0]
     return [
         place

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Collection, Sequence
+from importlib.resources import files
 from itertools import accumulate
 from typing import Any
 
@@ -20,18 +21,7 @@ _OPERATORS = frozenset("+-*/=<>×÷−·%^±≤≥≠≈")
 _DIGITS = re.compile(r"[\d.,:]*\d[\d.,:]*")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # English closed word classes: articles, prepositions, pronouns, conjunctions, auxiliaries, and words that ask.
-FUNCTION_WORDS = frozenset(
-    """a an the this that these those each every some any all both no
-    about above across after against along among around at before behind below beside between by down during for from in
-    into like near of off on onto out over past per since through to toward towards under until up upon with within
-    without
-    i me my mine myself you your yours yourself he him his himself she her hers herself it its itself we us our ours
-    ourselves they them their theirs themselves one
-    and but or nor so yet if then than because while as although though unless whether
-    am is are was were be been being have has had having do does did doing will would shall should can could may might
-    must not
-    who whom whose which what when where why how there here""".split()
-)
+FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").read_text(encoding="utf-8").split())
 
 
 def kinds_of(pieces: Sequence[str], token_ids: Sequence[int], ends: Collection[int]) -> list[str]:

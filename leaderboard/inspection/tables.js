@@ -6,6 +6,8 @@ const bar = (share, kind) => {
   return picture;
 };
 const rate = (share, branch) => element("td", {}, percent(share), bar(share, branch ? "mlp" : "attention"));
+/** A score with three digits. */
+const short = (value) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3))));
 const none = () => element("td", {}, element("span", { class: "na" }, "n/a"));
 const header = (text, properties = {}) => element("th", { scope: "col", ...properties }, text);
 const scrolled = (name, table) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${name}, table` }, table);
@@ -33,7 +35,7 @@ function agreements() {
 
 /** One hill for each site of a method with scores; the same numbers stand in a table. */
 function densities(one) {
-  const width = 250, step = Math.max(12, Math.min(30, 420 / LAYERS)), left = 52, height = LAYERS * step + 46;
+  const width = 250, step = Math.max(12, Math.min(30, 420 / LAYERS)), left = 52, top = 18 + 0.4 * step, height = LAYERS * step + top + 28;
   const picture = drawn("svg", { class: "ridges", viewBox: `0 0 ${2 * width + left + 20} ${height}`, role: "img", "aria-label": `Densities of the scores of ${one.spec} by layer; the table below has their medians` });
   for (const branch of [0, 1]) {
     const known = one.scores.sites.filter((_, site) => (site & 1) === branch).filter((site) => site.range);
@@ -42,7 +44,7 @@ function densities(one) {
     const x0 = left + branch * (width + 20), x = (value) => x0 + width * (value - low) / Math.max(high - low, 1e-12);
     picture.append(drawn("text", { x: x0, y: 12 }, `${BRANCHES[branch]}: score`));
     for (let layer = 0; layer < LAYERS; layer++) {
-      const site = one.scores.sites[2 * layer + branch], base = 18 + (LAYERS - layer) * step;
+      const site = one.scores.sites[2 * layer + branch], base = top + (LAYERS - layer) * step;
       if (!branch) picture.append(drawn("text", { x: left - 8, y: base, "text-anchor": "end", class: "tick" }, `layer ${layer}`));
       picture.append(drawn("path", { class: "grid", d: `M${x0},${base}h${width}` }));
       if (!site.density) { if (site.range) picture.append(drawn("path", { class: branch ? "hill mlp" : "hill attention", d: `M${x(site.range[0]).toFixed(1)},${base}v-${(0.9 * step).toFixed(1)}` })); continue; }
@@ -50,13 +52,20 @@ function densities(one) {
       const points = site.density.map((value, at) => `${x(from + (to - from) * at / (site.density.length - 1)).toFixed(1)},${(base - 1.3 * step * value).toFixed(1)}`);
       picture.append(drawn("path", { class: branch ? "hill mlp" : "hill attention", d: `M${x(from).toFixed(1)},${base}L${points.join("L")}L${x(to).toFixed(1)},${base}z` }));
     }
-    for (const [value, anchor] of [[low, "start"], [high, "end"]]) picture.append(drawn("text", { x: x(value), y: height - 8, "text-anchor": anchor, class: "tick" }, value.toPrecision(3)));
+    for (const [value, anchor] of [[low, "start"], [high, "end"]]) picture.append(drawn("text", { x: x(value), y: height - 8, "text-anchor": anchor, class: "tick" }, short(value)));
   }
-  const spread = (site) => (site.spread ? `${site.spread.median.toPrecision(3)} [${site.spread.low.toPrecision(3)}, ${site.spread.high.toPrecision(3)}]` : "n/a");
+  const spread = (site) => (site.spread ? `${short(site.spread.median)} [${short(site.spread.low)}, ${short(site.spread.high)}]` : "n/a");
   const body = Array.from({ length: LAYERS }, (_, layer) => element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), element("td", {}, spread(one.scores.sites[2 * layer])), element("td", {}, spread(one.scores.sites[2 * layer + 1]))));
   const title = `Scores of ${one.spec}`;
-  return element("section", { class: "task", "aria-label": title }, element("h2", {}, title), element("p", { class: "note" }, "What the method ranks tokens by, with nothing skipped: each hill is a Gaussian kernel density of all tokens at a site, as high as the others."),
-    element("figure", {}, picture), element("details", {}, element("summary", {}, "As numbers"), scrolled(title, element("table", { class: "rates" }, element("caption", {}, "Median [5th, 95th percentile]"), element("thead", {}, element("tr", {}, header("layer"), ...BRANCHES.map((name) => header(name)))), element("tbody", {}, ...body)))));
+  const table = element("table", { class: "rates" }, element("caption", {}, "Median [5th, 95th percentile]"), element("thead", {}, element("tr", {}, header("layer"), ...BRANCHES.map((name) => header(name)))), element("tbody", {}, ...body));
+  return element("div", {}, element("figure", {}, element("figcaption", {}, title), picture), element("details", {}, element("summary", {}, `${title} as numbers`), scrolled(title, table)));
+}
+
+function scores() {
+  const there = data.methods.filter((one) => one.scores);
+  if (!there.length) return "";
+  return element("section", { class: "task", "aria-label": "Scores" }, element("h2", {}, "Scores by layer"), element("p", { class: "note" }, "What a method ranks tokens by, with nothing skipped: each hill is a Gaussian kernel density of all tokens at a site, as high as the others. Methods that leave by confidence ask only some tokens and have no such score."),
+    element("div", { class: "pair" }, ...there.map(densities)));
 }
 
 function vocabulary(one) {
@@ -64,7 +73,7 @@ function vocabulary(one) {
   if (!source) return "";
   const what = one.scores ? "mean score with nothing skipped" : "share of branches executed";
   const list = (items, caption) => element("table", { class: "rates" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, header("token", { class: "item" }), header("times"), header(one.scores ? "score" : "executed, %"))),
-    element("tbody", {}, ...items.map(([name, count, value]) => element("tr", {}, element("th", { scope: "row", class: "item" }, name), element("td", {}, String(count)), element("td", {}, one.scores ? value.toPrecision(4) : percent(value))))));
+    element("tbody", {}, ...items.map(([name, count, value]) => element("tr", {}, element("th", { scope: "row", class: "item" }, name), element("td", {}, String(count)), element("td", {}, one.scores ? short(value) : percent(value))))));
   const title = `Tokens of ${one.spec}`;
   return element("details", {}, element("summary", {}, `${one.spec}: by ${what}`),
     element("div", { class: "pair" }, scrolled(`${title}, highest`, list(source.top, "Highest")), scrolled(`${title}, lowest`, list(source.bottom, "Lowest"))));
@@ -80,7 +89,7 @@ function drawTables() {
     element("div", { class: "pair" },
       rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]),
       rates("By position", "where", caption, Object.keys(first.by_place), (one, row) => one.by_place[row].slice(1), (row) => first.by_place[row][0])),
-    agreements(), ...data.methods.filter((one) => one.scores).map(densities),
+    agreements(), scores(),
     element("section", { class: "task", "aria-label": "Tokens" }, element("h2", {}, "Highest and lowest tokens"), ...data.methods.map(vocabulary)));
   [...document.querySelectorAll("#tables details")].forEach((one, at) => { one.open = open[at] ?? false; });
 }

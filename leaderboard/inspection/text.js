@@ -104,7 +104,7 @@ function words(token, keep, long) {
 
 function meanScore(token) {
   const known = Array.from({ length: SITES }, (_, site) => scored(token, site)).filter((one) => one !== null);
-  return known.length ? (known.reduce((sum, one) => sum + one.value, 0) / known.length).toPrecision(3) : "n/a";
+  return known.length ? short(known.reduce((sum, one) => sum + one.value, 0) / known.length) : "n/a";
 }
 
 function tell(token) {
