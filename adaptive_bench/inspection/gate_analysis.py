@@ -19,7 +19,7 @@ from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.study import Inspection, Point, Reading, Text, inspect_texts
 from adaptive_bench.inspection.subjects import Subjects
 from adaptive_bench.inspection.token_kinds import kinds_of
-from adaptive_bench.model.decision_picture import visible
+from adaptive_bench.model.text_decisions import visible
 
 SOURCE = "The gate analysis of the GateSkip paper (appendix, Llama-3.2-1B)"
 SAVINGS = (0.0, 0.3)  # the paper's two runs

@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.study import Inspection, Point, Reading
 from adaptive_bench.inspection.token_kinds import KINDS, kinds_of, parts_of_speech
-from adaptive_bench.model.decision_picture import visible
+from adaptive_bench.model.text_decisions import visible
 
 SCHEMA = 1
 FIRST_SHOWN = 0.2  # the saving a page begins with

@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from adaptive_bench import output
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-
-if TYPE_CHECKING:
-    from adaptive_bench.model.text_decisions import TextDecisions
 
 FORMS = (".svg", ".pdf", ".png")
 _RUNS, _SKIPS, _LATER = "#0b57a4", "#eef1f4", "#b84a00"  # the answer's tokens are named in the last
@@ -24,8 +22,13 @@ _SETTINGS = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.font
 _DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
 
 
-def drawn(decided: TextDecisions) -> Any:
+def drawn(keep: np.ndarray, names: Sequence[str], prompt_tokens: int, title: str) -> Any:
     """A figure with two maps for each 48 tokens: dark where the token executes the branch, layer 0 below.
+
+    Args:
+        keep: [S, L, 2] who executes attention and MLP.
+        names: Of the tokens.
+        prompt_tokens: Tokens after so many are the answer's, and named in another colour.
 
     Raises:
         EnvironmentProblem: matplotlib is not installed.
@@ -37,7 +40,7 @@ def drawn(decided: TextDecisions) -> Any:
         )
     matplotlib: Any = importlib.import_module("matplotlib")
     colours: Any = importlib.import_module("matplotlib.colors").ListedColormap([_SKIPS, _RUNS])
-    tokens, layers, _ = decided.keep.shape
+    tokens, layers, _ = keep.shape
     lines = -(-tokens // _MOST_TOKENS_A_LINE)
     wide = min(tokens, _MOST_TOKENS_A_LINE)
     with matplotlib.rc_context(_SETTINGS):
@@ -49,15 +52,14 @@ def drawn(decided: TextDecisions) -> Any:
             for branch, name in enumerate(("attention", "MLP")):
                 axes = maps[2 * line + branch]
                 values = np.full((layers, wide), np.nan)
-                values[:, : end - start] = decided.keep[start:end, :, branch].T
+                values[:, : end - start] = keep[start:end, :, branch].T
                 axes.pcolormesh(values, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.4)
                 axes.set_ylabel(f"{name}\nlayer")
                 axes.set_yticks(np.arange(layers)[:: max(1, layers // 6)] + 0.5, range(0, layers, max(1, layers // 6)))
                 axes.spines[:].set_visible(False)
                 axes.tick_params(length=0)
                 axes.set_xticks([])
-            _name_tokens(maps[2 * line + 1], decided, start, end)
-        title = f"{decided.method}, dial {decided.dial:g}: {100 * decided.saved:.1f} % of token-branches skipped"
+            _name_tokens(maps[2 * line + 1], names[start:end], prompt_tokens - start)
         figure.suptitle(_plain(title), fontsize=9)
     return figure
 
@@ -77,21 +79,12 @@ def written(figure: Any, path: Path) -> None:
     output.write_bytes(path, made.getvalue())
 
 
-def _name_tokens(axes: Any, decided: TextDecisions, start: int, end: int) -> None:
-    names = [_plain(visible(piece))[:_LONGEST_NAME] for piece in decided.pieces[start:end]]
-    axes.set_xticks(np.arange(end - start) + 0.5, names, rotation=90, family="monospace", fontsize=7)
-    for place, label in zip(range(start, end), axes.get_xticklabels(), strict=True):
-        if place >= decided.prompt_tokens:
+def _name_tokens(axes: Any, names: Sequence[str], prompt_tokens: int) -> None:
+    shown = [_plain(name)[:_LONGEST_NAME] for name in names]
+    axes.set_xticks(np.arange(len(names)) + 0.5, shown, rotation=90, family="monospace", fontsize=7)
+    for place, label in enumerate(axes.get_xticklabels()):
+        if place >= prompt_tokens:
             label.set_color(_LATER)
-
-
-def visible(piece: str) -> str:
-    """A token's text with what cannot be seen made visible: spaces at its ends, ends of lines, nothing at all."""
-    text = piece.replace("\n", "↵").replace("\t", "⇥")
-    inner = text.strip(" ")
-    if not inner:
-        return "␣" * len(text) or "∅"
-    return text.removeprefix(" ")
 
 
 def _plain(text: str) -> str:

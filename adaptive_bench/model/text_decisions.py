@@ -101,7 +101,8 @@ class TextDecisions:
         """
         from adaptive_bench.model.decision_picture import drawn, written
 
-        figure = drawn(self)
+        title = f"{self.method}, dial {self.dial:g}: {100 * self.saved:.1f} % of token-branches skipped"
+        figure = drawn(self.keep, [visible(piece) for piece in self.pieces], self.prompt_tokens, title)
         if path is not None:
             written(figure, Path(path))
         return figure
@@ -209,3 +210,12 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> t
         until, whole = text(before), text([*before, token_ids[place]])
         pieces.append(whole[len(until) :] if whole.startswith(until) else text([token_ids[place]]))
     return tuple(pieces)
+
+
+def visible(piece: str) -> str:
+    """A token's text with what cannot be seen made visible: spaces at its ends, ends of lines, nothing at all."""
+    text = piece.replace("\n", "↵").replace("\t", "⇥")
+    inner = text.strip(" ")
+    if not inner:
+        return "␣" * len(text) or "∅"
+    return text.removeprefix(" ")
