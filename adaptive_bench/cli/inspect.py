@@ -93,12 +93,14 @@ def inspect(
     named = None if tasks is None else items_value(tasks, "--tasks")
     load_libraries()
     registry.load_plugins(plugin)
-    from adaptive_bench.evaluation.lookup import expand_tasks
+    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.inspection.record import record_of
     from adaptive_bench.inspection.study import inspect_texts, one_text
     from adaptive_bench.inspection.subjects import find_subjects
 
     names = [] if named is None else list(expand_tasks(named))
+    for name in names:
+        find_task(name)  # what cannot be found is said before a model is loaded
     specs = [] if methods is None else parse_specs(methods)
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:

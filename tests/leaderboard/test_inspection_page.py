@@ -1,4 +1,4 @@
-"""The page of `inspect` in headless Chromium: text, dial, keyboard, names for screen readers, themes, a phone's width."""
+"""The page of `inspect` in headless Chromium: text, dial, keyboard, names for readers, themes, a phone's width."""
 
 import json
 from pathlib import Path
