@@ -84,7 +84,9 @@ def inspect(
     The page is one file that opens from disk; .csv and .parquet have a row for each token and branch; a picture shows
     one method at one saving. Without -o skip rates are printed.
     """
-    _check(text, answer, tasks, to, paper)
+    _check(text, answer, tasks, to)
+    if paper:
+        _check_paper(tasks, savings, pos, to)
     prompt, given = _read(text), _read(answer)
     rule = "shares such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else numbers_value(savings, "--savings", float, rule)
@@ -109,7 +111,7 @@ def inspect(
     if prompt is None:
         texts, about = _texts_of(subjects, names, limit, num_fewshot, data_dir), ", ".join(names)
     else:
-        texts, about = [one_text(subjects, prompt, given, max_new_tokens)], str(text)
+        texts, about = [one_text(subjects, prompt, given, max_new_tokens)], text.name if text else ""
     found = inspect_texts(subjects, texts, asked, about=about)
     for note in found.notes:
         typer.echo(paragraph(f"Note: {note}"), err=True)
@@ -122,7 +124,7 @@ def inspect(
         _write_record(record, to, as_json)
 
 
-def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None, paper: bool) -> None:
+def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None) -> None:
     """Refuse what does not go together before anything is loaded."""
     if (text is None) == (tasks is None):
         got = "neither" if text is None else "both"
@@ -131,14 +133,21 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
         )
     if answer is not None and text is None:
         raise UsageError("--answer is the answer to --text, got it with --tasks. Leave it out.")
-    if paper and tasks is None:
-        raise UsageError("--paper takes statistics over tasks, got a text. Give --tasks such as gsm8k,csqa,piqa.")
     if to is None:
         return
-    known = (".json",) if paper else FORMS
-    if to != output.STDOUT and to.suffix not in known:
-        raise UsageError(f"-o is a file that ends in one of {', '.join(known)}, got {str(to)!r}. Name such a file.")
+    if to != output.STDOUT and to.suffix not in FORMS:
+        raise UsageError(f"-o is a file that ends in one of {', '.join(FORMS)}, got {str(to)!r}. Name such a file.")
     output.check(to)
+
+
+def _check_paper(tasks: str | None, savings: str | None, pos: str | None, to: Path | None) -> None:
+    if tasks is None:
+        raise UsageError("--paper takes statistics over tasks, got a text. Give --tasks such as gsm8k,csqa,piqa.")
+    for option, value in (("--savings", savings), ("--pos", pos)):
+        if value is not None:
+            raise UsageError(f"--paper repeats what the paper did, got {option} {value!r} as well. Leave it out.")
+    if to is not None and to != output.STDOUT and to.suffix != ".json":
+        raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
 
 
 def _read(file: Path | None) -> str | None:

@@ -115,6 +115,11 @@ def inspect_texts(
         readings.append(reading)
         if left_out and savings is not None:
             notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
+        if reading.semantics == "paper" and model.method.paper_class != "C0":
+            notes.append(
+                f"{reading.spec} decides on all tokens of a call together: here that is the whole text in one call, "
+                f"not how it would write the answer."
+            )
     ends = {subjects.tokenizer.eos_token_id} - {None}
     return Inspection(subjects.name, about, readings, notes, frozenset(ends))
 

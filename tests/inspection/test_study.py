@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,13 @@ def test_savings_that_nobody_has_are_refused_and_single_ones_said(subjects):
     assert len(found.notes) == 2 and "gateskip has no dial value for 40 %" in found.notes[0]
     with pytest.raises(UsageError, match="none of the savings"):
         inspect_texts(subjects, [text], (0.9,), about="a text")
+
+
+def test_decisions_that_hang_on_the_call_are_said_to(subjects):
+    model = AdaptiveModel.build(subjects.models[2].backbone_model, "gateskip@paper").eval()
+    text = one_text(subjects, PROMPT, ANSWER, 8)
+    found = inspect_texts(replace(subjects, models=[model]), [text], None, about="a text")
+    assert ["gateskip@paper decides on all tokens of a call together" in note for note in found.notes] == [True]
 
 
 def test_a_text_longer_than_the_context_is_refused(subjects):
@@ -136,7 +144,5 @@ def test_the_statement_on_bos_follows_its_gates(subjects, sign, monkeypatch):
 
 
 def test_a_method_without_gates_has_no_gate_analysis(subjects):
-    from dataclasses import replace
-
     with pytest.raises(UsageError, match="decides by none"):
         gate_analysis(replace(subjects, models=subjects.models[2:]), [([1, 5, 6], [7])], ["a_task"])
