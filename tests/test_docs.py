@@ -211,3 +211,15 @@ def test_what_is_cited_is_what_is_here():
     fields = dict(re.findall(r"^  (\w+) += \{+(.*?)\}+,?$", bibtex, re.MULTILINE))
     assert fields["title"] == cited["title"] and fields["author"] == cited["authors"][0]["name"]
     assert (fields["version"], fields["license"]) == (cited["version"], cited["license"])
+
+
+def test_the_gate_analysis_is_that_of_its_record():
+    record = json.loads((FOLDER.parents[1] / "docs/records/nano_gates.json").read_text(encoding="utf-8"))
+    page = (FOLDER.parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
+    marks = {True: "✓", False: "✗", None: "~"}
+    one, other = (method["statements"] for method in record["methods"])
+    for first, second in zip(one, other, strict=True):
+        ours = " | ".join(f"{marks[each['agrees']]} {each['ours']}" for each in (first, second))
+        assert f"| {first['place']}: {first['paper']} | {ours} |" in page
+    assert f"On the nano model, {record['texts']} texts" in page
+    assert sum(each["agrees"] is False for each in (*one, *other)) > 11  # "most of it is otherwise"

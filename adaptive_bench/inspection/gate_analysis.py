@@ -8,6 +8,7 @@ sentence has no statistic.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -37,7 +38,9 @@ def gate_analysis(subjects: Subjects, texts: Sequence[Text], tasks: Sequence[str
         UsageError: No method has gates: scores between 0 and 1.
     """
     inspection = inspect_texts(subjects, texts, None, about=", ".join(tasks))
-    methods = [_of(reading, inspection, subjects) for reading in inspection.readings if _has_gates(reading)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a site without gates has no mean
+        methods = [_of(reading, inspection, subjects) for reading in inspection.readings if _has_gates(reading)]
     if not methods:
         specs = ", ".join(reading.spec for reading in inspection.readings)
         raise UsageError(
@@ -135,10 +138,10 @@ def _function_words(scores: np.ndarray, groups: np.ndarray) -> _Statement:
     ours = (
         f"function words less other words: {gaps[0]:+.4f} in the lower half of the layers, {gaps[1]:+.4f} in the upper"
     )
-    agrees = gaps[1] < gaps[0] and gaps[1] < 0
-    return _stated(
-        "heat map", paper, ours, agrees, _agreed(agrees, "lower, and more so above", "not lower, or not more so above")
-    )
+    lower = gaps[1] < 0
+    agrees = gaps[1] < gaps[0] and lower
+    otherwise = "lower, but not more so above" if lower else "their gates are not lower"
+    return _stated("heat map", paper, ours, agrees, _agreed(agrees, "lower, and more so above", otherwise))
 
 
 def _first_layer(scores: np.ndarray) -> _Statement:
@@ -211,14 +214,11 @@ def _mlp(scores: np.ndarray) -> _Statement:
         f"layer means range over {ranges[1]:.4f} in MLP and {ranges[0]:.4f} in attention; their means are "
         f"{levels[1]:.4f} and {levels[0]:.4f}"
     )
-    agrees = ranges[1] < ranges[0] and levels[1] > levels[0]
-    return _stated(
-        "token types by layer",
-        "MLP gates are uniformly high, other than attention's",
-        ours,
-        agrees,
-        _agreed(agrees, "higher and more even", "not both higher and more even"),
-    )
+    even, high = ranges[1] < ranges[0], levels[1] > levels[0]
+    otherwise = "more even, but not higher" if even else "higher, but not more even" if high else "neither of the two"
+    said = _agreed(even and high, "higher and more even", otherwise)
+    paper = "MLP gates are uniformly high, other than attention's"
+    return _stated("token types by layer", paper, ours, even and high, said)
 
 
 def _modes(scores: np.ndarray) -> _Statement:
@@ -232,7 +232,7 @@ def _modes(scores: np.ndarray) -> _Statement:
     shown = ", ".join(f"{mode:.3f}" for mode in modes)
     ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
     agrees = len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN
-    said = _agreed(agrees, "several modes, close together", "one mode, or modes far apart")
+    said = _agreed(agrees, "several modes, close together", "one mode" if len(modes) == 1 else "modes far apart")
     return _stated("density", paper, ours, agrees, said)
 
 

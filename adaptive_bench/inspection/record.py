@@ -64,7 +64,7 @@ def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> d
         "points": {f"{point.saving:g}": _point(point, reading, groups, places) for point in reading.points},
         "oracle": bits(reading.oracle()[: len(everything.texts[0].pieces)]),
         "exit": float(np.concatenate(reading.exits).mean()),
-        "scores": None if scores is None else _scores(everything, scores),
+        "scores": None if scores is None else _scores(everything, scores, groups),
     }
 
 
@@ -73,8 +73,6 @@ def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequen
     part = [
         "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
     ]
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    by_kind = statistics.skipped_by(keep, groups)
     share = keep.mean(axis=(1, 2))
     vocabulary = statistics.by_vocabulary(share, *_items(point))
     return {
@@ -82,7 +80,7 @@ def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequen
         "saved": point.saved,
         "bits": bits(point.texts[0].keep),
         "by_part": _rounded(statistics.skipped_by(keep, part)),
-        "by_kind": _rounded(dict(sorted(by_kind.items(), key=lambda one: (order.get(one[0], 99), one[0])))),
+        "by_kind": _rounded(_in_order(statistics.skipped_by(keep, groups))),
         "by_place": _rounded(statistics.skipped_by(keep, places)),
         "by_layer": [[round(share, 4) for share in pair] for pair in statistics.skipped_by_layer(keep)],
         "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
@@ -90,7 +88,7 @@ def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequen
     }
 
 
-def _scores(point: Point, scores: np.ndarray) -> dict[str, Any]:
+def _scores(point: Point, scores: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
     """Densities of each site, the first text's scores as bytes within the range of each site, and extreme tokens."""
     vocabulary = statistics.by_vocabulary(statistics.mean_scores(scores), *_items(point))
     first = scores[: len(point.texts[0].keep)]
@@ -112,6 +110,7 @@ def _scores(point: Point, scores: np.ndarray) -> dict[str, Any]:
     return {
         "bytes": base64.b64encode(levels.tobytes()).decode(),
         "sites": sites,
+        "by_kind": _in_order(statistics.scores_by(scores, groups)),
         "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
         "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
     }
@@ -147,6 +146,12 @@ def _rank(one: np.ndarray, other: np.ndarray) -> float | None:
     if not np.ptp(first) or not np.ptp(second):
         return None
     return float(spearmanr(first, second).statistic)
+
+
+def _in_order(found: dict[str, Any]) -> dict[str, Any]:
+    """Kinds of tokens in their order; parts of speech, which are none of them, by name."""
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    return dict(sorted(found.items(), key=lambda one: (order.get(one[0], len(order)), one[0])))
 
 
 def _items(point: Point) -> tuple[list[int], list[str]]:

@@ -44,6 +44,26 @@ def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, 
     return found
 
 
+def scores_by(scores: np.ndarray, groups: Sequence[str]) -> dict[str, list[list[float | None]]]:
+    """Of each group the mean score of its tokens at each site, [L][2]; `None` where there is none.
+
+    Args:
+        scores: [N, L, 2], NaN where there is none.
+        groups: Of each token its group.
+    """
+    names, found = np.asarray(groups), {}
+    for name in dict.fromkeys(groups):
+        one = scores[names == name].astype(np.float64)
+        known = ~np.isnan(one)
+        count = known.sum(axis=0)
+        means = np.where(known, one, 0.0).sum(axis=0) / np.maximum(count, 1)
+        found[name] = [
+            [float(mean) if some else None for mean, some in zip(*layer, strict=True)]
+            for layer in zip(means, count, strict=True)
+        ]
+    return found
+
+
 def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
     """Of each layer the share of tokens that skip attention, and MLP."""
     return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]

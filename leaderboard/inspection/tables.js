@@ -58,7 +58,10 @@ function densities(one) {
   const body = Array.from({ length: LAYERS }, (_, layer) => element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), element("td", {}, spread(one.scores.sites[2 * layer])), element("td", {}, spread(one.scores.sites[2 * layer + 1]))));
   const title = `Scores of ${one.spec}`;
   const table = element("table", { class: "rates" }, element("caption", {}, "Median [5th, 95th percentile]"), element("thead", {}, element("tr", {}, header("layer"), ...BRANCHES.map((name) => header(name)))), element("tbody", {}, ...body));
-  return element("div", {}, element("figure", {}, element("figcaption", {}, title), picture), element("details", {}, element("summary", {}, `${title} as numbers`), scrolled(title, table)));
+  const kinds = BRANCHES.map((name, branch) => scrolled(`${title}, ${name}`, element("table", { class: "rates" }, element("caption", {}, `Mean score, ${name}, by ${data.kinds_by} and layer`),
+    element("thead", {}, element("tr", {}, header(data.kinds_by), ...Array.from({ length: LAYERS }, (_, layer) => header(String(layer))))),
+    element("tbody", {}, ...Object.entries(one.scores.by_kind).map(([kind, layers]) => element("tr", {}, element("th", { scope: "row" }, kind), ...layers.map((pair) => (pair[branch] === null ? none() : element("td", {}, short(pair[branch]))))))))));
+  return element("div", {}, element("figure", {}, element("figcaption", {}, title), picture), element("details", {}, element("summary", {}, `${title} as numbers`), scrolled(title, table), ...kinds));
 }
 
 function scores() {

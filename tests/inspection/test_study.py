@@ -91,6 +91,8 @@ def test_the_record_holds_the_masks_and_what_is_said_of_them(inspection):
     given = inspection.readings[0].points[0].texts[0].scores[:, 2, 1]
     assert low + (high - low) * levels[:, 2, 1] / 254 == pytest.approx(given, abs=(high - low) / 250)
     assert record["methods"][2]["scores"] is None
+    digits = [place for place, kind in enumerate(record["kinds"]) if kind == "digits"]
+    assert scores["by_kind"]["digits"][2][1] == pytest.approx(given[digits].mean())
 
 
 def test_a_frame_has_every_decision_of_every_method(inspection):
