@@ -51,10 +51,15 @@ def _agreement(found: list[Mapping[str, Any]]) -> str:
         return _NONE if value is None else f"{value:.2f}"
 
     body = [
-        [f"{one['one']} and {one['other'] or 'its own oracle'}", f"{100 * one['alike']:.1f}", number(one["kappa"])]
+        [
+            f"{one['one']} and {one['other'] or 'its own oracle'}",
+            f"{100 * one['alike']:.1f}",
+            number(one["kappa"]),
+            number(one["kappa_answer"]),
+        ]
         for one in found
     ]
-    return _table(["", "alike %", "kappa"], body)
+    return _table(["", "alike %", "kappa", "in answers"], body)
 
 
 def paper_shown(record: Mapping[str, Any]) -> str:

@@ -129,12 +129,16 @@ def _agreements(readings: Sequence[Reading], saving: float) -> list[dict[str, An
         for point in reading.points
         if point.saving == saving
     }
+    texts = readings[0].points[0].texts
+    written = np.concatenate([np.arange(len(one.pieces)) >= one.prompt_tokens for one in texts])
     pairs = [(one, other, masks[one][1], masks[other][1]) for one, other in combinations(masks, 2)]
     pairs += [(name, "", keep, reading.oracle()) for name, (reading, keep) in masks.items()]
     found = []
     for one, other, first, second in pairs:
         alike, kappa = statistics.agreement(first, second)
-        found.append({"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)})
+        about = {"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)}
+        of_answers = statistics.agreement(first[written], second[written])[1] if written.any() else None
+        found.append(about | {"kappa_answer": of_answers})
     return found
 
 

@@ -26,10 +26,10 @@ function rates(title, corner, caption, rows, cellsOf, countOf) {
 function agreements() {
   const found = data.agreement[state.saving] || [];
   const number = (value) => (value === null ? none() : element("td", {}, value.toFixed(2)));
-  const body = found.map((one) => element("tr", {}, element("th", { scope: "row" }, `${one.one} and ${one.other === null ? "its own oracle" : one.other}`), element("td", {}, percent(one.alike)), number(one.kappa), number(one.rank)));
+  const body = found.map((one) => element("tr", {}, element("th", { scope: "row" }, `${one.one} and ${one.other === null ? "its own oracle" : one.other}`), element("td", {}, percent(one.alike)), number(one.kappa), number(one.kappa_answer), number(one.rank)));
   const exits = data.methods.map((one) => `${one.spec} ${one.exit.toFixed(2)}`).join(", ");
   return element("section", { class: "task", "aria-label": "Agreement" }, element("h2", {}, "Agreement"),
-    scrolled("Agreement", element("table", { class: "rates" }, element("caption", {}, "How alike two methods decide"), element("thead", {}, element("tr", {}, header("who"), header("alike, %"), header("kappa"), header("rank"))), element("tbody", {}, ...body))),
+    scrolled("Agreement", element("table", { class: "rates" }, element("caption", {}, "How alike two methods decide"), element("thead", {}, element("tr", {}, header("who"), header("alike, %"), header("kappa"), header("kappa in answers"), header("rank"))), element("tbody", {}, ...body))),
     element("p", { class: "note" }, `Layers that a token needs in the mean before its prediction stays: ${exits} of ${LAYERS}.`));
 }
 

@@ -85,6 +85,8 @@ def test_the_record_holds_the_masks_and_what_is_said_of_them(inspection):
     counts = [count for count, *_ in shown["by_kind"].values()]
     assert sum(counts) == len(record["pieces"]) == record["tokens"]
     assert sum(count for count, *_ in shown["by_place"].values()) == record["tokens"]
+    for one in record["agreement"]["0.2"]:
+        assert -1 <= one["kappa_answer"] <= 1 and 0 <= one["alike"] <= 1
     scores = record["methods"][0]["scores"]
     levels = np.frombuffer(base64.b64decode(scores["bytes"]), dtype=np.uint8).reshape(keep.shape)
     low, high = scores["sites"][5]["range"]
