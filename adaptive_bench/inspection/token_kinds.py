@@ -1,7 +1,7 @@
 """What kind of token a token is: first, end, digits, an operator, punctuation, a function word, another word.
 
-The kind of a piece of a word is the word's, so that a tokenizer's cuts do not decide it. Function words are English;
-parts of speech of other languages, and finer ones, are spaCy's (`parts_of_speech`).
+The kind of a piece of a word or number is the whole one's, so that a tokenizer's cuts do not decide it. Function words
+are English; parts of speech of other languages, and finer ones, are spaCy's (`parts_of_speech`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from adaptive_bench.errors import EnvironmentProblem
 
 KINDS = ("first", "end", "digits", "operator", "punctuation", "function word", "other word", "space", "other")
 _OPERATORS = frozenset("+-*/=<>×÷−·%^±≤≥≠≈")
-_DIGITS = re.compile(r"[\d.,:]*\d[\d.,:]*")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_NUMBER_OR_WORD = re.compile(r"\d(?:[\d.,:]*\d)?|[^\W\d_]+(?:['’][^\W\d_]+)*")
+_CONTRACTED = re.compile(r"(?:n['’]t|['’](?:s|m|d|re|ve|ll))$")
 # English closed word classes: articles, prepositions, pronouns, conjunctions, auxiliaries, and words that ask.
 FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").read_text(encoding="utf-8").split())
 
@@ -46,19 +46,18 @@ def kinds_of(pieces: Sequence[str], token_ids: Sequence[int], ends: Collection[i
 def _kind(text: str, word: str | None) -> str:
     if not text:
         return "space"
-    if _DIGITS.fullmatch(text):
-        return "digits"
+    if word is not None:
+        plain = _CONTRACTED.sub("", word.lower())
+        return "digits" if word[0].isdecimal() else "function word" if plain in FUNCTION_WORDS else "other word"
     if all(letter in _OPERATORS for letter in text):
         return "operator"
-    if word is not None:
-        return "function word" if word.lower() in FUNCTION_WORDS else "other word"
     return "punctuation" if not any(letter.isalnum() for letter in text) and text.isprintable() else "other"
 
 
 def _words_of(pieces: Sequence[str]) -> list[str | None]:
-    """Of each token the word that holds its first letter."""
+    """Of each token the word or number that holds its first letter."""
     text = "".join(pieces)
-    spans = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(text)]
+    spans = [(match.start(), match.end(), match.group()) for match in _NUMBER_OR_WORD.finditer(text)]
     words: list[str | None] = []
     at = 0
     for start, piece in zip(accumulate(map(len, pieces), initial=0), pieces, strict=False):

@@ -40,8 +40,13 @@ def test_first_and_end_go_by_place_and_identity():
     assert kinds_of(["A", " cat", "</s>"], [7, 8, 2], ends={2}) == ["first", "other word", "end"]
 
 
-def test_a_piece_has_the_kind_of_its_word():
+def test_a_piece_has_the_kind_of_its_word_or_number():
     """`with|in` is one function word, `in|fer` another word, whatever the tokenizer cuts."""
+    pieces = ["<s>", " didn", "'", "t", " dog", "'s", " $", "3", ".", "50", ".", " 4", "=", "4"]
+    assert kinds_of(pieces, range(len(pieces)), ends=())[1:] == [
+        *["function word"] * 3, *["other word"] * 2, "punctuation", *["digits"] * 3, "punctuation",
+        "digits", "operator", "digits",
+    ]  # fmt: skip
     kinds = kinds_of(["<s>", " with", "in", " in", "fer", " be", "cause"], range(7), ends=())
     assert kinds[1:] == ["function word"] * 2 + ["other word"] * 2 + ["function word"] * 2
 
