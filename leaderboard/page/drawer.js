@@ -80,7 +80,8 @@ byId("drawer").addEventListener("close", () => {
   const opener = state.open;
   if (!opener) return;
   change({ open: "" });
-  document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
+  // The dialog gave the focus back to the button that opened it; of one that a link opened there is none.
+  if (document.activeElement === document.body) document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
 });
 window.addEventListener("hashchange", () => { state = fromFragment(); METHODS = methodsOf(state.board); render(); });
 controls();

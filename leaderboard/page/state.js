@@ -21,7 +21,8 @@ function part(name) {
   ASKED.add(name);
   const script = document.createElement("script");
   script.src = `${data.folder}/${name}.js`;
-  script.onload = () => { byId("status").textContent = ""; render(); };
+  // The runs are shown in the drawer alone: what stands behind it, and the button that takes the focus back, stay.
+  script.onload = () => { byId("status").textContent = ""; (name.endsWith("-runs") ? drawer : render)(); };
   script.onerror = () => { byId("status").textContent = `${data.folder}/${name}.js could not be read. It belongs beside this page.`; };
   byId("status").textContent = "Reading more numbers …";
   document.head.append(script);
@@ -80,12 +81,13 @@ function change(changes) {
   if (!BOARDS.get(wanted.board)?.views[wanted.axis]) wanted.axis = usual.axis;
   for (const [key, known] of Object.entries(options(wanted.board, wanted.axis))) if (!known.includes(wanted[key])) wanted[key] = usual[key];
   METHODS = methodsOf(wanted.board);
+  const onlyOpens = Object.keys(changes).every((key) => key === "open");
   wanted.pins = wanted.pins.filter((name) => METHODS.has(name));
   if (!METHODS.has(wanted.open)) wanted.open = "";
   state = wanted;
   const fragment = toFragment();
   history.replaceState(null, "", fragment ? `#${fragment}` : "#");
-  render();
+  (onlyOpens ? drawer : render)();
 }
 
 /** The tables and ranked tables of the board and axis, `null` while they are on their way. */
