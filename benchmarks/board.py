@@ -1,9 +1,13 @@
-"""A board of 2,000 entries: how long it takes to build, to show from disk, and to filter (in headless Chromium)."""
+"""A board of many entries: how long it takes to build, to show from disk, and to filter (in headless Chromium), and how
+large its files are. `wide` is 50 entries of four methods each on three tasks and four axes, with controls; without it
+there are 2,000 entries of one method each on one task.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +15,7 @@ from shutil import which
 from statistics import median
 
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.store.results import write_run
 
 ENTRIES = 2000
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -35,6 +40,42 @@ def write_entries(folder: Path, count: int = ENTRIES) -> list[Path]:
         path = folder / f"{number:016x}" / "table.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(rows))
+        tables.append(path)
+    return tables
+
+
+def write_wide_entries(folder: Path, count: int = 50, methods: int = 4) -> list[Path]:
+    """Folders of runs of some methods each on three tasks and four axes, and one with the controls; tables only."""
+    generator = random.Random(0)
+    named = [[f"method_{number:03d}" for number in range(start, start + methods)]
+             for start in range(0, count * methods, methods)]  # fmt: skip
+    tables = []
+    for number, names in enumerate([["dense", "random_skip", "static_depth[trained=true]"], *named]):
+        rows = []
+        for method in names:
+            for task, metric in (
+                ("math", "exact_match,strict-match"),
+                ("qa", "acc,none"),
+                ("text", "bits_per_byte,none"),
+            ):
+                start, slope = generator.uniform(0.5, 0.9), generator.uniform(0.5, 3)
+                for axis in ("net", "tokens", "core", "claimed"):
+                    for level in LEVELS:
+                        none = method == "dense" and level
+                        score = (
+                            None if none else max(0.0, start - level * slope) if task != "text" else 1.2 + level * slope
+                        )
+                        row = {"method": method, "semantics": "bench", "task": task, "metric": metric, "axis": axis}
+                        row |= {"phase": "all", "level": level, "score": score, "seeds": 3, "model": "synthetic"}
+                        row |= {"documents": 128, "status": "outside", "saved_net": level, "saved_tokens": level}
+                        if score is not None:
+                            high = score + 0.05 if task == "text" else min(1.0, score + 0.05)
+                            row |= {"low": max(0.0, score - 0.05), "high": high, "status": "ok"}
+                        rows.append(row)
+        path = folder / f"{number:016x}" / "table.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(rows))
+        write_run(path.parent, {})
         tables.append(path)
     return tables
 
@@ -90,19 +131,26 @@ def _filter(page: object, text: str) -> float:
     return float(page.evaluate(script, text))  # type: ignore[attr-defined]
 
 
+def _largest(site: Path) -> list[tuple[str, float]]:
+    sizes = sorted(((file.stat().st_size, file) for file in site.rglob("*") if file.is_file()), reverse=True)
+    return [(str(file.relative_to(site)), round(size / 1e6, 2)) for size, file in sizes[:6]]
+
+
 def main() -> None:
     """Measure and print; the results are no speed of the engine and stay out of its page."""
     with tempfile.TemporaryDirectory() as name:
-        tables = write_entries(Path(name) / "entries")
+        wide = "wide" in sys.argv[1:]
+        tables = (write_wide_entries if wide else write_entries)(Path(name) / "entries")
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         build(tables, Path(name) / "site")
         build_s, build_cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
         page = Path(name) / "site" / "index.html"
         found = {
-            "entries": ENTRIES,
+            "entries": len(tables),
             "build_s": build_s,
             "build_cpu_s": build_cpu_s,
             "page_mib": page.stat().st_size / 2**20,
+            "largest_files_mb": dict(_largest(page.parent)),
             **page_times(page),
         }
     print(json.dumps(found, indent=2))

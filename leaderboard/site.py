@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -72,8 +73,9 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
-    atomic.write_text(out / "board.csv", as_csv(board))
-    atomic.write_text(out / "board.json", as_json(board))
+    # A hundred columns of thousands of rows: compressed they are a few hundred kB, and pandas reads them as they are.
+    for name, text in (("board.csv.gz", as_csv(board)), ("board.json.gz", as_json(board))):
+        atomic.write_bytes(out / name, gzip.compress(text.encode(), mtime=0))
     atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
     if lines := dials.as_lines(board):
         atomic.write_text(out / DIALS, _csv(lines))

@@ -70,17 +70,22 @@ def files_of(
     data: dict[str, Any] = {}
     for part in parts:
         key = part.group.key
-        for name in views_of(part.ranked) | dict.fromkeys(table["axis"] for table in part.tables):
-            data[f"{key}-{name}"] = {
-                "tables": [_packed(one) for one in part.tables if one["axis"] == name],
-                "ranked": [one for one in part.ranked if one["axis"] == name],
-            }
+        for one in part.tables:
+            data.setdefault(_name(key, one), {"tables": [], "ranked": []})["tables"].append(_packed(one))
+        for one in part.ranked:
+            data.setdefault(_name(key, one), {"tables": [], "ranked": []})["ranked"].append(one)
         data[f"{key}-runs"] = {"runs": fitting(part.runs), "samples": samples_of(part.group.board.folders)}
     first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
-    inside = set(data) if one_file else {f"{first.group.key}-{axis}"} if first is not None else set()
+    shown = set() if first is None else {_name(first.group.key, {"axis": axis, "phase": phase})} & set(data)
+    inside = set(data) if one_file else shown
     page = _page(board, parts, first, axis, phase, figures, {name: data[name] for name in inside}, len(data))
     beside = {f"{FOLDER}/{name}.js": f"arrived({_json(name)}, {_json(data[name])});\n" for name in data.keys() - inside}
     return {"index.html": page, **dict(sorted(beside.items()))}
+
+
+def _name(key: str, of: Mapping[str, Any]) -> str:
+    """The file with the numbers of a group on an axis in a phase; the script asks for it by the same rule."""
+    return f"{key}-{of['axis']}" + ("" if of["phase"] == "all" else f"-{of['phase']}")
 
 
 def _part(group: Group) -> _Part:

@@ -63,6 +63,19 @@ function render() {
   drawer();
 }
 
+let drawing = 0;
+/** The tables with the methods that a filter leaves, at once; the charts as soon as a reader stops typing. */
+function sift() {
+  if (!state.board || !current()) return;
+  const tables = chosen();
+  for (const table of tables) {
+    const there = document.querySelector(`section.task[data-title="${CSS.escape(table.title)}"]`);
+    if (there) there.replaceWith(section(table)); else return void render();
+  }
+  clearTimeout(drawing);
+  drawing = setTimeout(() => { document.querySelector(".charts")?.remove(); byId("board").prepend(...pictures(chosen())); }, 120);
+}
+
 /** Intervals stand behind their scores, or below them in a table that would be too wide. */
 function fit() {
   const wide = [...document.querySelectorAll("table.levels")].map((table) => { table.classList.remove("stacked"); return table; })
@@ -77,7 +90,7 @@ const visible = (name) => name.toLowerCase().includes(state.filter.toLowerCase()
 function section(table) {
   const rows = sorted(table, table.rows.filter((row) => visible(row.method)));
   const shown = state.rows === "all" ? rows : rows.slice(0, MOST_ROWS);
-  return element("section", { class: "task", "data-task": table.task }, element("h2", {}, table.title), grid(table, shown, rows.length),
+  return element("section", { class: "task", "data-task": table.task, "data-title": table.title }, element("h2", {}, table.title), grid(table, shown, rows.length),
     shown.length < rows.length ? element("p", { class: "note" }, `The first ${shown.length} of ${rows.length} methods in this order. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : null,
     ...table.notes.map((note) => element("p", { class: "note" }, note)));
 }
@@ -142,6 +155,15 @@ function sorted(table, rows) {
   return order.sort((one, other) => pinned(one) - pinned(other));
 }
 
+const lines = new Map(); // of a table the rows that were made, by method and by what is seen in them
+/** A row of a table, made once for everything that is seen in it: a filter or another order makes none again. */
+function made(table, row, make) {
+  if (!lines.has(table)) lines.set(table, new Map());
+  const known = lines.get(table), seen = [row.method, state.value, state.columns, state.pins.includes(row.method)].join("\n");
+  if (!known.has(seen)) known.set(seen, make());
+  return known.get(seen);
+}
+
 // A name in pieces between which a line may end: after what opens or separates parameters, before their values.
 const breakable = (name) => name.split(/(?<=[[,=])|(?=@)/).flatMap((piece, at) => (at ? [element("wbr", {}), piece] : [piece]));
 
@@ -159,7 +181,7 @@ function grid(table, rows, matching) {
   const columns = [...about, ...(state.columns === "facts" ? [] : levels)];
   const facts = (label) => (state.columns === "levels" ? [] : data.facts.map((title) => element("td", {}, METHODS.get(label).facts[title])));
   const cells = (row) => (state.columns === "facts" ? [] : reach ? [farthest(row)] : row.cells.map((cell, at) => score(cell, table.best[at])));
-  const body = rows.map((row) => element("tr", { class: state.pins.includes(row.method) ? "pinned" : "" }, name(table, row.method), ...facts(row.method), ...cells(row)));
+  const body = rows.map((row) => made(table, row, () => element("tr", { class: state.pins.includes(row.method) ? "pinned" : "" }, name(table, row.method), ...facts(row.method), ...cells(row))));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element("table", { class: "levels" },
     element("caption", {}, reach ? "Largest saving up to which 90 % of the dense score is kept" : `${data.values[state.value]} at matched levels of ${table.axis_title}; ${matching} of ${table.rows.length} methods`),
     element("thead", {}, element("tr", {}, header("method", "method", "up"), ...columns)), element("tbody", {}, ...body)));

@@ -84,5 +84,14 @@ byId("drawer").addEventListener("close", () => {
   if (document.activeElement === document.body) document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
 });
 window.addEventListener("hashchange", () => { state = fromFragment(); METHODS = methodsOf(state.board); render(); });
-controls();
-render();
+let begun = false;
+/** The tables that the page came with are painted first; then they get their switches and charts. */
+function begin() {
+  if (begun) return;
+  begun = true;
+  controls();
+  render();
+  document.documentElement.dataset.ready = "";
+}
+requestAnimationFrame(() => setTimeout(begin));
+setTimeout(begin, 300); // a page that nobody looks at paints nothing

@@ -36,8 +36,8 @@ let written = null; // the table that stands there, and what was pinned then: a 
 /** The sentence, the table at the level, and what they rest on. */
 function answer() {
   const about = BOARDS.get(state.board), found = standing();
-  if (!about || (found && written?.found === found && written.pins === state.pins.join())) return;
-  written = { found, pins: state.pins.join() };
+  if (!about || (found && written?.found === found && written.pins === state.pins.join() && written.rows === state.rows)) return;
+  written = { found, pins: state.pins.join(), rows: state.rows };
   byId("board-name").textContent = `: ${about.name}`;
   byId("meta").textContent = about.meta;
   byId("verdict").textContent = about.verdict;
@@ -46,12 +46,15 @@ function answer() {
   if (!found) { byId("standing").replaceChildren(); return; }
   const header = (text, title) => element("th", { scope: "col", title }, text);
   const times = found.settings.length ? `Read off where the score is, in these settings: ${found.settings.join(" / ")}` : "Not measured: adaptive-bench time";
-  const part = (controls) => found.lines.filter((one) => one.control === controls).map((one) => line(one, found.level));
+  const most = state.rows === "all" ? Infinity : MOST_ROWS;
+  const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found.level));
+  const methods = found.lines.filter((one) => !one.control).length;
+  const more = methods > most ? element("p", { class: "note" }, `The first ${most} of ${methods} methods. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : "";
   const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. Where the dense model scores 0 nothing is a share of it.`) : "";
   byId("standing").replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods by rank" }, element("table", { class: "ranked" },
     element("caption", {}, `Methods at ${found.level} % ${data.axes[state.axis]}${state.phase === "all" ? "" : ` of ${state.phase}`}, best first; controls below, unranked`),
     element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are no controls"), header("method"),
       header("overall, % of dense", "Mean over the tasks of the share of the dense score"), ...found.compared.map((name, at) => header(`${found.tasks[at]}${/( \(%\)| ↓)$/.exec(name)?.[0] || ""}`, name)),
       header("loses with other tokens' decisions", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain"), header("saved time, %", times), header("state"))),
-    element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), left);
+    element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), more, left);
 }

@@ -81,18 +81,19 @@ function change(changes) {
   if (!BOARDS.get(wanted.board)?.views[wanted.axis]) wanted.axis = usual.axis;
   for (const [key, known] of Object.entries(options(wanted.board, wanted.axis))) if (!known.includes(wanted[key])) wanted[key] = usual[key];
   METHODS = methodsOf(wanted.board);
-  const onlyOpens = Object.keys(changes).every((key) => key === "open");
+  const only = Object.keys(changes).join();
   wanted.pins = wanted.pins.filter((name) => METHODS.has(name));
   if (!METHODS.has(wanted.open)) wanted.open = "";
   state = wanted;
   const fragment = toFragment();
   history.replaceState(null, "", fragment ? `#${fragment}` : "#");
-  (onlyOpens ? drawer : render)();
+  ({ open: drawer, filter: sift }[only] || render)();
 }
 
 /** The tables and ranked tables of the board and axis, `null` while they are on their way. */
-const current = () => (state.board ? part(`${state.board}-${state.axis}`) : { tables: [], ranked: [] });
-const inView = (one) => one.axis === state.axis && one.phase === (data.pooled.includes(state.axis) ? "all" : state.phase) && (one.setting === null || one.setting === state.setting);
+const phaseNow = () => (data.pooled.includes(state.axis) ? "all" : state.phase);
+const current = () => (state.board ? part(`${state.board}-${state.axis}${phaseNow() === "all" ? "" : `-${phaseNow()}`}`) : { tables: [], ranked: [] });
+const inView = (one) => one.axis === state.axis && one.phase === phaseNow() && (one.setting === null || one.setting === state.setting);
 /** The tables the state asks for, one for each task and metric. */
 const chosen = () => (current()?.tables || []).filter((one) => inView(one) && (state.metric === "headline" ? one.headline : one.metric === state.metric) && (state.task === "all" || one.task === state.task));
 /** The ranked table at the level. */

@@ -85,6 +85,7 @@ def opened(browser, site):
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
         page.goto(f"{site.as_uri()}{fragment}")
+        page.wait_for_selector("html[data-ready]")
         pages.append(page)
         return page
 
@@ -194,6 +195,7 @@ def test_a_large_board_shows_its_first_methods_until_all_are_asked_for(browser, 
     build([tmp_path / "table.json"], tmp_path / "site")
     page = browser.new_page()
     page.goto((tmp_path / "site" / "index.html").as_uri())
+    page.wait_for_selector("html[data-ready]")
     assert page.locator("#board tbody tr").count() == 50
     assert page.locator(".charts .series").count() == 24
     page.click("text=show all")
@@ -262,6 +264,7 @@ def test_every_method_has_a_look_of_its_own(browser, tmp_path, make_row):
     build([tmp_path / "table.json"], tmp_path / "site")
     page = browser.new_page()
     page.goto((tmp_path / "site" / "index.html").as_uri())
+    page.wait_for_selector("html[data-ready]")
     looks = page.locator("#standing .key").evaluate_all("(all) => all.map((one) => one.innerHTML)")
     assert len(looks) == 40 == len(set(looks))
     page.close()
@@ -343,6 +346,7 @@ def test_a_value_far_from_the_others_is_marked_and_does_not_press_them_together(
     build([tmp_path / "table.json"], tmp_path / "site")
     page = browser.new_page()
     page.goto((tmp_path / "site" / "index.html").as_uri() + "#pin=free&pin=mod")
+    page.wait_for_selector("html[data-ready]")
     ticks = page.locator("figure .tick[text-anchor=end]").all_text_contents()
     assert max(map(float, ticks)) < 3
     assert page.locator("figure .beyond").count() == 1 and page.locator("figure .cut").count() >= 5

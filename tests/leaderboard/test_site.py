@@ -1,6 +1,7 @@
 """Page, Markdown, CSV, JSON and Parquet say the same."""
 
 import csv
+import gzip
 import html
 import io
 import json
@@ -102,14 +103,14 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     write_run(run, {})
     build([run / "table.json"], tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
-    assert written == {"index.html", "data", "board.md", "board.csv", "board.json", "board.parquet"}
+    assert written == {"index.html", "data", "board.md", "board.csv.gz", "board.json.gz", "board.parquet"}
     page = (tmp_path / "site" / "index.html").read_text()
     assert len(page.encode()) < LARGEST_PAGE_BYTES
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest", page)
     assert "default-src 'none'" in page
     frame = pandas.read_parquet(tmp_path / "site" / "board.parquet")
     assert frame["score"].tolist() == [
-        one["score"] for one in json.loads((tmp_path / "site" / "board.json").read_text())["rows"]
+        one["score"] for one in json.loads(gzip.decompress((tmp_path / "site" / "board.json.gz").read_bytes()))["rows"]
     ]
 
 
