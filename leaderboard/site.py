@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -16,19 +17,20 @@ from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
 from .grid import AXES, percent
-from .groups import Group, groups_of
+from .groups import Group, groups_of, view_name
 from .markdown import written
-from .page import files_of
+from .page import ROWS, files_of
 from .plain import cell, markdown
 from .provenance import matched_on
+from .row import Row
 from .standing import Standing, plain_ms, preferred, standings
 from .steps import as_markdown as as_table
 from .steps import sections
 from .tables import NONE
 from .verdict import LONGEST, verdict
 
-SCHEMA = 1
-DIALS = "dials.csv"
+SCHEMA = 2
+DIALS = "dials.csv.gz"
 _MOST_NAMED = 20  # of what was refused, in an error
 LARGEST_PAGE_BYTES = 1_572_864
 
@@ -73,12 +75,10 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
-    # A hundred columns of thousands of rows: compressed they are a few hundred kB, and pandas reads them as they are.
-    for name, text in (("board.csv.gz", as_csv(board)), ("board.json.gz", as_json(board))):
-        atomic.write_bytes(out / name, gzip.compress(text.encode(), mtime=0))
-    atomic.write_bytes(out / "board.parquet", tidy.as_parquet(board.lines))
+    for name, content in downloads(board).items():
+        atomic.write_bytes(out / name, content)
     if lines := dials.as_lines(board):
-        atomic.write_text(out / DIALS, _csv(lines))
+        atomic.write_bytes(out / DIALS, _compressed(_csv(lines)))
     if strict and board.refused:
         raise EnvironmentProblem(
             f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
@@ -120,6 +120,34 @@ def as_json(board: Board) -> str:
     """The rows as JSON, one on a line, with the problems beside the rows."""
     rows = ",\n".join(_json(line) for line in board.lines)
     return f'{{"schema": {SCHEMA}, "rows": [\n{rows}\n], "problems": {_json(board.problems)}}}\n'
+
+
+def downloads(board: Board) -> dict[str, bytes]:
+    """Files by name: the rows of each model, recipe, axis and phase in `ROWS` as CSV, JSON and Parquet, and
+    `board.json`, which lists them with what was left out. A row has a hundred columns, so that one file with those of
+    fifty entries would be too large to open; pandas reads the compressed ones as they are.
+    """
+    found: dict[str, bytes] = {}
+    listed = []
+    for group in groups_of(board):
+        by_view: dict[tuple[str, str], list[Row]] = {}
+        for row in group.board.rows:
+            by_view.setdefault((row.axis, row.phase), []).append(row)
+        for (axis, phase), rows in by_view.items():
+            some = replace(group.board, rows=rows)
+            name = f"{ROWS}/{view_name(group.key, axis, phase)}"
+            found |= {
+                f"{name}.csv.gz": _compressed(as_csv(some)),
+                f"{name}.json.gz": _compressed(as_json(some)),
+                f"{name}.parquet": tidy.as_parquet(some.lines),
+            }
+            listed.append({"name": name, "model": group.name, "axis": axis, "phase": phase, "rows": len(rows)})
+    index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
+    return found | {"board.json": (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()}
+
+
+def _compressed(text: str) -> bytes:
+    return gzip.compress(text.encode(), mtime=0)  # without a date the same rows give the same bytes
 
 
 def _json(value: object) -> str:

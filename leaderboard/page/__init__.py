@@ -19,7 +19,7 @@ from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES, COSTS, NOT_CONVERGED
 from ..groups import RULE as FEATURED
-from ..groups import Group, groups_of
+from ..groups import Group, groups_of, view_name
 from ..layout import layouts
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
@@ -36,6 +36,8 @@ from .ranked import ranked, shown_first, views_of
 POOLED = ("claimed", "projected", "bytes", "time")  # axes without phases
 MOST_ROWS = 50  # of one table, unless a reader asks for all
 FOLDER = "data"  # beside the page
+ROWS = "rows"  # beside the page: the same rows for other programs
+MORE = "-metrics"  # ends the name of what is read when another metric than a task's first is chosen
 _SCRIPTS = ("elements.js", "chart.js", "state.js", "ranked.js", "board.js", "drawer.js")
 
 
@@ -71,21 +73,19 @@ def files_of(
     for part in parts:
         key = part.group.key
         for one in part.tables:
-            data.setdefault(_name(key, one), {"tables": [], "ranked": []})["tables"].append(_packed(one))
+            # A task has up to seven metrics: all but its first lie in a file of their own.
+            name = view_name(key, one["axis"], one["phase"]) + ("" if one["headline"] else MORE)
+            data.setdefault(name, {"tables": [], "ranked": []})["tables"].append(_packed(one))
         for one in part.ranked:
-            data.setdefault(_name(key, one), {"tables": [], "ranked": []})["ranked"].append(one)
+            name = view_name(key, one["axis"], one["phase"])
+            data.setdefault(name, {"tables": [], "ranked": []})["ranked"].append(one)
         data[f"{key}-runs"] = {"runs": fitting(part.runs), "samples": samples_of(part.group.board.folders)}
     first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
-    shown = set() if first is None else {_name(first.group.key, {"axis": axis, "phase": phase})} & set(data)
+    shown = set() if first is None else {view_name(first.group.key, axis, phase)} & set(data)
     inside = set(data) if one_file else shown
     page = _page(board, parts, first, axis, phase, figures, {name: data[name] for name in inside}, len(data))
     beside = {f"{FOLDER}/{name}.js": f"arrived({_json(name)}, {_json(data[name])});\n" for name in data.keys() - inside}
     return {"index.html": page, **dict(sorted(beside.items()))}
-
-
-def _name(key: str, of: Mapping[str, Any]) -> str:
-    """The file with the numbers of a group on an axis in a phase; the script asks for it by the same rule."""
-    return f"{key}-{of['axis']}" + ("" if of["phase"] == "all" else f"-{of['phase']}")
 
 
 def _part(group: Group) -> _Part:
@@ -113,6 +113,8 @@ def _page(
         "none": NONE,
         "most_rows": MOST_ROWS,
         "folder": FOLDER,
+        "more": MORE,
+        "rows_folder": ROWS,
         "axis": axis,
         "phase": phase,
         "axes": AXES,
@@ -155,6 +157,8 @@ def _page(
         layouts=layouts(board.rows, variants_of(board.folders)),
         paper=paper_tables(),
         figures=figures,
+        rows_folder=ROWS,
+        first_view="" if first is None else view_name(first.group.key, axis, phase),
         version=version("adaptive-bench"),
         data=embedded(data),
     )

@@ -54,6 +54,7 @@ function render() {
   if (!state.board || !current()) return; // it is rendered again when the numbers are there
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
   answer();
+  for (const link of document.querySelectorAll("a.download")) link.href = `${data.rows_folder}/${viewName()}.${link.dataset.ending}`;
   const tables = chosen();
   byId("board").replaceChildren(...tables.map(section));
   byId("board").prepend(...pictures(tables));

@@ -92,10 +92,13 @@ function change(changes) {
 
 /** The tables and ranked tables of the board and axis, `null` while they are on their way. */
 const phaseNow = () => (data.pooled.includes(state.axis) ? "all" : state.phase);
-const current = () => (state.board ? part(`${state.board}-${state.axis}${phaseNow() === "all" ? "" : `-${phaseNow()}`}`) : { tables: [], ranked: [] });
+const viewName = () => `${state.board}-${state.axis}${phaseNow() === "all" ? "" : `-${phaseNow()}`}`;
+const current = () => (state.board ? part(viewName()) : { tables: [], ranked: [] });
+/** All its tables; those of metrics that are no task's first lie in another file. */
+const tablesNow = () => [...(current()?.tables || []), ...(state.board && state.metric !== "headline" ? part(viewName() + data.more)?.tables || [] : [])];
 const inView = (one) => one.axis === state.axis && one.phase === phaseNow() && (one.setting === null || one.setting === state.setting);
 /** The tables the state asks for, one for each task and metric. */
-const chosen = () => (current()?.tables || []).filter((one) => inView(one) && (state.metric === "headline" ? one.headline : one.metric === state.metric) && (state.task === "all" || one.task === state.task));
+const chosen = () => tablesNow().filter((one) => inView(one) && (state.metric === "headline" ? one.headline : one.metric === state.metric) && (state.task === "all" || one.task === state.task));
 /** The ranked table at the level. */
 const standing = () => (current()?.ranked || []).find((one) => inView(one) && one.level === state.level) || null;
 

@@ -6,6 +6,7 @@ import html
 import io
 import json
 import re
+from pathlib import Path
 
 import pandas
 import pytest
@@ -103,14 +104,17 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     write_run(run, {})
     build([run / "table.json"], tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
-    assert written == {"index.html", "data", "board.md", "board.csv.gz", "board.json.gz", "board.parquet"}
+    assert written == {"index.html", "data", "rows", "board.md", "board.json"}
     page = (tmp_path / "site" / "index.html").read_text()
     assert len(page.encode()) < LARGEST_PAGE_BYTES
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest", page)
     assert "default-src 'none'" in page
-    frame = pandas.read_parquet(tmp_path / "site" / "board.parquet")
+    (listed,) = json.loads((tmp_path / "site" / "board.json").read_text())["files"]
+    place = tmp_path / "site" / listed["name"]
+    frame = pandas.read_parquet(f"{place}.parquet")
+    assert listed["rows"] == len(frame) == len(rows) == len(pandas.read_csv(f"{place}.csv.gz"))
     assert frame["score"].tolist() == [
-        one["score"] for one in json.loads(gzip.decompress((tmp_path / "site" / "board.json.gz").read_bytes()))["rows"]
+        one["score"] for one in json.loads(gzip.decompress(Path(f"{place}.json.gz").read_bytes()))["rows"]
     ]
 
 
