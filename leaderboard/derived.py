@@ -22,12 +22,15 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 
+from .recorded import recorded
+
 _READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
 _FORM = 3  # of what is kept; raise it when `derive` gives something else
 
 
 def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of `runs.rederive.Derived` of an entry in plain values; of sources those of plugins, by spec.
+    """The fields of `runs.rederive.Derived` of an entry in plain values, with what `recorded` sees in its records; of
+    sources those of plugins, by spec.
 
     Args:
         config: Its `config.yaml`.
@@ -58,7 +61,7 @@ def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
             f"{rule_of(error.errors()[0])}. Submit the run again."
         ) from error
-    found = from_records(run, folder / PACKED_RECORDS)
+    found = from_records(run, folder / PACKED_RECORDS, recorded)
     sources = {
         spec: str(one["code"]["source"])[:16]
         for spec, trainings in found.recipes.items()
@@ -74,6 +77,7 @@ def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "unprojected": list(found.unprojected),
         "sealed": found.sealed,
         "sources": sources,
+        "recorded": found.seen,
     }
 
 

@@ -44,6 +44,7 @@ class Evidence:
         identity: Who made it, see `identity.identity_of`.
         external: By spec what is known of code from elsewhere; methods of this package are not in it.
         unchecked: Specs whose causality class is their author's word: no conformance suite here has probed them.
+        recorded: Of one with records, what `recorded` saw in them.
         unprojected, sealed: Of one with records, see `runs.rederive.Rederived`.
     """
 
@@ -56,6 +57,7 @@ class Evidence:
     unchecked: frozenset[str] = frozenset()
     unprojected: Sequence[str] = ()
     sealed: bool = False
+    recorded: Mapping[str, Any] = field(default_factory=dict)
 
     def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns `evidence`, `checked` and `external` of one of its rows."""
@@ -120,6 +122,7 @@ def examine(folder: Path) -> Evidence:
         ),
         unprojected=() if now is None else now["unprojected"],
         sealed=now is not None and now["sealed"],
+        recorded={} if now is None else now["recorded"],
     )
 
 

@@ -37,6 +37,7 @@ class Board:
         problems: What was left out and why, one sentence each, and what else a reader should know.
         refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
         evidence: By the name of a run what stands behind it; runs that are no entries are not in it.
+        recorded: By the folder of an entry with records, what `recorded` saw in them.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
         steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
@@ -51,6 +52,7 @@ class Board:
     steps: Mapping[str, StepsRecord] = field(default_factory=dict)
     refused: Sequence[str] = field(default=())
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    recorded: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:
@@ -114,7 +116,8 @@ def read_board(tables: Iterable[Path]) -> Board:
     by_name = {
         names[shown]: evidence[folder] for folder, shown in zip(by_folder, named, strict=True) if folder in evidence
     }
-    return replace(found, refused=refused, evidence=by_name)
+    seen = {folder: one.recorded for folder, one in evidence.items() if folder in by_folder and one.recorded}
+    return replace(found, refused=refused, evidence=by_name, recorded=seen)
 
 
 def _examined(folder: Path, evidence: dict[Path, Evidence]) -> tuple[list[dict[str, Any]], list[str]]:

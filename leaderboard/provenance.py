@@ -31,9 +31,13 @@ _MOST_ITEMS = 50
 _MOST_RECORDS = 1000  # of a run: more never fit, and so many are held to their seals
 
 
-def runs_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What the page says about each run. Whatever is missing or damaged in a folder is left out of it."""
-    return [_run(folder) for folder in folders]
+def runs_of(folders: Sequence[Path], known: Mapping[Path, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """What the page says about each run. Whatever is missing or damaged in a folder is left out of it.
+
+    Args:
+        known: By the folder of an entry what `recorded` saw in its records, which do not lie beside it.
+    """
+    return [_run(folder, (known or {}).get(folder)) for folder in folders]
 
 
 def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
@@ -184,9 +188,10 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
 
-def _run(folder: Path) -> dict[str, Any]:
+def _run(folder: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
     about = _object(folder / "run.json")
-    records = list(islice(records_of(folder), _MOST_RECORDS + 1))
+    records = list(islice(records_of(folder), _MOST_RECORDS + 1)) if known is None else []
+    shown = records_shown(records)
     name = plain(folder.name, 100)
     return {
         "name": name,
@@ -201,7 +206,7 @@ def _run(folder: Path) -> dict[str, Any]:
         "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
         "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
         "failures": _texts(about.get("failures")),
-        "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
+        "records": shown if known is None else known["records"],
         **({"cut": True} if len(records) > _MOST_RECORDS else {}),
     }
 
@@ -220,6 +225,11 @@ def _plugins(folder: Path) -> list[str]:
     """Options for the plugin files of a run, without their folders; an entry has their names."""
     named = _object(folder / "command.json").get("plugins") or _object(folder / "entry.json").get("plugins")
     return [f"--plugin {plain(Path(text).name, 100)}" for text in _texts(named)]
+
+
+def records_shown(records: Sequence[Path]) -> list[dict[str, Any]]:
+    """What the page says about each of them; nothing where they are too many."""
+    return [_record(record) for record in records] if len(records) <= _MOST_RECORDS else []
 
 
 def _record(folder: Path) -> dict[str, Any]:

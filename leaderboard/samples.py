@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,52 +13,67 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.files import DOCUMENTS as SAMPLES
 from adaptive_bench.store.files import Files, files_of
 
-from .plain import block
+from .plain import block, plain
 from .provenance import records_of, sweeps_of
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
 _LARGEST_LINE = 100_000
+_MOST_LAYERS = 200
 BUDGET_BYTES = 350_000
 
 
-def samples_of(folders: Sequence[Path]) -> dict[str, Any]:
+def samples_of(folders: Sequence[Path], known: Mapping[Path, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """By task: the right answers by document, and by method a list of points `[saved tokens, core, net, answers]`.
+
+    Args:
+        known: By the folder of an entry what `recorded` saw in its records, which do not lie beside it.
 
     An answer is a text and whether it is right (1, 0, or `None` where that is no number). One seed of each method, and
     fewer documents where all of them would make the page too large.
     """
-    found = _collect(folders)
+    found: dict[str, Any] = {}
+    for folder in folders:
+        of_entry = (known or {}).get(folder)
+        some = collected(records_of(folder)) if of_entry is None else of_entry["samples"]
+        for task, place in some.items():
+            there = found.setdefault(task, {"targets": {}, "methods": {}})
+            there["targets"] = {**place["targets"], **there["targets"]}
+            there["methods"] = {**place["methods"], **there["methods"]}
     for documents in (DOCUMENTS, 3, 1):
-        some = {task: _first(place, documents) for task, place in found.items()}
-        if len(json.dumps(some)) <= BUDGET_BYTES:
-            return some
+        cut = {task: _first(place, documents) for task, place in found.items()}
+        if len(json.dumps(cut)) <= BUDGET_BYTES:
+            return cut
     return {}
 
 
-def _collect(folders: Sequence[Path]) -> dict[str, Any]:
-    """Everything; nothing as soon as it is too large with one document."""
+def collected(records: Iterable[Path]) -> dict[str, Any]:
+    """As `samples_of`, of the records of one run, with everything; a point ends with the shares of tokens that executed
+    attention and MLP of each layer. Nothing as soon as it is too large with one document.
+    """
     found: dict[str, Any] = {}
     size_bytes = 0
-    for folder in folders:
-        for record in records_of(folder):
-            for sweep, config in sweeps_of(record):
-                task, method = config.get("task"), config.get("method")
-                if not isinstance(task, str) or not isinstance(method, str) or config.get("split", "test") != "test":
-                    continue
-                if config.get("variant"):  # what the method's control writes is no answer of the method
-                    continue
-                place = found.setdefault(task, {"targets": {}, "methods": {}})
-                if method not in place["methods"]:
-                    files = files_of(sweep)
-                    names = [name for name in files.names() if name.endswith(SAMPLES)]
-                    points = [point for name in names if (point := _point(files, name))]
-                    place["methods"][method] = sorted(([*saved, answers] for saved, answers, _ in points), key=_saved)
-                    size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
-                    if size_bytes > BUDGET_BYTES:
-                        return {}
-                    for _, _, targets in points[:1]:
-                        place["targets"].update(targets)
+    for record in records:
+        for sweep, config in sweeps_of(record):
+            task, method = config.get("task"), config.get("method")
+            if not isinstance(task, str) or not isinstance(method, str) or config.get("split", "test") != "test":
+                continue
+            if config.get("variant"):  # what the method's control writes is no answer of the method
+                continue
+            task, method = plain(task, 200), plain(method, 200)
+            place = found.setdefault(task, {"targets": {}, "methods": {}})
+            if method not in place["methods"]:
+                files = files_of(sweep)
+                names = [name for name in files.names() if name.endswith(SAMPLES)]
+                points = [point for name in names if (point := _point(files, name))]
+                place["methods"][method] = sorted(
+                    ([*saved, answers, sites] for saved, answers, _, sites in points), key=_saved
+                )
+                size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
+                if size_bytes > BUDGET_BYTES:
+                    return {}
+                for _, _, targets, _ in points[:1]:
+                    place["targets"].update(targets)
     return found
 
 
@@ -70,14 +85,16 @@ def _first(place: Mapping[str, Any], documents: int) -> dict[str, Any]:
 
 
 def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:
-    return [[*saved, dict(islice(answers.items(), documents))] for *saved, answers in points]
+    return [[*saved, dict(islice(answers.items(), documents))] for *saved, answers, _ in points]
 
 
 def _saved(point: Sequence[Any]) -> float:
     return float(point[2])
 
 
-def _point(files: Files, name: str) -> tuple[list[float], dict[str, list[Any]], dict[str, str]] | None:
+def _point(
+    files: Files, name: str
+) -> tuple[list[float], dict[str, list[Any]], dict[str, str], list[list[float]]] | None:
     try:
         about = files.read(name.removesuffix(SAMPLES) + ".json") or {}
         savings = about["savings"]
@@ -86,9 +103,19 @@ def _point(files: Files, name: str) -> tuple[list[float], dict[str, list[Any]], 
         lines = [json.loads(line[:_LARGEST_LINE].decode(errors="replace")) for line in content if line]
         answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
         targets = {str(int(line["doc"])): block(line["target"], _LONGEST) for line in lines}
+        sites = _sites(about["report"].get("sites", ()) if isinstance(about.get("report"), dict) else ())
     except (EnvironmentProblem, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None  # a damaged sample is not shown; the scores do not come from here
-    return saved, answers, targets
+    return saved, answers, targets, sites
+
+
+def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """By layer the shares of tokens that executed its attention and its MLP."""
+    found: dict[int, list[float]] = {}
+    for one in values[: 2 * _MOST_LAYERS]:
+        layer, branch = int(one["layer"]), ("attention", "mlp").index(one["branch"])
+        found.setdefault(layer, [1.0, 1.0])[branch] = round(_finite(one["executed"]), 4)
+    return [found[layer] for layer in sorted(found)]
 
 
 def _right(line: dict[str, Any]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class Derived:
         environments: The `env.json` of each record.
         recipes: By method what its trainings say of how they were trained.
         unprojected, sealed: See `Rederived`.
+        seen: What `look` gave.
     """
 
     rows: list[dict[str, Any]]
@@ -68,11 +69,15 @@ class Derived:
     recipes: dict[str, list[dict[str, Any]]]
     unprojected: tuple[str, ...]
     sealed: bool
+    seen: Any = None
 
 
-def derive(config: RunConfig, packed: Path) -> Derived:
+def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any] | None = None) -> Derived:
     """Make a table again from its records alone, with what lies beside a table. Arguments and errors as for
     `rederive`.
+
+    Args:
+        look: Is given the folders of the records while they are unpacked.
     """
     with tempfile.TemporaryDirectory() as folder:
         unpack(packed, Path(folder), digest_in_entry(packed), _records_beside(packed))
@@ -103,6 +108,7 @@ def derive(config: RunConfig, packed: Path) -> Derived:
             recipes,
             tuple(sorted(away)),
             listed is not None and bool(listed.seals),
+            None if look is None else look([record.folder for record in records]),
         )
 
 

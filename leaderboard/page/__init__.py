@@ -79,7 +79,10 @@ def files_of(
         for one in part.ranked:
             name = view_name(key, one["axis"], one["phase"])
             data.setdefault(name, {"tables": [], "ranked": []})["ranked"].append(one)
-        data[f"{key}-runs"] = {"runs": fitting(part.runs), "samples": samples_of(part.group.board.folders)}
+        data[f"{key}-runs"] = {
+            "runs": fitting(part.runs),
+            "samples": samples_of(part.group.board.folders, board.recorded),
+        }
     first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
     shown = set() if first is None else {view_name(first.group.key, axis, phase)} & set(data)
     inside = set(data) if one_file else shown
@@ -93,7 +96,7 @@ def _part(group: Group) -> _Part:
     methods = methods_of(board.rows, method_facts_of(board.folders))
     states = _states(board, [one["spec"] for one in methods])
     methods = [one | {"state": states[one["spec"]]} for one in methods]
-    return _Part(group, tables_of(_shown(board.rows)), ranked(group), runs_of(board.folders), methods)
+    return _Part(group, tables_of(_shown(board.rows)), ranked(group), runs_of(board.folders, board.recorded), methods)
 
 
 def _page(
