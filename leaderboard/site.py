@@ -18,6 +18,7 @@ from .figures import write_figures
 from .frame import Board, read_board
 from .grid import AXES, percent
 from .groups import Group, groups_of, view_name
+from .links import links_of
 from .markdown import written
 from .page import ROWS, files_of
 from .plain import cell, markdown
@@ -44,6 +45,7 @@ def build(
     figures: bool = False,
     strict: bool = False,
     one_file: bool = False,
+    manual: str = "",
 ) -> list[str]:
     """Write a site.
 
@@ -55,18 +57,22 @@ def build(
         strict: Fail where something was refused, after the rest of the board is written.
         one_file: Put all data into `index.html`, to be passed on, instead of files beside it that are read when needed.
 
+        manual: Address of the documentation, absolute or as seen from the page; without it there is no link to it.
+
     Returns:
         What the user should know, one sentence each.
 
     Raises:
+        UsageError: Nothing has the axis or phase, or an address is none.
         EnvironmentProblem: Figures are wanted, and matplotlib is not installed; or a strict build refused something.
     """
+    links = links_of(manual)
     with read_once():
         board = read_board(tables)
         axis, phase = first_view(board, axis, phase)
         said = list(board.problems)
         drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
-        pages = files_of(board, axis, phase, drawn, one_file=one_file)
+        pages = files_of(board, axis, phase, drawn, one_file=one_file, links=links)
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(

@@ -34,6 +34,10 @@ def build(
     one_file: Annotated[
         bool, typer.Option("--one-file", help="All data inside index.html, to pass it on alone.")
     ] = False,
+    manual: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Where the documentation is, for links: https://..., or .. beside it."),
+    ] = "",
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
@@ -46,7 +50,7 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
-    for text in site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file):
+    for text in site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file, manual=manual):
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")

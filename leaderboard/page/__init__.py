@@ -21,6 +21,7 @@ from ..grid import ALL_MARKS, AXES, COSTS, NOT_CONVERGED
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
 from ..layout import layouts
+from ..links import Links, bibtex, links_of
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..row import Row
@@ -31,6 +32,7 @@ from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from ..verified import UNVERIFIED
+from .methods import method_pages, page_of
 from .ranked import ranked, shown_first, views_of
 
 POOLED = ("claimed", "projected", "bytes", "time")  # axes without phases
@@ -58,7 +60,13 @@ def render(board: Board, axis: str, phase: str = "all", figures: Sequence[str] =
 
 
 def files_of(
-    board: Board, axis: str, phase: str = "all", figures: Sequence[str] = (), *, one_file: bool = False
+    board: Board,
+    axis: str,
+    phase: str = "all",
+    figures: Sequence[str] = (),
+    *,
+    one_file: bool = False,
+    links: Links | None = None,
 ) -> dict[str, str]:
     """The page by names of files: `index.html`, and beside it the data of every model and axis as a script that a
     `<script>` element loads, from a disk as well, where a page may fetch nothing.
@@ -66,9 +74,11 @@ def files_of(
     Args:
         axis, phase: What is shown first.
         figures: Names of the files in `figures/` to link to.
-        one_file: All data in `index.html`.
+        one_file: All data in `index.html`, and no page for each method.
+        links: Where the page leads to.
     """
-    parts = [_part(group) for group in groups_of(board)]
+    links = links or links_of()
+    parts = [_part(group, pages=not one_file) for group in groups_of(board)]
     data: dict[str, Any] = {}
     for part in parts:
         key = part.group.key
@@ -86,16 +96,18 @@ def files_of(
     first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
     shown = set() if first is None else {view_name(first.group.key, axis, phase)} & set(data)
     inside = set(data) if one_file else shown
-    page = _page(board, parts, first, axis, phase, figures, {name: data[name] for name in inside}, len(data))
+    there = {name: data[name] for name in inside}
+    page = _page(board, parts, first, axis, phase, figures, there, len(data), links)
     beside = {f"{FOLDER}/{name}.js": f"arrived({_json(name)}, {_json(data[name])});\n" for name in data.keys() - inside}
-    return {"index.html": page, **dict(sorted(beside.items()))}
+    pages = {} if one_file else method_pages(board, parts, axis, phase, links)
+    return {"index.html": page, **dict(sorted(beside.items())), **pages}
 
 
-def _part(group: Group) -> _Part:
+def _part(group: Group, *, pages: bool) -> _Part:
     board = group.board
     methods = methods_of(board.rows, method_facts_of(board.folders))
     states = _states(board, [one["spec"] for one in methods])
-    methods = [one | {"state": states[one["spec"]]} for one in methods]
+    methods = [one | {"state": states[one["spec"]], "page": page_of(one["label"]) if pages else ""} for one in methods]
     return _Part(group, tables_of(_shown(board.rows)), ranked(group), runs_of(board.folders, board.recorded), methods)
 
 
@@ -108,6 +120,7 @@ def _page(
     figures: Sequence[str],
     inside: Mapping[str, Any],
     data_files: int,
+    links: Links,
 ) -> str:
     runs = [run for part in parts for run in part.runs]
     tables = [] if first is None else first.tables
@@ -152,6 +165,9 @@ def _page(
         batched={one["label"] for one in methods if one["causality"] == "C2"},
         stale={one["label"] for one in methods if one["stale"]},
         states={one["label"]: one["state"][0] for one in methods},
+        pages={one["label"]: one["page"] for one in methods},
+        links=links,
+        bibtex=bibtex(),
         marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
         dials=dials.sections(board),
         dials_note=dials.NOTE,

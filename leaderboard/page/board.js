@@ -194,7 +194,12 @@ function named(where, label) {
   return element("span", { class: "named" },
     element("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "aria-label": `pin ${label}`, "data-key": `${where} pin ${label}`,
       onclick: () => change({ pins: pinned ? state.pins.filter((one) => one !== label) : [...state.pins, label] }) }, pinned ? "★" : "☆"),
-    element("button", { type: "button", class: "open", "data-key": `${where} open ${label}`, onclick: () => change({ open: label }) }, ...breakable(label)));
+    element("button", { type: "button", class: "open", "data-key": `${where} open ${label}`, onclick: () => change({ open: label }) }, ...breakable(label)), leads(label));
+}
+/** The link to a method's own page; a board in one file has none. */
+function leads(label) {
+  const { page } = METHODS.get(label);
+  return page ? element("a", { class: "about", href: page, "aria-label": `page of ${label}` }) : null;
 }
 
 const badges = (method) => [method.causality === "C2" ? element("abbr", { class: "batched", title: "Decisions depend on the other rows of the batch" }, "C2") : null,

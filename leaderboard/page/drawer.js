@@ -14,7 +14,7 @@ function drawer() {
 }
 
 function facts(known) {
-  return element("dl", { class: "facts" }, ...Object.entries(known).filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text)]));
+  return element("dl", { class: "facts" }, ...Object.entries(known).filter(([, text]) => text !== NONE).flatMap(([key, text]) => [element("dt", {}, key), element("dd", {}, text.startsWith("https://") ? element("a", { href: text, rel: "noopener noreferrer" }, text) : text)]));
 }
 
 /** What the paired tests say of a cell, in columns. */
@@ -83,13 +83,14 @@ byId("drawer").addEventListener("close", () => {
   // The dialog gave the focus back to the button that opened it; of one that a link opened there is none.
   if (document.activeElement === document.body) document.querySelector(`button.open[data-key$="${CSS.escape(` open ${opener}`)}"]`)?.focus();
 });
-window.addEventListener("hashchange", () => { state = fromFragment(); METHODS = methodsOf(state.board); render(); });
+window.addEventListener("hashchange", () => { state = fromFragment(); METHODS = methodsOf(state.board); byId("status").textContent = missed; render(); });
 let begun = false;
 /** The tables that the page came with are painted first; then they get their switches and charts. */
 function begin() {
   if (begun) return;
   begun = true;
   controls();
+  byId("status").textContent = missed;
   render();
   document.documentElement.dataset.ready = "";
 }

@@ -23,12 +23,13 @@ function ofTask(cell) {
     element("b", {}, score), marks ? element("sup", {}, marks) : null, low === NONE ? null : " ", low === NONE ? null : element("small", {}, `[${low}, ${high}]`), strip([kept, keptLow, keptHigh]));
 }
 
-function line(one, level) {
+function line(one, { level, asked, settings }) {
+  const timed = settings.length > 0;
   const method = METHODS.get(one.label);
   return element("tr", { class: state.pins.includes(one.label) ? "pinned" : "" },
     element("td", { class: "rank-of-it" }, one.rank || NONE),
     element("th", { scope: "row" }, key(one.label), named("ranked", one.label), ...badges(method), one.control && one.at !== level ? " " : null, one.control && one.at !== level ? element("small", {}, `at ${one.at} %`) : null),
-    mean(one), ...one.cells.map(ofTask), element("td", {}, one.lost), element("td", {}, one.times || NONE), element("td", { class: "state", title: method.state[1] }, method.state[0]));
+    mean(one), ...one.cells.map(ofTask), asked ? element("td", {}, one.lost) : null, timed ? element("td", {}, one.times || NONE) : null, element("td", { class: "state", title: method.state[1] }, method.state[0]));
 }
 
 let written = null; // the table that stands there, and what was pinned then: a filter leaves it as it is
@@ -45,9 +46,10 @@ function answer() {
   byId("evidence").replaceChildren(...(found ? found.evidence : []).map((text) => element("li", {}, text)));
   if (!found) { byId("standing").replaceChildren(); return; }
   const header = (text, title) => element("th", { scope: "col", title }, text);
-  const times = found.settings.length ? `Read off where the score is, in these settings: ${found.settings.join(" / ")}` : "Not measured: adaptive-bench time";
+  const times = `Read off where the score is, in these settings: ${found.settings.join(" / ")}`;
+  const unmeasured = found.unmeasured ? element("p", { class: "note" }, found.unmeasured) : "";
   const most = state.rows === "all" ? Infinity : MOST_ROWS;
-  const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found.level));
+  const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found));
   const methods = found.lines.filter((one) => !one.control).length;
   const more = methods > most ? element("p", { class: "note" }, `The first ${most} of ${methods} methods. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : "";
   const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. Where the dense model scores 0 nothing is a share of it.`) : "";
@@ -55,6 +57,7 @@ function answer() {
     element("caption", {}, `Methods at ${found.level} % ${data.axes[state.axis]}${state.phase === "all" ? "" : ` of ${state.phase}`}, best first; controls below, unranked`),
     element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are no controls"), header("method"),
       header("overall, % of dense", "Mean over the tasks of the share of the dense score"), ...found.compared.map((name, at) => header(`${found.tasks[at]}${/( \(%\)| ↓)$/.exec(name)?.[0] || ""}`, name)),
-      header("loses with other tokens' decisions", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain"), header("saved time, %", times), header("state"))),
-    element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), more, left);
+      found.asked ? header("loses with other tokens' decisions", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain") : null,
+      found.settings.length ? header("saved time, %", times) : null, header("state"))),
+    element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), more, unmeasured, left);
 }

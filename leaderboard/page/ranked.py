@@ -9,7 +9,7 @@ from ..grid import marks as marks_of
 from ..grid import number, percent
 from ..groups import Group
 from ..row import Row
-from ..standing import Line, preferred, standings
+from ..standing import Line, Standing, preferred, standings
 from ..tables import NONE
 
 
@@ -36,6 +36,8 @@ def ranked(group: Group) -> list[dict[str, Any]]:
                 "compared": [grid.compared for grid in standing.tasks],
                 "left_out": standing.left_out,
                 "settings": settings,
+                "asked": any(line.asked for line in standing.lines),
+                "unmeasured": _unmeasured(standing, settings),
                 "lines": [_line(line, settings) for line in standing.lines],
             }
         )
@@ -80,6 +82,15 @@ def _line(line: Line, settings: list[str]) -> dict[str, Any]:
         "times": " / ".join(_share((line.times or {}).get(name)) for name in settings),
         "cells": [None if row is None else _cell(row) for row in line.rows],
     }
+
+
+def _unmeasured(standing: Standing, settings: list[str]) -> str:
+    """Which columns the table has not, and how to get them; a column of dashes would only take room."""
+    missing = [] if any(line.asked for line in standing.lines) else [
+        "what is lost with other tokens' decisions (adaptive-bench run --shuffled)"]  # fmt: skip
+    if not settings and standing.axis != "time":
+        missing.append("saved time (adaptive-bench run --time)")
+    return f"Not measured at this level: {'; '.join(missing)}." if missing else ""
 
 
 def _lost(line: Line) -> str:

@@ -22,7 +22,7 @@ function part(name) {
   const script = document.createElement("script");
   script.src = `${data.folder}/${name}.js`;
   // The runs are shown in the drawer alone: what stands behind it, and the button that takes the focus back, stay.
-  script.onload = () => { byId("status").textContent = ""; (name.endsWith("-runs") ? drawer : render)(); };
+  script.onload = () => { byId("status").textContent = missed; (name.endsWith("-runs") ? drawer : render)(); };
   script.onerror = () => { byId("status").textContent = `${data.folder}/${name}.js could not be read. It belongs beside this page.`; };
   byId("status").textContent = "Reading more numbers …";
   document.head.append(script);
@@ -48,10 +48,11 @@ function defaults(board, axis) {
     value: "score", metric: "headline", task: "all", columns: "levels", rows: "first", theme: "auto", filter: "", sort: "", pins: [], open: "" };
 }
 const methodsOf = (board) => new Map((BOARDS.get(board)?.methods || []).map((one) => [one.label, one]));
+let missed = ""; // what a link asked for that is not here, in words
 let state = fromFragment();
 let METHODS = methodsOf(state.board);
 
-/** The state a fragment spells; whatever it says that does not exist here is the default. */
+/** The state a fragment spells; whatever it says that does not exist here is the default, and `missed` says so. */
 function fromFragment() {
   const said = new URLSearchParams(location.hash.slice(1));
   const board = BOARDS.has(said.get("board")) ? said.get("board") : data.board;
@@ -59,6 +60,9 @@ function fromFragment() {
   const found = defaults(board, axis);
   if (options(board, axis).axis.includes(axis)) found.axis = axis;
   for (const [key, known] of Object.entries(options(board, found.axis))) if (known.includes(said.get(key))) found[key] = said.get(key);
+  const lacks = ["board", ...Object.keys(options(board, found.axis))].filter((key, at, all) => all.indexOf(key) === at && said.get(key) && said.get(key) !== found[key]);
+  const named = (key) => (key === "axis" && data.axes[said.get(key)]) || said.get(key).slice(0, 40);
+  missed = lacks.length ? `The link asks for what this board does not have: ${lacks.map((key) => `${key} “${named(key)}”`).join(", ")}.${said.get("axis") === "time" && lacks.includes("axis") ? " Nothing was timed here (adaptive-bench run --time)." : ""} What stands here is ${data.axes[found.axis] || "its default"}${found.level ? ` at ${found.level} %` : ""}.` : "";
   found.filter = (said.get("filter") || "").slice(0, 80);
   if (/^(method|reach|fact\d|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
   const names = methodsOf(board);
@@ -81,6 +85,7 @@ function change(changes) {
   if (!BOARDS.get(wanted.board)?.views[wanted.axis]) wanted.axis = usual.axis;
   for (const [key, known] of Object.entries(options(wanted.board, wanted.axis))) if (!known.includes(wanted[key])) wanted[key] = usual[key];
   METHODS = methodsOf(wanted.board);
+  if (!("open" in changes || "filter" in changes)) { missed = ""; byId("status").textContent = ""; }
   const only = Object.keys(changes).join();
   wanted.pins = wanted.pins.filter((name) => METHODS.has(name));
   if (!METHODS.has(wanted.open)) wanted.open = "";

@@ -129,6 +129,35 @@ def test_a_fragment_that_says_nonsense_is_the_default(opened):
     assert page.locator("#board").inner_text() == opened().locator("#board").inner_text()
 
 
+def test_a_link_to_what_is_not_here_says_so_and_shows_what_is(opened):
+    page = opened("#axis=time&level=17&pin=mod")
+    said = page.locator("#status").inner_text()
+    assert "axis “saved time”, level “17”" in said and "Nothing was timed here" in said
+    assert "saved net FLOPs at 15 %" in said and "At 15 %" in page.locator("#answer").inner_text()
+    page.select_option("#choose-level", "25")
+    assert page.locator("#status").inner_text() == ""
+    assert opened("#axis=net&level=25").locator("#status").inner_text() == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_method_s_page_is_reached_by_its_link_and_has_no_violation(opened, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    page = opened(scheme=scheme)
+    page.click("#standing a.about[aria-label='page of gateskip']")
+    page.wait_for_selector("h2 >> text=Where it stands")
+    assert page.url.endswith("/methods/gateskip.html")
+    assert "<img src=x onerror=document.title='acted'> 56" in page.locator("pre").all_inner_texts()
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    found = axe.Axe().run(page, options={"preload": False}).response  # it would fetch the style, which nothing may
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    small = page.locator("a, summary").evaluate_all(
+        "(all) => all.filter((one) => { const box = one.getBoundingClientRect(); "
+        "return box.width && (box.width < 24 || box.height < 24); }).map((one) => one.outerHTML)"
+    )
+    assert small == []
+
+
 def test_sorting_by_the_keyboard_is_announced(opened):
     page = opened()
     page.focus("section[data-task=nano_math] thead th:nth-child(3) button")

@@ -142,7 +142,7 @@ def test_the_build_goes_on_and_says_what_it_left_out(tmp_path):
     assert sum("left out" in text for text in said) >= 50
     page = (tmp_path / "site" / "index.html").read_text()
     files = [path for path in (tmp_path / "site").rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    assert {path.suffix for path in files} == {".html", ".md", ".json", ".js", ".gz"}
+    assert {path.suffix for path in files} == {".html", ".css", ".md", ".json", ".js", ".gz"}
     for path in files:
         text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
         assert "\x1b" not in text and "\u202e" not in text

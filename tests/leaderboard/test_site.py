@@ -104,7 +104,7 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     write_run(run, {})
     build([run / "table.json"], tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
-    assert written == {"index.html", "data", "rows", "board.md", "board.json"}
+    assert written == {"index.html", "data", "methods", "rows", "board.md", "board.json"}
     page = (tmp_path / "site" / "index.html").read_text()
     assert len(page.encode()) < LARGEST_PAGE_BYTES
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest", page)

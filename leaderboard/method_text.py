@@ -1,0 +1,116 @@
+"""What a method's file says of the method, read without importing it: its docstring has idea, paper and deviations."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_bench import registry
+
+from .plain import plain
+
+_LABEL = re.compile(r"(Idea|Papers?|Source, equations, deviations|Source|Equations|Deviations[^:\n]*):", re.ASCII)
+_LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A-Za-z0-9/]", re.ASCII)
+_ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_SENTENCES, _LONGEST = 3, 3000
+_LARGEST_BYTES = 200_000
+
+
+@dataclass(frozen=True)
+class Described:
+    """Of a method.
+
+    Attributes:
+        title: The docstring's first line.
+        idea: At most three sentences.
+        sources: What it names as paper or source, each with its link, which may be empty.
+        deviations: From the paper, one text each.
+        file: The name of its file.
+        own: Whether it belongs to this package.
+    """
+
+    title: str = ""
+    idea: str = ""
+    sources: tuple[tuple[str, str], ...] = ()
+    deviations: tuple[str, ...] = ()
+    file: str = ""
+    own: bool = False
+
+
+def described(name: str) -> Described:
+    """What is known of a method; nothing of one that is not here or whose file cannot be read."""
+    file = registry.file_of("methods", name) if name in registry.names("methods") else None
+    if file is None:
+        return Described()
+    own = not registry.is_foreign("methods", name)
+    return _of_docstring(_docstring(file), file.name, own)
+
+
+def _docstring(file: Path) -> str:
+    try:
+        if file.stat().st_size > _LARGEST_BYTES:
+            return ""
+        return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    except (OSError, ValueError, SyntaxError, RecursionError):  # a page can do without it
+        return ""
+
+
+def _of_docstring(text: str, file: str, own: bool) -> Described:
+    title, _, rest = text.partition("\n\n")
+    parts = dict(_labelled(rest))
+    idea = _SENTENCE.split(plain(parts.get("Idea", ""), _LONGEST))
+    cited = [parts[label] for label in ("Paper", "Papers", "Source") if label in parts]
+    deviations = next((body for label, body in parts.items() if label.startswith("Deviations")), "")
+    return Described(
+        plain(title, _LONGEST),
+        " ".join(idea[:_SENTENCES]),
+        tuple(source for one in cited for source in _sources(one)),
+        tuple(_items(deviations)),
+        plain(file, 100),
+        own,
+    )
+
+
+def _labelled(text: str) -> Iterator[tuple[str, str]]:
+    """What stands behind each label, up to the next label or paragraph without one."""
+    label, lines = "", list[str]()
+    for paragraph in text.split("\n\n"):
+        for line in paragraph.splitlines():
+            if found := _LABEL.match(line):
+                yield label, "\n".join(lines)
+                label, lines = found[1], [line[found.end() :].strip()]
+            else:
+                lines.append(line)
+        lines.append("")
+        if not label.startswith("Deviations"):  # a list of them may follow after an empty line
+            yield label, "\n".join(lines)
+            label, lines = "", []
+    yield label, "\n".join(lines)
+
+
+def _items(text: str) -> Iterator[str]:
+    """A list's items, or the text as one."""
+    first = text.strip().split("\n\n\n")[0]
+    items = re.split(r"^\* ", textwrap.dedent(first), flags=re.MULTILINE)
+    for item in items:
+        known = plain(" ".join(item.split("\n\n")[0].split()), _LONGEST).strip().rstrip(";")
+        if known and known != "none.":
+            yield known
+
+
+def _sources(text: str) -> Iterator[tuple[str, str]]:
+    """Each work that a text names by an address; the text without any where there is none."""
+    words = plain(" ".join(text.split()), _LONGEST).strip()
+    links = _LINK.findall(words) or [f"https://arxiv.org/abs/{one}" for one in _ARXIV.findall(words)]
+    if len(links) == 1:
+        yield _LINK.sub("", words).replace("(, ", "(").strip(" ,;.") or links[0], links[0]
+    elif links:
+        yield words, ""
+        yield from ((link, link) for link in links)
+    elif words:
+        yield words, ""

@@ -1,0 +1,176 @@
+"""A page for each method of a board: its idea and source, what it executes, and where it stands on every model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from adaptive_bench.spec import method_name
+
+from ..frame import Board
+from ..links import Links
+from ..method_text import described
+from ..provenance import records_of
+from ..samples import collected
+from ..tables import NONE
+from .ranked import shown_first
+
+FOLDER = "methods"
+STYLE = "board.css"
+_SHOWN_AT = (0.0, 15.0, 25.0)  # savings near which answers are shown, in percent
+_DOCUMENTS = 2  # of each task
+_MOST_CURVES, _MOST_CURVE_SPECS = 5, 4
+_NET = 2  # place of saved net FLOPs in a point of `samples`
+
+
+def page_of(label: str) -> str:
+    """Where the page of a method lies, as seen from the board. No letter of a method's name has a sense in a path."""
+    return f"{FOLDER}/{method_name(label)}.html"
+
+
+def method_pages(board: Board, parts: Sequence[Any], axis: str, phase: str, links: Links) -> dict[str, str]:
+    """The pages by name of file, and their style.
+
+    Args:
+        parts: Of each model and recipe the `group`, `ranked`, `tables`, `methods` and `runs` of the board's page: the
+            pages have the same texts.
+    """
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["coded"] = _coded
+    template = environment.from_string(_source("method.html"))
+    names = dict.fromkeys(method_name(one["label"]) for part in parts for one in part.methods)
+    samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
+    found = {}
+    for name in names:
+        about = described(name)
+        records = [record for part in parts for run in part.runs for record in run["records"]]
+        found[page_of(name)] = template.render(
+            name=name,
+            about=about,
+            links=links,
+            code=links.of_file(f"methods/{about.file}") if about.own else "",
+            manual=links.of_manual(f"methods/{name}") if about.own else "",
+            standings=[one for part in parts if (one := _standing(part, name, axis, phase)) is not None],
+            executed=[one for where, some in samples for one in _executed(where, some, name)],
+            answers=[one for where, some in samples for one in _answers(where, some, name)],
+            curves=list(_curves(records, name)),
+            entries=list(_entries(board, name)),
+            style=STYLE,
+            missing=NONE,
+            version=version("adaptive-bench"),
+        )
+    return found | ({f"{FOLDER}/{STYLE}": _source(STYLE)} if found else {})
+
+
+def _coded(text: str) -> Markup:
+    """What stands between backticks as code."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(text.split("`"))
+    )
+
+
+def _standing(part: Any, name: str, axis: str, phase: str) -> dict[str, Any] | None:
+    """Where the method and its variants stand on one model: rank and scores as the board shows them first, and scores
+    at all levels.
+    """
+    first = shown_first(part.ranked, axis, phase)
+    lines = [] if first is None else [line for line in first["lines"] if method_name(line["label"]) == name]
+    tables = []
+    for table in part.tables:
+        if table["headline"] and (table["axis"], table["phase"]) == (axis, phase):
+            rows = [row for row in table["rows"] if method_name(row["method"]) == name]
+            if rows:
+                tables.append({key: table[key] for key in ("title", "levels")} | {"rows": rows})
+    if first is None or not (lines or tables):
+        return None
+    states = {one["label"]: one["state"] for one in part.methods}
+    return {
+        "name": part.group.name,
+        "key": part.group.key,
+        "level": first["level"],
+        "compared": first["compared"],
+        "lines": [line | {"state": states[line["label"]]} for line in lines],
+        "of": sum(not line["control"] and bool(line["rank"]) for line in first["lines"]),
+        "tables": tables,
+    }
+
+
+def _samples(board: Board) -> list[Mapping[str, Any]]:
+    return [
+        board.recorded[folder]["samples"] if folder in board.recorded else collected(records_of(folder))
+        for folder in board.folders
+    ]
+
+
+def _points(samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, str, Mapping[str, str], list[Any]]]:
+    """Task, spec, right answers by document, and points; of several runs the first that has them."""
+    seen = set()
+    for place in samples:
+        for task, there in place.items():
+            for spec, points in there["methods"].items():
+                if method_name(spec) == name and points and (task, spec) not in seen:
+                    seen.add((task, spec))
+                    yield task, spec, there["targets"], points
+
+
+def _executed(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    """For each variant the layers as measured near 15 % of net FLOPs saved, on the first task that has them."""
+    shown = set()
+    for task, spec, _, points in _points(samples, name):
+        near = min(points, key=lambda point: abs(point[_NET] - 15))
+        if spec not in shown and near[4]:
+            shown.add(spec)
+            layers = [[f"{100 * share:.0f}" for share in layer] for layer in near[4]]
+            yield {"where": where, "task": task, "spec": spec, "saved": f"{near[_NET]:g}", "layers": layers[::-1]}
+
+
+def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    """For each task and variant two documents with what was written near some savings."""
+    for task, spec, targets, points in _points(samples, name):
+        near = [min(points, key=lambda point, at=at: abs(point[_NET] - at)) for at in _SHOWN_AT]  # type: ignore[misc]
+        some = [point for place, point in enumerate(near) if point not in near[:place]]
+        documents = list(some[0][3])[:_DOCUMENTS]
+        shown = [
+            {"target": targets.get(key, ""), "written": [
+                {"saved": f"{point[_NET]:g}", "text": point[3][key][0], "right": point[3][key][1]}
+                for point in some if key in point[3]
+            ]} for key in documents
+        ]  # fmt: skip
+        if any(one["text"].strip() for document in shown for one in document["written"]):
+            yield {"where": where, "task": task, "spec": spec, "documents": shown}
+
+
+def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    """For each variant its training losses, a line for each record, as points of a drawing of 400 by 130."""
+    by_spec: dict[str, list[Any]] = {}
+    for record in records:
+        for spec in record["methods"]:
+            trained = record["facts"].get("method") == method_name(spec) or record["facts"].get("method") == spec
+            if method_name(spec) == name and trained and len(record["losses"]) > 1:
+                by_spec.setdefault(spec, []).append(record["losses"])
+    for spec, lines in list(by_spec.items())[:_MOST_CURVE_SPECS]:
+        shown = lines[:_MOST_CURVES]
+        high = max(loss for line in shown for _, loss in line)
+        end = max(step for line in shown for step, _ in line)
+        drawn = [
+            " ".join(f"{40 + 350 * step / end:.1f},{112 - 100 * loss / (high or 1):.1f}" for step, loss in line)
+            for line in shown
+        ]
+        last = f"{min(line[-1][1] for line in shown):g} to {max(line[-1][1] for line in shown):g}"
+        yield {"spec": spec, "lines": drawn, "high": f"{high:g}", "end": end, "last": last, "of": len(lines)}
+
+
+def _entries(board: Board, name: str) -> Iterator[dict[str, Any]]:
+    for run, evidence in board.evidence.items():
+        if any(method_name(str(row["method"])) == name for row in evidence.rows):
+            external = sorted({said for spec, said in evidence.external.items() if method_name(spec) == name})
+            yield {"run": run, "about": evidence.identity, "said": evidence.said(), "external": external}
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

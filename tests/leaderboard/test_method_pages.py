@@ -1,0 +1,122 @@
+"""A page for each method: what its file says, where it stands, and what its records hold."""
+
+import html
+import json
+import re
+
+import pytest
+from small_runs import run_config
+
+from adaptive_bench import registry
+from adaptive_bench.errors import UsageError
+from adaptive_bench.leaderboard.frame import board_of, read_board
+from adaptive_bench.leaderboard.links import links_of
+from adaptive_bench.leaderboard.method_text import _of_docstring, described
+from adaptive_bench.leaderboard.page import files_of
+from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.site import build
+from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.runs import run
+
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
+
+
+@pytest.fixture(scope="module")
+def pages(model_folder, tmp_path_factory):
+    """The site of an entry, which has its records packed, and of its run."""
+    home = tmp_path_factory.mktemp("run")
+    folder = run(run_config(model_folder, home / "out", ("dense", "random_skip", "gateskip"), seeds=(1, 2))).folder
+    entry = submit(folder, home / "entries", with_records=True, about=ABOUT)
+    for name, place in (("entry", entry), ("run", folder)):
+        build([place / "table.json"], home / name, manual="..")
+    return home
+
+
+def text_of(page):
+    return html.unescape(re.sub(r"<[^>]+>", " ", page))
+
+
+def test_every_method_of_the_board_has_a_page_that_the_table_leads_to(pages):
+    index = (pages / "entry" / "index.html").read_text()
+    names = {path.name for path in (pages / "entry" / "methods").iterdir()}
+    assert names == {"dense.html", "random_skip.html", "gateskip.html", "board.css"}
+    assert {f"methods/{name}" for name in names if name.endswith("html")} <= set(re.findall(r'href="([^"]+)"', index))
+
+
+@pytest.mark.parametrize("where", ["entry", "run"])
+def test_a_page_has_idea_paper_deviations_layers_curves_and_answers(pages, where):
+    page = (pages / where / "methods" / "gateskip.html").read_text()
+    text = " ".join(text_of(page).split())
+    assert "A gate reads the branch's input, multiplies its output" in text
+    assert 'href="https://arxiv.org/abs/2510.13876"' in page and 'href="../../methods/gateskip/"' in page
+    for title in ("Where it stands", "What executes", "Deviations from the paper", "Training", "What it wrote"):
+        assert f"<h2>{title}</h2>" in page
+    assert page.count("<polyline") == 2  # of two seeds
+    assert re.search(r'aria-label="Executed share by layer[^"]*: \d+ and \d+', page)
+    assert ("A. Name" in page and "https://example.org/paper" in page) == (where == "entry")
+
+
+def test_the_layers_are_those_of_the_record(pages):
+    entry = next((pages / "entries").iterdir())
+    (samples,) = read_board([entry / "table.json"]).recorded.values()
+    (points,) = [there["methods"]["gateskip"] for there in samples["samples"].values()]
+    nearest = min(points, key=lambda point: abs(point[2] - 15))
+    page = (pages / "entry" / "methods" / "gateskip.html").read_text()
+    (said,) = re.findall(r'aria-label="Executed share by layer[^:]*: ([^"]*)"', page)
+    assert said == "; ".join(f"{100 * one:.0f} and {100 * other:.0f}" for one, other in nearest[4][::-1])
+
+
+def test_numbers_of_a_page_are_those_of_the_board(make_row):
+    rows = [
+        make_row(method=method, task=task, level=level, score=score, low=score - 0.01, high=score + 0.01, model="m")
+        for task in ("nano_math", "nano_qa")
+        for method, level, score in (
+            ("dense", 0.0, 0.9), ("mod", 0.0, 0.88), ("mod", 0.15, 0.7512), ("mod[capacity=0.5]", 0.15, 0.61),
+            ("calm", 0.15, 0.333),
+        )
+    ]  # fmt: skip
+    files = files_of(board_of(map(checked, rows)), "net")
+    page = files["methods/mod.html"]
+    data = json.loads(re.search(r'id="data">(.*?)</script>', files["index.html"], re.DOTALL)[1])
+    (part,) = [one for name, one in data["parts"].items() if "runs" not in name]
+    (ranked,) = [one for one in part["ranked"] if one["level"] == "15"]
+    mine = [line for line in ranked["lines"] if line["label"].startswith("mod")]
+    shown = [text for line in mine for text in (line["overall"][0], *(cell[0] for cell in line["cells"]))]
+    cells = [row for table in part["tables"] for row in table["rows"] if row["method"].startswith("mod")]
+    shown += [cell[0] for row in cells for cell in row["cells"] if cell is not None]
+    assert re.findall(r"<b>(.*?)</b>", page) == [text for text in shown if text != "–"]
+    assert "33.3" not in page  # another method's
+
+
+def test_hostile_texts_stay_texts(make_row):
+    rows = [checked(make_row(method="not_here", level=0.1, model="m"))]
+    page = files_of(board_of(rows), "net")["methods/not_here.html"]
+    assert "plugin that is not installed" in page and "<script" not in page
+    text = "Title <b>\n\nIdea: one `<img src=x>` idea. Two.\n\nPaper: see https://evil.org/<x> and javascript:x.\n"
+    about = _of_docstring(text, "x.py", own=False)
+    assert all(link == "" or link.startswith("https://") for _, link in about.sources)
+
+
+def test_every_method_of_this_package_says_its_idea():
+    for name in registry.names("methods"):
+        if not registry.is_foreign("methods", name):
+            about = described(name)
+            assert about.title and about.idea and "Source, equations" not in about.idea
+            assert len(re.findall(r"[.!?](?= [A-Z])", about.idea)) < 3
+
+
+def test_a_board_in_one_file_has_no_pages_and_no_links_to_them(make_row):
+    files = files_of(board_of([checked(make_row())]), "net", one_file=True)
+    assert set(files) == {"index.html"} and 'href="methods/' not in files["index.html"]
+
+
+def test_addresses_are_checked_and_lead_away_only_from_links(make_row):
+    with pytest.raises(UsageError, match="begins with https"):
+        links_of("javascript:alert(1)")
+    with pytest.raises(UsageError, match="ADAPTIVE_BENCH_REPOSITORY"):
+        links_of(repository="git@example.org:x")
+    links = links_of("https://docs.example.org", "https://example.org/repository/")
+    page = files_of(board_of([checked(make_row())]), "net", links=links)["index.html"]
+    away = re.findall(r"<(\w+)[^>]*(?:href|src)=[\"']?(?:https?:)?//", page)
+    assert away == ["a", "a"] and 'href="https://example.org/repository"' in page
+    assert "@software{adaptive_bench," in page and 'property="og:title"' in page
