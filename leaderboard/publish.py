@@ -15,11 +15,16 @@ from adaptive_bench.store import atomic
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
 
 
-def publish(site: Path, to: str, branch: str = "gh-pages") -> str:
+BOARD = "board"  # where the board lies beside the documentation
+
+
+def publish(site: Path, to: str, branch: str = "gh-pages", docs: Path | None = None) -> str:
     """Publish a site.
 
     Args:
         site: A folder that `leaderboard build` wrote.
+        docs: A folder with the documentation as a site. It is published with the board in its folder `BOARD`, in one
+            commit or copy; a board that is there already gives way.
         to: Name or address of a git remote; or a folder, which then holds a copy.
         branch: Branch of the remote. It gets one more commit, whose only content is the site.
 
@@ -32,6 +37,17 @@ def publish(site: Path, to: str, branch: str = "gh-pages") -> str:
     """
     if not (site / "index.html").is_file():
         raise UsageError(f"`leaderboard build` writes a site with an index.html, but there is none in {str(site)!r}.")
+    if docs is not None:
+        if not (docs / "index.html").is_file():
+            raise UsageError(
+                f"--docs is a site of documentation with an index.html, but there is none in {str(docs)!r}. "
+                f"`make docs` writes one to build/docs."
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Path(folder) / "site"
+            shutil.copytree(docs, whole, ignore=lambda at, _: [BOARD] if Path(at) == docs else [])
+            shutil.copytree(site, whole / BOARD)
+            return publish(whole, to, branch)
     address = _address(to)
     if address is None:
         target = Path(to)

@@ -164,11 +164,11 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     """What is said of each model, the verdict, and the tables of one axis and phase."""
     rows = [row for row in board.rows if row.axis == axis and row.phase == phase]
     title, _, rest = written(rows).partition("\n")
-    problems = [f"- {markdown(text)}" for text in board.problems]
+    problems = [f"- {markdown(text, LONGEST)}" for text in board.problems]
     left_out = ["\n## Left out\n", *problems, ""] if problems else []
     shown = list(_shown_first(board, axis, phase))
     said = [
-        f"- **{markdown(group.name)}**: {markdown(answer(group.board, one, featured=group.featured).text)}"
+        f"- **{markdown(group.name)}**: {markdown(answer(group.board, one, featured=group.featured).text, LONGEST)}"
         for group, one in shown
     ]
     told = markdown(verdict(board, axis, phase), LONGEST)
@@ -204,7 +204,7 @@ def _dials(board: Board) -> list[str]:
     parts = []
     for one in dials.sections(board):
         parts.append(f"\n## Dial values: {markdown(one['title'])}\n")
-        parts += [f"{dials.NOTE}\n", *(f"- {markdown(text)}" for text in one["said"]), ""]
+        parts += [f"{dials.NOTE}\n", *(f"- {markdown(text, LONGEST)}" for text in one["said"]), ""]
         parts.append(as_table(one["header"], one["lines"]))
     return [*parts, ""] if parts else []
 
@@ -214,7 +214,7 @@ def _steps(board: Board) -> list[str]:
     parts = []
     for run, record in board.steps.items():
         said, tables = sections(record, board.rows)
-        parts += [f"\n## Training steps{_of(run, board)}\n", "\n".join(f"- {markdown(text)}" for text in said)]
+        parts += [f"\n## Training steps{_of(run, board)}\n", "\n".join(f"- {markdown(text, LONGEST)}" for text in said)]
         for table in tables:
             parts += [f"\n### {table['title']}\n", as_table(table["header"], table["lines"])]
     return [*parts, ""] if parts else []

@@ -97,6 +97,7 @@ boards = typer.Typer(cls=group_with_default("show"), help="The leaderboard of ru
 boards.command("show", cls=RunCommand)(leaderboard.leaderboard)
 boards.command("build", cls=RunCommand)(site.build)
 boards.command("findings", cls=RunCommand)(site.findings)
+boards.command("ranks", cls=RunCommand)(site.ranks)
 boards.command("paper", cls=RunCommand)(paper.paper)
 boards.command("submit", cls=RunCommand)(entries.submit)
 boards.command("unpack", cls=Command)(entries.unpack)

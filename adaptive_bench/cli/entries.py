@@ -237,6 +237,10 @@ def publish(
     site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
     to: Annotated[str, typer.Option(help="Name or address of a git remote; or a folder to copy to.")] = "origin",
     branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
+    docs: Annotated[
+        Path | None,
+        typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
+    ] = None,
 ) -> None:
     """Commit a site to a branch of a git remote, or copy it to a folder. The work tree here is not touched."""
-    typer.echo(registry.get("sites", "publish")(site, to, branch))
+    typer.echo(registry.get("sites", "publish")(site, to, branch, docs))

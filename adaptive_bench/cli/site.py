@@ -12,7 +12,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.former import check_runs_folder
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Out, Runs
-from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
+from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables, tables_below
 
 
 def build(
@@ -56,6 +56,29 @@ def build(
     typer.echo(f"The page is {page}")
     if open_:
         typer.launch(str(page.resolve()))
+
+
+def ranks(
+    folders: Runs = None,
+    before: Annotated[
+        Path | None, typer.Option(help="Folder with the entries that the board has: ranks stand beside theirs.")
+    ] = None,
+    to: Annotated[
+        Path,
+        typer.Option("--output", "-o", parser=output.file, help="Markdown file to write; - for standard output."),
+    ] = Path("ranks.md"),
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="Python file with a task or method that an entry was made with.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Write the ranked tables that an entry changes, and what is refused, as text for a pull request."""
+    check_runs_folder(out, "ranks")
+    chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
+    known = None if before is None else tables_below(before)
+    registry.load_plugins(plugin)
+    output.write_text(to, registry.get("sites", "ranks")(chosen, known))
+    typer.echo(f"The ranks are {to}", err=output.is_stdout(to))
 
 
 def findings(

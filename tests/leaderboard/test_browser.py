@@ -1,10 +1,14 @@
 """The page in headless Chromium: switches, drawer, link, keyboard, both themes, print and a phone's width."""
 
 import json
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from shutil import which
+from threading import Thread
 
+import pandas
 import pytest
 
 from adaptive_bench.leaderboard.site import build
@@ -389,3 +393,27 @@ def test_captions_say_what_a_chart_shows(opened, value, caption):
     assert caption in page.locator("figcaption").first.inner_text()
     assert "% of dense" in page.locator("figure svg").first.inner_html()
     assert (">90 %<" in page.locator("figure svg").first.inner_html()) == (value == "reach")
+
+
+def test_it_works_from_a_static_server_as_from_a_disk(browser, site):
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(site.parent)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page, wrong = browser.new_page(), []
+        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        page.select_option("#choose-board", label="other")
+        page.wait_for_selector("#standing >> text=calm")
+        page.click("#standing a.about[aria-label='page of calm']")
+        page.wait_for_selector("h2 >> text=Where it stands")
+        assert page.evaluate("getComputedStyle(document.querySelector('.note')).fontSize") == "14px"
+        with page.expect_navigation():
+            page.click("text=← Leaderboard")
+        with page.expect_download() as loaded:
+            page.click("a.download >> text=CSV")
+        assert len(pandas.read_csv(loaded.value.path(), compression="gzip")) > 10
+        assert [text for text in wrong if "favicon" not in text and "404" not in text] == []
+    finally:
+        server.shutdown()
+        page.close()

@@ -81,3 +81,21 @@ def test_without_an_author_it_says_what_to_set(work):
     git("config", "--unset", "user.email", where=work)
     with pytest.raises(EnvironmentProblem, match=r"user\.email"):
         publish(work / "site", "origin")
+
+
+def test_documentation_and_board_are_one_commit(work, tmp_path):
+    docs = tmp_path / "docs"
+    (docs / "methods").mkdir(parents=True)
+    (docs / "board").mkdir()
+    (docs / "index.html").write_text("docs")
+    (docs / "methods" / "index.html").write_text("methods")
+    (docs / "board" / "old.html").write_text("of an earlier build")
+    publish(work / "site", "origin", docs=docs)
+    remote = tmp_path / "remote.git"
+    files = git("ls-tree", "-r", "--name-only", "gh-pages", where=remote).splitlines()
+    assert files == [".nojekyll", "board/board.csv", "board/index.html", "index.html", "methods/index.html"]
+    assert git("show", "gh-pages:board/index.html", where=remote) == "one"
+    publish(work / "site", str(tmp_path / "public"), docs=docs)
+    assert (tmp_path / "public" / "board" / "index.html").read_text() == "one"
+    with pytest.raises(UsageError, match="make docs"):
+        publish(work / "site", "origin", docs=work / "site" / "figures")
