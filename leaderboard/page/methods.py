@@ -135,7 +135,7 @@ def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Ite
         near = [min(points, key=lambda point, at=at: abs(point[_NET] - at)) for at in _SHOWN_AT]  # type: ignore[misc]
         some = [point for place, point in enumerate(near) if point not in near[:place]]
         documents = list(some[0][3])[:_DOCUMENTS]
-        shown = [
+        shown: list[dict[str, Any]] = [
             {"target": targets.get(key, ""), "written": [
                 {"saved": f"{point[_NET]:g}", "text": point[3][key][0], "right": point[3][key][1]}
                 for point in some if key in point[3]
