@@ -14,7 +14,7 @@ from adaptive_bench.method import KVPolicy
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
-OF_CONCEPTS = ("concepts.md", "protocol.md", "statistics.md", "tables.md")
+OF_CONCEPTS = ("concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md", "leaderboard.md")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -102,6 +102,13 @@ def test_axes_and_ranks_are_those_of_their_record():
     drawn = [text for text in _texts(WRITTEN["ranks.svg"]) if text in {row["method"] for row in rows}]
     assert drawn == [row["method"] for row in sorted(rows, key=lambda row: -row["score"])]
     assert WRITTEN["ranks.svg"].count("var(--drawing-warm)") == len(rows)
+
+
+def test_the_headroom_is_that_of_its_record():
+    for task in _record("nano_headroom.json")["tasks"]:
+        (found,) = [one["headroom"] for one in task["levels"] if one["level"] == 0.15]
+        value, low, high = (f"{100 * found[key]:+.1f}" for key in ("difference", "low", "high"))
+        assert {task["task"], f"{value} [{low}, {high}]"} <= set(_texts(WRITTEN["headroom.svg"]))
 
 
 def test_numbers_follow_the_record():

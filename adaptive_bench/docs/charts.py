@@ -170,3 +170,55 @@ def _ranks(record: Mapping[str, Any]) -> dict[str, Sequence[int]]:
 def _about(rows: Sequence[Mapping[str, Any]]) -> str:
     seeds, documents = rows[0]["seeds"], rows[0]["documents"]
     return f"{seeds} seed{'s' if seeds > 1 else ''}, {documents} validation documents"
+
+
+def headroom(record: Mapping[str, Any]) -> Drawing:
+    """The best static sets beside the attainable oracle over sets, by task and level, and what lies between at 15 %.
+
+    Args:
+        record: `nano_headroom.json`.
+    """
+    tasks = record["tasks"]
+    drawing = Drawing(
+        430,
+        300,
+        "Score against saved net FLOPs on two tasks: the best static sets of layers, and above or beside them the "
+        "oracle that picks a set for every document. The distance at 15 % is the headroom, written with its interval.",
+    )
+    wide, top, bottom = 150, 56, 214
+    for number, task in enumerate(tasks[:2]):
+        left = 52 + 212 * number
+        levels = [one for one in task["levels"] if one["reached"]]
+        last = max(one["level"] for one in levels)
+
+        def place(saved: float, score: float, left: float = left, last: float = last) -> tuple[float, float]:
+            return left + wide * saved / last, bottom - (bottom - top) * score
+
+        drawing.text(left, 20, task["task"], bold=True)
+        for score in (0, 0.5, 1):
+            drawing.line([place(0, score), place(last, score)], "rule", width=0.8)
+            drawing.text(left - 6, place(0, score)[1] + 4, f"{100 * score:g}", "faint", anchor="end", size=11)
+        for one in levels[1::2]:
+            at = place(one["level"], 0)[0]
+            drawing.text(at, bottom + 18, f"{100 * one['level']:g}", "faint", anchor="middle", size=11)
+        for key, colour in (("static", "ink"), ("cross_fitted", "accent")):
+            drawing.line([place(one["level"], one[key]) for one in levels], colour)
+            for one in levels:
+                drawing.dot(*place(one["level"], one[key]), colour, radius=3)
+        (here,) = [one for one in levels if one["level"] == LEVELS[0]]
+        drawing.line([place(LEVELS[0], here["static"]), place(LEVELS[0], here["cross_fitted"])], "second", width=3)
+        found = here["headroom"]
+        drawing.text(left, 40, _points(found), "second", bold=True)
+    drawing.text(420, bottom + 38, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)
+    drawing.dot(16, 274, "accent")
+    drawing.text(26, 278, "a set for each document (crossed)", size=11)
+    drawing.dot(230, 274, "ink")
+    drawing.text(240, 278, "the best sets for all", size=11)
+    drawing.line([(12, 292), (20, 292)], "second", width=3)
+    drawing.text(26, 296, "headroom at 15 %, in points", size=11)
+    return drawing
+
+
+def _points(found: Mapping[str, float]) -> str:
+    value, low, high = (f"{100 * found[key]:+.1f}" for key in ("difference", "low", "high"))
+    return f"{value} [{low}, {high}]"

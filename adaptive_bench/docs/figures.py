@@ -15,13 +15,16 @@ def figures(records: Path) -> dict[str, str]:
     Args:
         records: The folder `docs/records`, which numbers are taken from.
     """
-    intact, steps = (_record(records / f"{name}.json") for name in ("nano_intact_start", "nano_steps"))
+    names = ("nano_intact_start", "nano_steps", "nano_headroom")
+    intact, steps, headroom = (_record(records / f"{name}.json") for name in names)
     found = {
         "branch": schemes.branch(),
         "shuffled": schemes.shuffled(),
         "matching": charts.matching(intact),
         "axes": charts.axes(steps),
         "ranks": charts.ranks(steps),
+        "headroom": charts.headroom(headroom),
+        "entry": schemes.entry(),
     }
     return {f"{name}.svg": drawing.svg() for name, drawing in found.items()}
 
