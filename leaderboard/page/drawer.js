@@ -9,7 +9,7 @@ function drawer() {
   const method = METHODS.get(state.open), behind = part(`${state.board}-runs`);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...(behind ? [...samples(behind), ...provenance(method.label, behind)] : [element("p", { class: "note" }, "Reading what its runs left …")]));
+    method.page ? element("p", { class: "links" }, element("a", { href: method.page }, "Idea, paper, layers and every board")) : "", facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...(behind ? [...samples(behind), ...provenance(method.label, behind)] : [element("p", { class: "note" }, "Reading what its runs left …")]));
   if (!dialog.open) dialog.showModal();
 }
 
