@@ -101,6 +101,7 @@ def page_times(page: Path) -> dict[str, float]:
             while (painted_ms := shown.evaluate(paint)) is None:  # the page's policy lets no waiting script in
                 shown.wait_for_timeout(5)
             paints.append(painted_ms / 1000)
+            shown.wait_for_selector("html[data-ready]")  # the switches come after the paint
             work["load_cpu_s"].append(_busy(meter))
             for text in ("method_01", "17"):
                 before = _busy(meter)

@@ -1,4 +1,4 @@
-"""The numbers of page, method pages, Markdown, CSV and ranks against the documents in an archive, which are read here with
+"""The numbers of page, method pages, Markdown, CSV and ranks against the documents in an archive, read here with
 nothing of the product: what no dial has moved is a mean over documents and seeds.
 """
 
