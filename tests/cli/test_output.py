@@ -18,6 +18,7 @@ WRITERS = {
     "check": ("check", "static_depth@bench", "--family", "llama", "-o"),
     "capabilities": ("check", "static_depth@bench", "--family", "llama", "--capabilities"),
     "findings": ("leaderboard", "findings", "few", "-o"),
+    "ranks": ("leaderboard", "ranks", "few", "-o"),
 }
 
 
