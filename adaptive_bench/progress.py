@@ -1,4 +1,4 @@
-"""Progress as typed events, and the reporters that show them: one live display on a terminal, plain lines elsewhere.
+"""Progress as typed events, and the reporter that prints them as plain lines; `live_display` shows them on a terminal.
 
     with reporter.task("train gateskip, seed 1", total=150) as task:
         for step in range(150):
@@ -15,15 +15,11 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
 from uuid import uuid4
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
-from rich.text import Text
 
 Info = float | int | str
 
@@ -185,8 +181,8 @@ class EtaEstimator:
         return max(0.0, unit_s * (total - self._last[1]) - (now_s - self._last[0]))
 
 
-class _Shown:
-    """What a display knows of a task."""
+class ShownTask:
+    """What a reporter that shows tasks knows of one."""
 
     def __init__(self, started: TaskStarted) -> None:
         self.label, self.total, self.done = started.label, started.total, started.done
@@ -213,7 +209,7 @@ class PlainReporter(Reporter):
 
     def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:
         self.stream, self.every_s = stream or sys.stderr, every_s
-        self._tasks: dict[str, _Shown] = {}
+        self._tasks: dict[str, ShownTask] = {}
 
     def emit(self, event: Event) -> None:
         """Print what is due."""
@@ -221,75 +217,20 @@ class PlainReporter(Reporter):
             case Line(text):
                 say(text, self.stream)
             case TaskStarted():
-                self._tasks[event.task] = _Shown(event)
+                self._tasks[event.task] = ShownTask(event)
             case TaskAdvanced():
                 self._advance(self._tasks[event.task], event)
             case TaskFinished():
                 task = self._tasks.pop(event.task)
                 say(f"{task.label}: {task} in {duration(time.monotonic() - task.start_s)}", self.stream)
 
-    def _advance(self, task: _Shown, event: TaskAdvanced) -> None:
+    def _advance(self, task: ShownTask, event: TaskAdvanced) -> None:
         now_s = task.advance(event)
         if task.done and now_s - task.printed_s >= self.every_s and task.done < task.total:
             task.printed_s = now_s
             left_s = task.eta.left_s(now_s, task.total)
             left = [] if left_s is None else [f"{duration(left_s)} left"]
             say(f"{task.label}: {', '.join([str(task), *filter(None, [task.info]), *left])}", self.stream)
-
-
-class _Column(ProgressColumn):
-    """Shows what a `_Shown` says."""
-
-    def render(self, task: Task) -> Text:
-        shown: _Shown = task.fields["shown"]
-        left_s = shown.eta.left_s(time.monotonic(), shown.total)
-        return Text(f"{shown} {'-:--' if left_s is None else duration(left_s)} {shown.info}", "progress.remaining")
-
-
-class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
-    """One live display that shows the running tasks with their time left."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            _Column(),
-            console=console or Console(stderr=True),
-            transient=True,
-        )
-        self._bars: dict[str, tuple[_Shown, TaskID]] = {}
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.progress.stop()
-
-    def emit(self, event: Event) -> None:
-        """Move the display."""
-        match event:
-            case Line(text):
-                self.progress.console.print(text, markup=False, highlight=False)
-            case TaskStarted():
-                shown = _Shown(event)
-                bar = self.progress.add_task(event.label, total=event.total, completed=int(event.done), shown=shown)
-                self._bars[event.task] = shown, bar
-            case TaskAdvanced():
-                shown, bar = self._bars[event.task]
-                shown.advance(event)
-                self.progress.update(bar, completed=shown.done)
-            case TaskFinished():
-                self.progress.remove_task(self._bars.pop(event.task)[1])
-
-
-def open_reporter() -> AbstractContextManager[Reporter]:
-    """The live display if somebody watches a terminal, plain lines otherwise (both on stderr)."""
-    console = Console(stderr=True)
-    watched = sys.stderr.isatty() and not console.is_dumb_terminal
-    return RichReporter(console) if watched else nullcontext(PlainReporter())
 
 
 def let_go(stream: TextIO) -> None:

@@ -6,8 +6,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from adaptive_bench import progress
-from adaptive_bench.progress import EtaEstimator, PlainReporter, RichReporter, SilentReporter, duration
+from adaptive_bench.live_display import RichReporter, open_reporter
+from adaptive_bench.progress import EtaEstimator, PlainReporter, SilentReporter, duration
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr("adaptive_bench.progress.time", clock)
     return clock
 
 
@@ -83,7 +83,7 @@ def test_silent_reporter_takes_everything(capsys):
 
 
 def test_no_terminal_means_plain_lines(capsys):
-    with progress.open_reporter() as reporter:
+    with open_reporter() as reporter:
         assert isinstance(reporter, PlainReporter)
 
 

@@ -24,7 +24,7 @@ def diff(
     first: Run,
     second: Run,
 ) -> None:
-    """Compare two runs: their configurations, and where both measured a method at the same asked saving, its scores.
+    """Compare two runs: their configurations, and where both measured a method at the same saving, its scores.
 
     The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
     """

@@ -152,7 +152,7 @@ def verify(
     from pydantic import ValidationError
 
     from adaptive_bench.config import RunConfig
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.outcome.verification import verify as measured_again
 
     given = {"out": out, "device": device, "data_dir": data_dir} | ({"model": model} if model else {})

@@ -15,7 +15,8 @@ from adaptive_bench.cli.site import build
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
-from adaptive_bench.progress import let_go, open_reporter, say
+from adaptive_bench.live_display import open_reporter
+from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import run_command, run_name
 from adaptive_bench.tables.finished import QUICK_NOTE

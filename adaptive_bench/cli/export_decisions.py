@@ -14,7 +14,6 @@ from adaptive_bench.cli.samples import axis_of, documents, evaluations_of
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store import decision_files
 from adaptive_bench.store.results import read_run
 
 
@@ -33,7 +32,7 @@ def export_decisions(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
-    """Write keep masks, tokens by branches, of prompts and of what a method wrote or chose, of the run's first seed.
+    """Write keep masks, tokens by branches, of prompts and of what a method wrote or chose, in the first seed.
 
     Another engine replays them on the same weights: docs/decisions.md has the format and what has to be kept to.
     """
@@ -57,6 +56,7 @@ def export_decisions(
     from adaptive_bench.runs.outcome.exported_decisions import decisions_of, sites_of
     from adaptive_bench.runs.outcome.trained import find_checkpoint
     from adaptive_bench.runs.planning.backbones import find_device
+    from adaptive_bench.store import decision_files
 
     folder = find_checkpoint(run, method)
     (spec,) = specs

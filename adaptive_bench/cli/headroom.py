@@ -49,7 +49,7 @@ def headroom(
         list[Path] | None, typer.Option(help="Python file that registers tasks or models; may be repeated.")
     ] = None,
 ) -> None:
-    """Measure what adaptive methods could save at most: which sites matter, oracles, the best static sets of layers.
+    """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
     Headroom is an attainable oracle less the best static set. Where its interval holds 0, the task cannot rank adaptive
     methods on this model. Layers are left out of the model as it is; train it on the tasks first (`run --methods
@@ -69,7 +69,7 @@ def headroom(
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.headroom.subject import find_subject
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.store.atomic import json_text
     from adaptive_bench.store.digest import sealed
 

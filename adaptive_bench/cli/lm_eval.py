@@ -12,8 +12,6 @@ import typer
 
 from adaptive_bench.progress import say
 
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
 
 def lm_eval(context: typer.Context) -> None:
     """lm-eval's command line with the model `adaptive` and the tasks of `list tasks`.

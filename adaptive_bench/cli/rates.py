@@ -47,7 +47,7 @@ def rates(
     With several `--seeds` scores are means over them: three are told apart better than one. Prints what belongs into a
     config under `train: method_learning_rates:`.
     """
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.rates import choose_rates
 
     overrides: Overrides = ctx.obj

@@ -84,7 +84,7 @@ def speculate(
     from adaptive_bench.cli.speculate_table import shown
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.speculation.drafter import DraftKind, find_drafter
     from adaptive_bench.speculation.study import Settings, defects, study
     from adaptive_bench.store.atomic import json_text

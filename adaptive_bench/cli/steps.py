@@ -50,7 +50,7 @@ def steps(
     Enough is the least N at which no order of two methods reverses when steps are doubled. One seed, the config's
     first, unless --seeds says otherwise. Trainings are those of a run with that many steps, which finds them done.
     """
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.steps import compare_steps
 
     overrides: Overrides = ctx.obj

@@ -60,7 +60,7 @@ def time(
     registry.load_plugins(plugin)
     import torch
 
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.outcome.trained import config_of
     from adaptive_bench.runs.timing import TimingRequest, time_specs
     from adaptive_bench.spec import parse_specs

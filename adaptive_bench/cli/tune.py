@@ -79,7 +79,7 @@ def tune(
     The same command continues a study that was stopped; given twice at once, two workers share it. `adaptive-bench run
     --tuned STUDY` takes the best of each method, and finds its trainings done.
     """
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
     from adaptive_bench.tuning import Objective
     from adaptive_bench.tuning import tune as carry_out
 

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-
 from adaptive_bench.progress import say
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Show a line while the block runs: a moving one on a terminal, which is gone afterwards, a plain one elsewhere."""
+    from rich.console import Console  # nothing waits in `--help`
+
     console = Console(stderr=True)
     if sys.stderr.isatty() and not console.is_dumb_terminal:
         with console.status(f"{what} ..."):

@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from adaptive_bench.cli import COMMANDS
+
 OPTIONS = (
     *("--methods", "--tasks", "--config", "--model", "--data-dir", "--seeds", "--levels", "--axis", "--limit"),
     *("--num-fewshot", "--train-steps", "--train-on", "--out", "--device", "--plugin", "--dry-run", "--debug"),
@@ -40,3 +42,23 @@ def test_every_option_of_run_is_documented(command):
 
 def test_brackets_of_a_spec_survive_the_formatting(command):
     assert "gateskip[" in command("run", "--help").stdout
+
+
+def test_the_program_says_of_each_command_what_its_own_help_begins_with():
+    for name, source in COMMANDS.items():
+        assert " ".join(source.load(name).help.split("\n\n")[0].split()) == source.summary, name
+
+
+def test_help_of_the_program_imports_no_command():
+    program = (
+        "import sys\n"
+        "from adaptive_bench.cli import COMMANDS, main\n"
+        "sys.argv = ['adaptive-bench', '--help']\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    assert not {f'adaptive_bench.cli.{source.module}' for source in COMMANDS.values()} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
