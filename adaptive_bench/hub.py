@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, SeveralProblems, message_of, one_line
 
 TIMEOUT_S = 3.0
 _REMEMBERED_S = 30.0  # a run asks for a model and many data sets in a row; a laptop may go online in between
@@ -88,9 +88,23 @@ class OutOfReach(EnvironmentProblem):
         return f"the {kind}{'s' * (len(names) > 1)} {', '.join(map(repr, names))}" if names else ""
 
 
-def together(errors: Iterable[OutOfReach]) -> OutOfReach:
-    """Several that were found one after the other as one."""
-    found = list(errors)
+def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
+    """End here if there are any.
+
+    Raises:
+        AdaptiveBenchError: The one error, or several as one, of which those of what is out of reach are one sentence.
+    """
+    every = [one for error in errors for one in (error.errors if isinstance(error, SeveralProblems) else (error,))]
+    missing = [error for error in every if isinstance(error, OutOfReach)]
+    others = list({str(error): error for error in every if not isinstance(error, OutOfReach)}.values())
+    found = [*([_together(missing)] if missing else []), *others]
+    if len(found) == 1:
+        raise found[0] from found[0].__cause__
+    if found:
+        raise SeveralProblems(found)
+
+
+def _together(found: Sequence[OutOfReach]) -> OutOfReach:
     reasons = dict.fromkeys(one.reason for one in found if one.reason)
     return OutOfReach((need for one in found for need in one.needed), found[-1].answer, "; ".join(reasons))
 

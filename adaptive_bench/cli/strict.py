@@ -7,8 +7,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -21,6 +21,7 @@ from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
 
 _LARGEST = 2**63 - 1
+_SHARES = ("--level", "--saving")  # savings: of these no command can mean percent, or less than nothing
 
 # `main` reads it from the arguments before Typer parses them. A function that wants to know has a parameter `debug`.
 Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
@@ -41,7 +42,8 @@ class StrictCommand(TyperCommand):
         """See click; the first look only counts."""
         if not ctx.resilient_parsing:
             refuse_former(_path(ctx), args)
-            values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
+            with _shown_with_usage(ctx):
+                values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(order)
             _refuse_empty(order, values)
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on
@@ -56,6 +58,17 @@ class StrictCommand(TyperCommand):
                 _refuse_odd(param, ctx.params.get(param.name))
             return rest
         return super().parse_args(ctx, args)
+
+
+@contextmanager
+def _shown_with_usage(ctx: Any) -> Iterator[None]:
+    """Within the block an error of the parser is told what command it is about, which is shown above it."""
+    try:
+        yield
+    except typer.TyperException as error:
+        if getattr(error, "ctx", ctx) is None:
+            error.ctx = ctx  # type: ignore[attr-defined]
+        raise
 
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -143,6 +156,8 @@ def _refuse_odd(param: Any, value: Any) -> None:
     for part in value if isinstance(value, list | tuple) else (value,):
         if isinstance(part, float) and not math.isfinite(part):
             raise UsageError(f"{_name(param)} takes a finite number, got {part}. Give another one.")
+        if isinstance(part, float) and _name(param) in _SHARES and not 0 <= part <= 1:
+            raise UsageError(f"{_name(param)} takes a share from 0 to 1, where 0.15 is 15 %, got {part:g}.")
         if isinstance(part, int) and abs(part) > _LARGEST:
             raise UsageError(f"{_name(param)} takes whole numbers up to 2^63 - 1, got {one_line(str(part), 60)}.")
         if isinstance(part, Path) and not is_printable(str(part)):

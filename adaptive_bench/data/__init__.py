@@ -10,6 +10,7 @@ from adaptive_bench.data.source import (
     harness_splits,
     local_splits,
     read_rows,
+    read_several,
     revision,
     stream_rows,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "local_splits",
     "read_lines",
     "read_rows",
+    "read_several",
     "revision",
     "stream_rows",
 ]

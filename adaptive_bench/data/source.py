@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,7 +13,7 @@ from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
-from adaptive_bench.hub import Needed, hub_or_cache
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
 from adaptive_bench.store.digest import folder_digest
 
 # `datasets` takes a second to import: tasks are described and listed without it.
@@ -97,6 +97,26 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
                 f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
             )
         _check_form(source, split, number, row)
+    return found
+
+
+def read_several(
+    wanted: Sequence[tuple[Source, str]], data_dir: Path | str | None = None
+) -> list[list[dict[str, Any]]]:
+    """All rows of several splits, as `read_rows` gives each.
+
+    Raises:
+        EnvironmentProblem: What is wrong with every one of them that cannot be read: they can be fetched at once.
+    """
+    found, errors = list[list[dict[str, Any]]](), list[EnvironmentProblem]()
+    for source, split in wanted:
+        try:
+            found.append(read_rows(source, split, data_dir))
+        except EnvironmentProblem as error:
+            errors.append(error)
+    if len(errors) > 1 and not any(isinstance(error, OutOfReach) for error in errors):
+        raise EnvironmentProblem(" ".join(dict.fromkeys(map(str, errors)))) from errors[0]
+    raise_together(errors)
     return found
 
 

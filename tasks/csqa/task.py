@@ -7,11 +7,12 @@ id; some are weak. `csqa_nemotron` is the same task, trained on the traces of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, Source, draw, harness_splits, read_rows
+from adaptive_bench.data import Row, Source, draw, harness_splits, read_rows, read_several
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.task import Example, ExampleRequest, Task
 
@@ -51,11 +52,13 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 
     Only worked examples, from the training split, show reasoning.
     """
-    test, train = (read_rows(QUESTIONS, split, data_dir) for split in ("validation", "train"))
+    test, train, explanations = read_several(
+        [(QUESTIONS, "validation"), (QUESTIONS, "train"), (EXPLANATIONS, "train")], data_dir
+    )
     return harness_splits(
         {
             "test": map(_document, test),
-            "shown": _explained(train, data_dir),
+            "shown": _explained(train, explanations),
             "validation": map(_document, validation(train, "id")),
         },
         QUESTIONS,
@@ -64,14 +67,15 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 
 def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents of the log-likelihood form for lm-eval. They need no explanations."""
-    test, train = (read_rows(QUESTIONS, split, data_dir) for split in ("validation", "train"))
+    test, train = read_several([(QUESTIONS, "validation"), (QUESTIONS, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "id")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, QUESTIONS)
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:
     """Question, explanation and letter."""
-    return examples(request, _explained(read_rows(QUESTIONS, "train", request.data_dir), request.data_dir), "id")
+    rows, explanations = read_several([(QUESTIONS, "train"), (EXPLANATIONS, "train")], request.data_dir)
+    return examples(request, _explained(rows, explanations), "id")
 
 
 def traced(request: ExampleRequest) -> list[Example]:
@@ -87,8 +91,8 @@ def direct(request: ExampleRequest) -> list[Example]:
     return [Example(DIRECT_PROMPT.format(question=row["question"]), f" {row['answer']}") for row in rows]
 
 
-def _explained(rows: list[dict[str, Any]], data_dir: Path | str | None) -> list[dict[str, Any]]:
-    explanations = {row["id"]: row["abstractive_explanation"] for row in read_rows(EXPLANATIONS, "train", data_dir)}
+def _explained(rows: Sequence[Row], found: Sequence[Row]) -> list[dict[str, Any]]:
+    explanations = {row["id"]: row["abstractive_explanation"] for row in found}
     if missing := [row["id"] for row in rows if row["id"] not in explanations]:
         raise EnvironmentProblem(
             f"Every question of {QUESTIONS} needs an explanation of the same id in {EXPLANATIONS}, but "

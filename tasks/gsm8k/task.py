@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, Source, harness_splits, read_rows
+from adaptive_bench.data import Row, Source, harness_splits, read_rows, read_several
 from adaptive_bench.task import Example, ExampleRequest
 
 from ..answers import INVALID, number_after_mark
@@ -38,8 +38,8 @@ _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed."""
-    rows = {split: read_rows(SOURCE, split, data_dir) for split in ("train", "test")}
-    rows["validation"] = validation(rows["train"], "question")
+    train, test = read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir)
+    rows = {"train": train, "test": test, "validation": validation(train, "question")}
     return harness_splits({split: map(document, some) for split, some in rows.items()}, SOURCE)
 
 

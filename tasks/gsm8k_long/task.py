@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, harness_splits, read_rows
+from adaptive_bench.data import Row, harness_splits, read_rows, read_several
 from adaptive_bench.task import Example, ExampleRequest
 
 from ..answers import last_number, number_after_mark
@@ -35,7 +35,8 @@ def chains(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval; it also passes the task's metadata, which is not needed."""
-    found = {split: chains(read_rows(SOURCE, split, data_dir)) for split in ("train", "test")}
+    train, test = map(chains, read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir))
+    found = {"train": train, "test": test}
     found["validation"] = validation(found["train"], "question")
     return harness_splits(found, SOURCE)
 

@@ -14,7 +14,7 @@ from typing import Any
 from datasets import DatasetDict
 from lm_eval.api.task import ConfigurableTask
 
-from adaptive_bench.data import Row, harness_splits, read_rows
+from adaptive_bench.data import Row, harness_splits, read_several
 
 from ..template import document, with_options
 from .task import SOURCE
@@ -73,13 +73,13 @@ def stem_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 def written_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Every subject in the paper's template; the worked examples have no reasoning."""
     splits = {"test": "test", "validation": "validation", "shown": "dev"}
-    return harness_splits(
-        {name: map(_written, _in_turns(read_rows(SOURCE, split, data_dir))) for name, split in splits.items()}
-    )
+    found = read_several([(SOURCE, split) for split in splits.values()], data_dir)
+    return harness_splits({name: map(_written, _in_turns(rows)) for name, rows in zip(splits, found, strict=True)})
 
 
 def _docs(data_dir: str | None, subjects: Collection[str] | None) -> DatasetDict:
-    splits = {split: read_rows(SOURCE, split, data_dir) for split in ("test", "validation", "dev")}
+    names = ("test", "validation", "dev")
+    splits = dict(zip(names, read_several([(SOURCE, name) for name in names], data_dir), strict=True))
     return harness_splits(
         {
             split: _in_turns([row for row in rows if subjects is None or row["subject"] in subjects])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, Source, harness_splits, read_rows
+from adaptive_bench.data import Row, Source, harness_splits, read_several
 
 from ..template import document, generative, right_one, validation, with_options
 
@@ -22,7 +22,7 @@ LETTERS = "AB"
 
 def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval; it also passes the task's metadata, which is not needed. No worked example reasons."""
-    test, train = (read_rows(SOURCE, split, data_dir) for split in ("validation", "train"))
+    test, train = read_several([(SOURCE, "validation"), (SOURCE, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "goal")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, SOURCE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from adaptive_bench.errors import AdaptiveBenchError, SeveralProblems
-from adaptive_bench.hub import OutOfReach, together
+from adaptive_bench.errors import AdaptiveBenchError
+from adaptive_bench.hub import raise_together
 
 
 class Findings:
@@ -45,10 +45,4 @@ class Findings:
         Raises:
             AdaptiveBenchError: The one error, or several as one.
         """
-        missing = [error for error in self.errors if isinstance(error, OutOfReach)]
-        others = [error for error in self.errors if not isinstance(error, OutOfReach)]
-        errors = [*([together(missing)] if missing else []), *others]
-        if len(errors) == 1:
-            raise errors[0] from errors[0].__cause__
-        if errors:
-            raise SeveralProblems(errors)
+        raise_together(self.errors)
