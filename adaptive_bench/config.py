@@ -72,7 +72,7 @@ class RunConfig(Strict):
         default="llama-3.2-1b",
         description="Model shape whose costs the tables' projected net saving is worked out with.",
     )
-    timing: str | None = _how("Of several timed settings those whose name contains this.", None)
+    timing: str | None = _how("Of several timed settings those whose name contains this.", None, min_length=1)
     train_on: Names | None = _how("Tasks to train on; otherwise every selected task with training text.", None)
     chat_template: bool = _how(
         "Put training text and prompts into the model's own chat template.\nAs lm-eval does with "

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
+from adaptive_bench.validation import refuse_truth_for_number
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
+_LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
+_MOST = 1e6
 LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 
 
@@ -66,12 +78,18 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        refuse_truth_for_number(value, cls.model_fields[str(info.field_name)].annotation)
+        return value
+
 
 class LoraRecipe(Strict):
     """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place."""
 
     rank: Positive = Field(default=16, description="Of the product that is added to each map.")
-    alpha: float = Field(default=32.0, gt=0, description="The product is scaled by `alpha / rank`.")
+    alpha: float = Field(default=32.0, gt=0, le=_MOST, description="The product is scaled by `alpha / rank`.")
     targets: Annotated[tuple[LinearMap, ...], Field(min_length=1), *listed()] = Field(
         default=get_args(LinearMap), description="Which maps of every layer get one."
     )
@@ -92,18 +110,18 @@ class TrainRecipe(Strict):
         "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
         "chosen on validation documents.",
     )
-    learning_rate: float = Field(default=1e-3, gt=0, description="Peak of the schedule.")
-    method_learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(
+    learning_rate: float = Field(default=1e-3, gt=0, le=_LARGEST_RATE, description="Peak of the schedule.")
+    method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=_LARGEST_RATE)]] = Field(
         default={},
         description="By method spec, or by name for all specs of a method, the peak for the parameters it adds, where "
         "not `learning_rate`.",
     )
-    warmup_steps: int = Field(default=20, ge=0, description="Steps of linear warm-up.")
+    warmup_steps: int = Field(default=20, ge=0, le=LARGEST_COUNT, description="Steps of linear warm-up.")
     decay: Literal["linear_end", "cosine"] = Field(
         default="linear_end",
         description="How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.",
     )
-    weight_decay: float = Field(default=0.001, ge=0, description="Of AdamW.")
+    weight_decay: float = Field(default=0.001, ge=0, le=_LARGEST_RATE, description="Of AdamW.")
     betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
     clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Of the training.")

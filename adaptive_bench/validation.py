@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 _RULES = {
     "bool": "true or false is needed",
@@ -33,3 +33,28 @@ def rule_of(problem: Mapping[str, Any]) -> str:
     if what in ("type", "parsing", "from_float", "attributes_type") and about in _RULES:
         return _RULES[about]
     return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+
+
+def refuse_truth_for_number(value: Any, annotation: Any) -> None:
+    """Refuse `true` and `false` where a number or a text is meant: Python counts them as 1 and 0.
+
+    Args:
+        value: Of a key, before anything is made of it.
+        annotation: Type of the key; parts with keys of their own are left to these.
+
+    Raises:
+        ValueError: Truth in it is none that the key may have.
+    """
+    kinds = _kinds(annotation)
+    if bool in kinds or Any in kinds or any(hasattr(kind, "model_fields") for kind in kinds):
+        return
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(part, bool) for part in parts):
+        needed = next((_RULES[kind.__name__] for kind in (int, float) if kind in kinds), "no truth value is taken")
+        raise ValueError(needed)
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """All types that a type is made of."""
+    inner = get_args(annotation)
+    return {annotation}.union(*map(_kinds, inner)) if inner else {annotation}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 from torch import Tensor, nn
 
 from adaptive_bench import registry
@@ -22,7 +22,7 @@ from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
-from adaptive_bench.validation import rule_of
+from adaptive_bench.validation import refuse_truth_for_number, rule_of
 
 CausalityClass = Literal["C0", "C1", "C2"]
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
@@ -47,6 +47,12 @@ class MethodConfig(BaseModel):
     may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        refuse_truth_for_number(value, cls.model_fields[str(info.field_name)].annotation)
+        return value
 
     @model_validator(mode="after")
     def _schedules_fall(self) -> Self:
