@@ -148,6 +148,8 @@ class RunConfig(Strict):
     @field_validator("tasks", "train_on", "track", mode="before")
     @classmethod
     def _name_list(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.strip() and not value.strip(" ,"):
+            raise ValueError("a list has an item before every comma")
         return tuple(_text(part).strip() for part in value) if _is_list(value) else value
 
     @field_validator("model", "device")

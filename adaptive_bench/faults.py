@@ -12,7 +12,15 @@ from importlib.metadata import requires
 from pathlib import Path
 
 from adaptive_bench import opened
-from adaptive_bench.errors import AdaptiveBenchError, Defect, EnvironmentProblem, PluginFault, message_of
+from adaptive_bench.errors import (
+    AdaptiveBenchError,
+    Defect,
+    EnvironmentProblem,
+    PluginFault,
+    UsageError,
+    message_of,
+    one_line,
+)
 
 _watched: set[str] = set()  # files and folders that plugins' code lies in
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM}
@@ -63,6 +71,11 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         return EnvironmentProblem(
             f"adaptive-bench needs the package {package!r}, but it cannot be imported here: {what}. Install it into "
             f"this Python, `{sys.executable} -m pip install {package}`, and give the same command again."
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return UsageError(
+            f"A file's name has at most 255 bytes, and a path 4,096, got {one_line(str(error.filename), 60)!r}. Give a "
+            f"shorter one."
         )
     if isinstance(error, OSError) and error.errno in _MACHINE:
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")

@@ -24,14 +24,15 @@ from adaptive_bench.tables.finished import QUICK_NOTE
 if TYPE_CHECKING:
     from adaptive_bench.jobs.failure import Failure
     from adaptive_bench.progress import Reporter
-    from adaptive_bench.runs import RunOutcome
+    from adaptive_bench.runs import RunOutcome, Shard
 
 
-def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
+def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard | None = None) -> None:
     """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
 
     Args:
         flops_per_s: What a device sustains, to give the hours it takes.
+        part: What this command would do of it; the plan is that of all.
 
     Raises:
         AdaptiveBenchError: The run would fail. Where its model is one of the hub that cannot be reached, what it would
@@ -42,6 +43,7 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
     try:
         with open_reporter() as reporter:
             found = preflight(config, reporter)
+            cells = () if part is None or part.is_whole else part.of(found.plan)
     except (EnvironmentProblem, SeveralProblems):  # its data may be missing as well
         for line in about(config, None, flops_per_s):
             typer.echo(line)
@@ -49,6 +51,9 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None) -> None:
     for line in about(config, found, flops_per_s):
         typer.echo(line)
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
+    if cells:
+        names = ", ".join(cell.folder.name for cell in cells)
+        typer.echo("\n" + paragraph(f"Of these this command would do the cells {names}, with their evaluations."))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
@@ -58,6 +63,7 @@ def execute(
     how: Mapping[str, Any] | None = None,
     *,
     wide: bool = False,
+    plot: bool = False,
     open_page: bool = False,
     debug: bool = False,
     timed: bool = False,
@@ -67,6 +73,7 @@ def execute(
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
         wide: Scores with intervals at all levels, and what was saved and spent there.
+        plot: Draw them as well.
         open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
         timed: Once everything is done time its methods, and make the table with their times.
@@ -89,7 +96,7 @@ def execute(
     if not outcome.is_main_process:
         return
     try:
-        _print_outcome(outcome, config, wide=wide, open_page=open_page)
+        _print_outcome(outcome, config, wide=wide, plot=plot, open_page=open_page)
     except BrokenPipeError:  # nobody reads any more; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
@@ -108,8 +115,7 @@ def _timed(config: RunConfig, reporter: Reporter) -> RunOutcome:
     return run(config, reporter, table_only=True)
 
 
-def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
-
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, plot: bool, open_page: bool) -> None:
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
@@ -118,6 +124,8 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo(f"\n{QUICK_NOTE}")
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
+    if rows and plot:
+        typer.echo("\n" + registry.get("leaderboards", "plot")(rows))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
     name = run_name(outcome.folder)

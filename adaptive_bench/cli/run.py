@@ -132,6 +132,9 @@ def run(
     wide: Annotated[
         bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
     ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw scores over savings below the table, in the width of the terminal.")
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -217,7 +220,7 @@ def run(
 
     part = Shard.parse(shard, cell)
     if dry_run:
-        print_plan(run_config, flops)
+        print_plan(run_config, flops, part)
     else:
         how = {
             "jobs": jobs,
@@ -228,7 +231,7 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
+        execute(run_config, how | {"shard": part}, wide=wide, plot=plot, open_page=open_page, debug=debug, timed=timed)
 
 
 def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:

@@ -220,6 +220,11 @@ NUMBERS = [
     (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
 ]
 PLACES = [
+    (("run", "--cell", ","), USAGE, "--cell names at least one cell"),
+    (("run", "--track", ","), USAGE, "--track is wrong"),
+    (("run", "--cell", "nosuchcell"), USAGE, "the plan has none 'nosuchcell'"),
+    (("run", "--model", "x" * 300), USAGE, "at most 255 bytes"),
+    (("status", "--out", "x" * 300), USAGE, "at most 255 bytes"),
     (("status", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
     (("list", "runs", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
     (("run", "--resources", "nowhere"), USAGE, "Add --launcher slurm"),

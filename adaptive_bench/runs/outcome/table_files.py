@@ -88,6 +88,9 @@ def write_table(
         atomic.update_text(
             folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
         )
+    if "svg" in registry.names("leaderboards"):
+        matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
+        atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(matched))
     if not failures:
         memory.keep(outputs_of(folder))
     return plain, warnings

@@ -42,9 +42,12 @@ class Shard:
             raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
         if cells is not None:
             try:
-                return cls(cells=each_once(parts_of(cells)))
+                named = each_once(parts_of(cells))
             except ValueError as error:
                 raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
+            if not named:  # no cells at all would stand for every cell
+                raise UsageError(f"--cell names at least one cell, got {cells!r}. Give one, or leave it out.")
+            return cls(cells=named)
         if shard is None:
             return cls()
         found = _FORM.fullmatch(shard.strip())
