@@ -90,7 +90,8 @@ def _run(folder: Path) -> str:
     if records:
         environments = {", ".join(f"{key} {value}" for key, value in _environment(one).items()) for one in records}
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
-        parts.append(fitting([_row(record) for record in records]))
+        parts.append(fitting(_filled([_row(record) for record in records])))
+        parts.append(paragraph("text: digest of the training text in its order; where it is the same, so are both."))
     parts += [paragraph(f"Not as the run left it: {text}") for text in _not_as_left(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
@@ -216,12 +217,14 @@ def _row(folder: Path) -> dict[str, str]:
     record = Record(folder)
     content = record.read("config.json") or {}
     losses = _losses(folder)
+    order = (record.read("data.json") or {}).get("order_sha256", "")
     return {
         "record": folder.name,
         "method": str(content.get("method", "?")),
         "seed": str(content.get("seed", "?")),
         "state": record.state,
         "last loss": f"{losses[-1]:.4f}" if losses else "",
+        "text": order[:8] if losses else "",
     }
 
 

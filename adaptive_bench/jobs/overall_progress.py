@@ -1,13 +1,14 @@
 """The bar of all jobs together: how long they will take yet, at the speed found so far.
 
 Jobs are laid out on the workers in the order in which they are taken up. Estimates made before are corrected as jobs
-go: by what jobs of the same kind took for each second that was expected, and by a job's own speed.
+go: by what jobs of the same kind took for each second that was expected, by a job's own speed, and by how everything
+goes of late, since the load of a machine changes for all kinds at once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -18,6 +19,9 @@ from adaptive_bench.progress import Event, JobFinished, JobStarted, Reporter, Ru
 
 _TRUST_S = 20.0  # of work that an earlier guess is worth against what is seen
 _EVERY_S = 1.0
+_HALF_S = 20.0  # after which what was seen counts half: others begin and end on the machine
+_TRUST_RECENT_S = 10.0
+_MOST_CHANGE = 4.0
 
 
 @dataclass
@@ -34,12 +38,38 @@ class ProgressBudget:
         """So much of it is done; never more than there is."""
         self.done_s, self.heard_s = min(self.done_s + seconds, self.estimate.seconds), now_s
 
-    def left_s(self, factor: float, now_s: float) -> float:
-        """Seconds it takes from now on, where jobs like it take `factor` times as long as expected."""
+    def left_s(self, factor: float, pace: float, now_s: float) -> float:
+        """Seconds it takes from now on, where jobs like it take `factor` times as long as expected.
+
+        Args:
+            pace: How many times as long as that everything takes of late.
+        """
         if self.state == "waiting":
-            return self.estimate.seconds * factor
-        own = _blend(self.heard_s - self.begun_s, self.done_s, factor)
+            return self.estimate.seconds * factor * pace
+        own = pace * _blend(self.heard_s - self.begun_s, self.done_s, factor)
         return max(0.0, (self.estimate.seconds - self.done_s) * own - (now_s - self.heard_s))
+
+
+class RecentPace:
+    """Real and expected seconds of what was done of late, by kind."""
+
+    def __init__(self) -> None:
+        self._took_s: dict[str, float] = {}
+        self._expected_s: dict[str, float] = {}
+
+    def note(self, kind: str, took_s: float, expected_s: float) -> None:
+        """Something took so long; what came before it counts for less."""
+        kept = 0.5 ** (took_s / _HALF_S)
+        for sums, seconds in ((self._took_s, took_s), (self._expected_s, expected_s)):
+            for other in sums:
+                sums[other] *= kept
+            sums[kind] = sums.get(kind, 0.0) + seconds
+
+    def over(self, factors: Mapping[str, float]) -> float:
+        """How many times as long as by these factors of kinds everything takes of late; one slow unit says little."""
+        known_s = sum(factors[kind] * seconds for kind, seconds in self._expected_s.items())
+        found = (sum(self._took_s.values()) + _TRUST_RECENT_S) / (known_s + _TRUST_RECENT_S)
+        return min(max(found, 1 / _MOST_CHANGE), _MOST_CHANGE)
 
 
 class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
@@ -60,6 +90,7 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
         self.reporter, self.workers, self._now_s = reporter, workers, now_s
         self.budgets = {each.job: ProgressBudget(each) for each in estimates}
         self._of_unit = {unit: budget for budget in self.budgets.values() for unit in budget.estimate.unit_s}
+        self._pace = RecentPace()
         self.total_s = self.left_s(0.0)
         self._bar: RunningTask = reporter.task("run", self.total_s)
         self._begun_s: float | None = None
@@ -80,6 +111,7 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
                     budget.begun_s = budget.heard_s = now_s
                 budget.state = "running"
             case UnitDone() if budget := self._of_unit.get(event):
+                self._pace.note(budget.estimate.kind, now_s - budget.heard_s, budget.estimate.unit_s[event])
                 budget.spend(budget.estimate.unit_s[event], now_s)
             case JobFinished(job) if budget := self.budgets.get(job):
                 budget.spend(0.0, now_s)
@@ -90,8 +122,9 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
     def left_s(self, now_s: float) -> float:
         """Seconds until the last job ends."""
         factors = self._factors()
+        pace = self._pace.over(factors)
         left = {
-            name: budget.left_s(factors[budget.estimate.kind], now_s)
+            name: budget.left_s(factors[budget.estimate.kind], pace, now_s)
             for name, budget in self.budgets.items()
             if budget.state != "over"
         }

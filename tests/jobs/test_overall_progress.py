@@ -90,6 +90,19 @@ def test_a_machine_twice_as_slow_is_found_out_within_a_minute():
     assert offs(RUN, lambda one: 2.0) < 0.3
 
 
+@pytest.mark.parametrize(("before", "after"), [(1.0, 3.0), (3.0, 1.0), (2.0, 5.0)])
+def test_a_load_that_comes_or_goes_is_found_out_within_a_minute(before, after):
+    """Others begin to use the machine, or end, after 60 seconds of a training."""
+    now, bar = [0.0], Watched()
+    overall = OverallProgress(bar, estimates(("a", 300.0, 100.0)), 1, lambda: now[0])
+    overall.emit(JobStarted("a"))
+    for step in range(1, 51):
+        now[0] += 6 * (before if now[0] < 60 else after)
+        overall.emit(TrainingStep("a"))
+        if now[0] > 120:
+            assert bar.left_s == pytest.approx((6 * (50 - step) + 100) * after, rel=0.3)
+
+
 def test_evaluations_that_take_less_than_expected_are_found_out_by_the_first():
     assert offs(RUN, lambda one: 1.0 if one.kind == "train" else 0.75) < 0.3
 
