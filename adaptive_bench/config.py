@@ -244,12 +244,22 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise UsageError(_Explanation(overrides or {}, flags or {}, path).of(error)) from error
-    if reads_data and config.data_dir is not None and not config.data_dir.is_dir():
-        raise EnvironmentProblem(
-            f"The data folder must exist, got {str(config.data_dir)!r}. Set --data-dir or {DATA_VARIABLE} to a folder, "
-            f"or leave both out to read from the Hugging Face hub."
-        )
+    if reads_data:
+        check_data_folder(config.data_dir)
     return config
+
+
+def check_data_folder(folder: Path | None) -> None:
+    """Refuse a folder of local data that is not there, also where nothing of it would be read.
+
+    Raises:
+        EnvironmentProblem: It is given and is no folder.
+    """
+    if folder is not None and not folder.is_dir():
+        raise EnvironmentProblem(
+            f"The data folder must exist, got {str(folder)!r}. Set --data-dir or {DATA_VARIABLE} to a folder, or leave "
+            f"both out to read from the Hugging Face hub."
+        )
 
 
 def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:

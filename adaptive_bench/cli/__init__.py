@@ -26,14 +26,18 @@ COMMANDS = {
         "named_run:RunCommand",
     ),
     "time": Source(
-        "time", "time", "Measure how much of a method's saving is felt as time.", _COMPARE, "named_run:RunCommand"
+        "time",
+        "time",
+        "Measure how much of a method's saving is felt as time.",
+        _COMPARE,
+        "named_run:OwnOutCommand",
     ),
     "speculate": Source(
         "speculate",
         "speculate",
         "Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.",
         _COMPARE,
-        "named_run:RunCommand",
+        "named_run:OwnOutCommand",
     ),
     "headroom": Source(
         "headroom",

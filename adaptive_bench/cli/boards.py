@@ -6,7 +6,7 @@ import typer
 
 from adaptive_bench.cli import entries, leaderboard, paper, site
 from adaptive_bench.cli.default_command import group_with_default
-from adaptive_bench.cli.named_run import RunCommand
+from adaptive_bench.cli.named_run import OwnOutCommand, RunCommand
 from adaptive_bench.cli.strict import Command
 
 app = typer.Typer(
@@ -16,9 +16,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("show", cls=RunCommand)(leaderboard.leaderboard)
-app.command("build", cls=RunCommand)(site.build)
-app.command("findings", cls=RunCommand)(site.findings)
-app.command("ranks", cls=RunCommand)(site.ranks)
+app.command("build", cls=OwnOutCommand)(site.build)
+app.command("findings", cls=OwnOutCommand)(site.findings)
+app.command("ranks", cls=OwnOutCommand)(site.ranks)
 app.command("paper", cls=RunCommand)(paper.paper)
 app.command("submit", cls=RunCommand)(entries.submit)
 app.command("unpack", cls=Command)(entries.unpack)

@@ -62,9 +62,12 @@ def headroom(
     if asked is not None and not (asked and all(0 < level < 1 for level in asked)):
         raise UsageError(f"--levels takes {rule}, got {levels!r}.")
     wanted = items_value(tasks, "--tasks")
+    if to is not None:
+        output.check(to)  # before what would be lost is measured
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.cli.headroom_table import shown
+    from adaptive_bench.config import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.headroom.study import Settings, study
@@ -73,6 +76,7 @@ def headroom(
     from adaptive_bench.store.atomic import json_text
     from adaptive_bench.store.digest import sealed
 
+    check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
     if not names:
         raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
@@ -84,7 +88,7 @@ def headroom(
         seed=seed,
         num_fewshot=num_fewshot,
         kv=cast(Literal["recompute", "copy_below", "evict"], kv),
-        data_dir=data_root(data_dir),
+        data_dir=root,
         batch_size=batch,
     )
     subject = find_subject(model, device)

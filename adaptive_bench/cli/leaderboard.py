@@ -64,6 +64,12 @@ def leaderboard(
     found = [row for row in rows if row["axis"] in axes and phase_of(row) in phases]
     if rows and not found:
         raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
+    if timing is not None and not any(row.get("timing") and _in_setting(row, timing) for row in found):
+        settings = sorted({str(row["timing"]) for row in rows if row.get("timing")})
+        raise UsageError(
+            f"--timing is for saved time, of settings whose name contains it, got {timing!r}, which none of these rows "
+            f"has. Give --axis time with one of them: {', '.join(settings) or 'nothing was timed'}."
+        )
     found = [row for row in found if _in_setting(row, timing)]
     typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
 

@@ -15,7 +15,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import manifest
 from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, run_folders
 
@@ -38,7 +38,12 @@ def named(text: str | Path) -> Path:
 class RunCommand(Command):
     """A command that takes runs: a name among them is one of the folder `--out`, whether or not its function has a
     parameter `out`.
+
+    Attributes:
+        checks_out: Whether the folder has to be there if it is given.
     """
+
+    checks_out: ClassVar[bool] = True
 
     added: ClassVar[tuple[Any, ...]] = (
         keyword("out", Out, DEFAULT_OUT),
@@ -48,11 +53,22 @@ class RunCommand(Command):
     @contextmanager
     def parsing(self, given: Mapping[str, Any]) -> Iterator[None]:
         """The order of options and names does not matter."""
+        if given.get("out") and self.checks_out and not Path(given["out"]).is_dir():
+            raise EnvironmentProblem(
+                f"--out is the folder of the runs, but {given['out']!r} does not exist or is no folder. Correct it or "
+                f"leave it out."
+            )
         token = _out.set(Path(given.get("out") or DEFAULT_OUT))
         try:
             yield
         finally:
             _out.reset(token)
+
+
+class OwnOutCommand(RunCommand):
+    """One whose function looks at `--out` itself: it makes the folder, or its `--out` was once another one."""
+
+    checks_out = False
 
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", parser=named, autocompletion=run_names, help=_HELP)]

@@ -47,6 +47,8 @@ def rates(
     With several `--seeds` scores are means over them: three are told apart better than one. Prints what belongs into a
     config under `train: method_learning_rates:`.
     """
+    if write is not None:
+        output.check(write)  # before what would be lost is measured
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.rates import choose_rates
 

@@ -140,8 +140,9 @@ def run(
 ) -> None:
     """Compare methods at the same saved compute.
 
-    Without options: dense, random_skip, gateskip and mod on the embedded nano model and two of its tasks. Finished
-    work is found again: the same command continues after a stop, and computes nothing when all of it is done.
+    Without options: gateskip and mod beside the dense model, random skipping and static depth, on the embedded nano
+    model and two of its tasks. Finished work is found again: the same command continues after a stop, and computes
+    nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config import DEFAULT_PRESET, check_device, preset_naming

@@ -77,11 +77,14 @@ def speculate(
     wanted = items_value(tasks, "--tasks")
     batches = numbers_value(batch, "--batch", int, "whole numbers such as 1,8")
     shares = numbers_value(savings, "--savings", float, "shares such as 0.25,0.5 (0.25 is 25 %)")
+    if to is not None:
+        output.check(to)  # before what would be lost is measured
     load_libraries()
     registry.load_plugins(plugin)
     import torch
 
     from adaptive_bench.cli.speculate_table import shown
+    from adaptive_bench.config import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.live_display import open_reporter
@@ -90,6 +93,7 @@ def speculate(
     from adaptive_bench.store.atomic import json_text
     from adaptive_bench.store.digest import sealed
 
+    check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
     if not names:
         raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
@@ -105,7 +109,7 @@ def speculate(
         new=max_new_tokens,
         rounds=rounds,
         num_fewshot=num_fewshot,
-        data_dir=data_root(data_dir),
+        data_dir=root,
     ).check()
     if threads is not None:
         torch.set_num_threads(threads)

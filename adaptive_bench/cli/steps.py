@@ -50,6 +50,8 @@ def steps(
     Enough is the least N at which no order of two methods reverses when steps are doubled. One seed, the config's
     first, unless --seeds says otherwise. Trainings are those of a run with that many steps, which finds them done.
     """
+    if write is not None:
+        output.check(write)  # before what would be lost is measured
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.steps import compare_steps
 

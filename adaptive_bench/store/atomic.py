@@ -272,10 +272,11 @@ def writable(path: Path) -> Iterator[None]:
             check_stage()
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
-        mend = "Get permission to write there" if refused else "Free some space"
+        full = not isinstance(error, OSError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        mend = "Get permission to write there" if refused else "Free some space" if full else "Correct the path"
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
-            f"{mend} or choose another folder with --out."
+            f"{mend} or choose another folder."
         ) from error
 
 

@@ -220,6 +220,14 @@ NUMBERS = [
     (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
 ]
 PLACES = [
+    (("show", "last", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
+    (("samples", "{here}", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
+    (("headroom", "nano", "--tasks", "nano_math", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
+    (("speculate", "nano", "--tasks", "nano_math", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
+    (("rates", "--methods", "mod", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
+    (("steps", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
+    (("headroom", "nano", "--tasks", "nano_math", "--data-dir", "absent"), ENVIRONMENT, "data folder must exist"),
+    (("speculate", "nano", "--tasks", "nano_math", "--data-dir", "absent"), ENVIRONMENT, "data folder must exist"),
     (("run", "--cell", ","), USAGE, "--cell names at least one cell"),
     (("run", "--track", ","), USAGE, "--track is wrong"),
     (("run", "--cell", "nosuchcell"), USAGE, "the plan has none 'nosuchcell'"),
