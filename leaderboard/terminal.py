@@ -64,9 +64,8 @@ def _narrow(grid: Grid) -> list[str]:
     at = level_of(grid)
     intervals = {name: _interval(grid.cells.get((name, at)), kept=known) for name in grid.methods} if at else {}
     taken = _GAP + max(map(len, (*_INTERVAL.split("\n"), *intervals.values())), default=0) + _HEADER
-    levels, room = _chosen(grid, texts)
-    shows = any(intervals.values()) and _fits(grid, texts, levels, taken)
-    room -= taken if shows else 0
+    shows = any(intervals.values())
+    levels, room = _chosen(grid, texts, at if shows else None, taken if shows else 0)
     highest = max((value for value in values.values() if value is not None), default=0.0)
     header = ["method", "curve", *(f"{100 * level:.4g} %" for level in levels)]
     header += [f"{_INTERVAL} {100 * at:.4g} %"] if shows and at else []
@@ -142,18 +141,19 @@ def _bar(value: float | None, highest: float) -> str:
     return _BARS[round(min(max(share, 0.0), 1.0) * (len(_BARS) - 1))]
 
 
-def _fits(grid: Grid, texts: dict[tuple[str, float], str], levels: Sequence[float], taken: int) -> bool:
-    """Whether a column of so many characters leaves every level and name as it is."""
-    longest = max(map(len, ("method", *grid.methods)))
-    return _room(grid, texts, levels) - taken >= longest
+def _chosen(grid: Grid, texts: dict[tuple[str, float], str], at: float | None, taken: int) -> tuple[list[float], int]:
+    """The levels that fit beside a column of so many characters, and the room they leave for the methods' names.
 
-
-def _chosen(grid: Grid, texts: dict[tuple[str, float], str]) -> tuple[list[float], int]:
-    """The levels that fit, and the room they leave for the methods' names."""
+    Args:
+        at: A level that is among them.
+    """
     longest = max(map(len, ("method", *grid.methods)))
     for count in range(_LEVELS, 0, -1):
         levels = _spread(grid.levels, count)
-        room = _room(grid, texts, levels)
+        if at is not None and at not in levels:
+            nearest = min(levels, key=lambda level: abs(level - at))
+            levels = sorted({*levels, at} - {nearest})
+        room = _room(grid, texts, levels) - taken
         if room >= min(longest, _NARROWEST):
             break
     return levels, max(room, 1)

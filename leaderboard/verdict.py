@@ -100,8 +100,15 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     chance = [row for row in reached if method_name(row.method) == "random_skip"]
     reserved = [_marked(row) for row in chance if marks(row)]
     by_chance = "random skipping" + (f" ({', '.join(reserved)})" if reserved else "")
+    static = [row for row in reached if method_name(row.method) in STATIC]
+    near = [row for row in static if not is_far(row)]
+    fixed = [_marked(row) for row in near if not apart(leader, row)]
+    not_near = ""
+    if far := [row.label for row in static if is_far(row)]:
+        not_near = f" ({', '.join(far)}: no measured point within 2 points of this saving on one side or both)"
     if not chance:
-        return f"{where} {keeps}, with no random skipping to compare with"
+        behind = f", and not ahead of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}" if fixed else ""
+        return f"{where} {keeps}, with no random skipping to compare with{behind}{not_near}"
     ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
     if not ahead:
         return f"{where} no method is separated from {by_chance} (the highest score: {keeps})"
@@ -109,14 +116,11 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
         best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
         return f"{where} {keeps}, but is not separated from {by_chance}; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of {by_chance}"
-    static = [row for row in reached if method_name(row.method) in STATIC]
-    near = [row for row in static if not is_far(row)]
     if beaten := [_marked(row) for row in near if marks(row) and apart(leader, row)]:
         told += f" and of {' and '.join(beaten)}"
-    if fixed := [_marked(row) for row in near if not apart(leader, row)]:
+    if fixed:
         told += f" but not of the control{'s' if len(fixed) > 1 else ''} {' and '.join(fixed)}"
-    if far := [row.label for row in static if is_far(row)]:
-        told += f" ({', '.join(far)}: no measured point within 2 points of this saving on one side or both)"
+    told += not_near
     if tests is not None:
         return f"{told}; {_rank(leader, len(tests.order))}"
     if not others:

@@ -117,11 +117,14 @@ def test_methods_stand_best_first_behind_what_they_are_compared_with(compared):
     assert [name for name in names if name != "method"] == ["dense", "base", "mod", "calm", "random_skip"]
 
 
-def test_intervals_have_a_column_where_it_fits(compared):
+def test_intervals_have_a_column_whatever_else_has_to_give_way(compared):
     text = compared(mod=0.8)
     assert "[75, 85]" in text and "at 15 %" in text and max(map(len, text.splitlines())) <= 80
     text = compared(**{"a_method_with_a_name_that_leaves_no_room": 0.8}, levels=LEVELS[:4])
-    assert "[75, 85]" not in text and max(map(len, text.splitlines())) <= 80
+    assert "[75, 85]" in text and "at 15 %" in text and max(map(len, text.splitlines())) <= 80
+    text = compared(**{"a_method_with_a_name_that_leaves_no_room[and=parameters]": 0.8}, levels=LEVELS)
+    header = next(line for line in text.splitlines() if line.startswith("method"))
+    assert "[75, 85]" in text and " 15 %" in header and max(map(len, text.splitlines())) <= 80
 
 
 def test_where_lower_is_better_a_higher_bar_is_better_still(make_row):
@@ -136,7 +139,7 @@ def test_levels_are_left_out_before_names_become_unreadable(make_row):
     many = tuple(place / 40 for place in range(12))
     text = render(rows_of(make_row, ("dense", "mod"), many, status="partial"))
     header = next(line for line in text.splitlines() if line.startswith("method"))
-    assert header.split()[2:4] == ["0", "%"] and header.split()[-2:] == ["27.5", "%"]
+    assert header.split()[2:4] == ["0", "%"] and header.split()[-4:] == ["27.5", "%", "95", "%"]
     assert "each of 12" in text
 
 

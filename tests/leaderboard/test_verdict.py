@@ -47,6 +47,12 @@ def test_without_random_skipping_it_says_so(said):
     assert "no random skipping to compare with" in said(mod=0.8)
 
 
+def test_without_random_skipping_a_method_behind_static_depth_is_said_to_be_not_ahead_of_it(said):
+    text = said(mod=0.4, static_depth=0.8)
+    assert "no random skipping to compare with, and not ahead of the control static_depth" in text
+    assert "not ahead" not in said(mod=0.8, static_depth=0.4)
+
+
 def test_without_a_score_there_is_no_claim(said):
     assert said(mod=None) == "No method reached a level above 0 % on the axis saved net FLOPs."
 
