@@ -14,7 +14,7 @@ def test_every_preset_is_valid(name):
 
 def test_the_default_is_the_nano_comparison():
     config = load_config()
-    assert config.methods == ("dense", "base", "random_skip", "gateskip", "mod")
+    assert config.methods == ("dense", "base", "random_skip", "static_depth[trained=true]", "gateskip", "mod")
     assert config.tasks == ("nano_math", "nano_qa")
     assert config.model == "nano"
 
