@@ -74,7 +74,7 @@ def runs(monkeypatch) -> Runs:
 
 def test_no_arguments_run_the_default(command, runs):
     assert command("run").exit_code == 0
-    assert runs.config.methods == ("dense", "base", "random_skip", "gateskip", "mod")
+    assert runs.config.methods == ("dense", "base", "random_skip", "static_depth[trained=true]", "gateskip", "mod")
 
 
 def test_flags_reach_the_config(command, runs, tmp_path):
