@@ -228,5 +228,6 @@ def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
 
 def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """A linear map that nothing wraps or listens to."""
-    is_own = type(module) is nn.Linear and is_plain(module.weight)
-    return is_own and not module._forward_hooks and not module._forward_pre_hooks
+    if type(module) is not nn.Linear or module._forward_hooks or module._forward_pre_hooks:
+        return False
+    return is_plain(module.weight)

@@ -171,7 +171,7 @@ def _texts_of(
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
     from adaptive_bench.data import data_root
     from adaptive_bench.headroom.texts import collect_texts
-    from adaptive_bench.progress import open_reporter
+    from adaptive_bench.live_display import open_reporter
 
     model, texts = subjects.models[0], []
     model.dial = model.method.dial.skip_nothing
