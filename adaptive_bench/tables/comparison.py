@@ -164,7 +164,10 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
 def _holm(p_values: Floats) -> tuple[Floats, Floats]:
     """Corrected p-values, and the error rates at which they were tested, in the given order."""
     count = len(p_values)
-    order = np.argsort(p_values, kind="stable")
+    # Equal ones are common (the same difference twice, or as far as any can be), and their last digits differ by
+    # processor: which of them is tested first, and so at which confidence, is up to the given order.
+    with np.errstate(divide="ignore"):
+        order = np.argsort(np.round(np.log(p_values), 9), kind="stable")
     steps = np.empty(count)
     steps[order] = count - np.arange(count)
     corrected = np.empty(count)

@@ -155,6 +155,15 @@ def test_an_interval_has_the_confidence_of_holm_s_step() -> None:
     assert family[first].high - family[first].low > alone[first].high - alone[first].low
 
 
+@pytest.mark.parametrize("rounding", [-1e-14, 0.0, 1e-14])
+def test_of_equal_pairs_the_first_that_is_named_is_tested_first_whatever_rounding_says(rounding: float) -> None:
+    scores = np.random.default_rng(3).normal(0, 0.3, (4, 50))
+    methods = {"a": _scores(scores + 1), "b": _scores(scores), "c": _scores(scores * (1 + rounding))}
+    found = Column(methods, UNBOUNDED).family([("a", "b"), ("a", "c")])
+    first, second = found["a", "b"], found["a", "c"]
+    assert first.low is not None and second.low is not None and first.low < second.low - 1e-6
+
+
 def test_a_family_of_comparisons_with_one_control_is_corrected_for_these_alone() -> None:
     random = np.random.default_rng(1)
     control = "static_depth[trained=true]"
