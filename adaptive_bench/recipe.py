@@ -19,6 +19,7 @@ from pydantic import (
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import refuse_truth_for_number
+from adaptive_bench.weight_forms import Quantization
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 _LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
@@ -53,8 +54,6 @@ Shares = Annotated[_Shares, *listed(float, _SHARES)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["net", "tokens", "core"]
-Quantization = Literal["none", "int8", "int4", "nf4"]
-QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 

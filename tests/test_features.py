@@ -40,5 +40,5 @@ def test_a_command_has_the_options_that_are_given_to_it(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_a_test_is_there(row):
-    (path,) = re.findall(r"\]\(\.\./(tests/[^)]+)\)", row[3])
+    (path,) = re.findall(r"`(tests/[^`]+)`", row[3])
     assert "def test_" in (ROOT / path).read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from huggingface_hub import constants
 from adaptive_bench import hub
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, ask, hub_or_cache, together
+from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, ask, hub_or_cache, raise_together
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.planning.backbones import find_backbone
 
@@ -149,7 +149,9 @@ def test_model_and_data_sets_are_told_at_once_with_the_next_step(answer, step):
     with pytest.raises(OutOfReach) as raised:
         findings.raise_errors()
     text = str(raised.value)
-    assert raised.value.needed == (model, piqa, training) == together(findings.errors).needed
+    with pytest.raises(OutOfReach) as again:
+        raise_together(findings.errors)
+    assert raised.value.needed == (model, piqa, training) == again.value.needed
     for part in ("'owner/model'", "baber/piqa", "openai/gsm8k", "--model", "--data-dir", "piqa/test.jsonl", step):
         assert text.count(part) == 1, text
 

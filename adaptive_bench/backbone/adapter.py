@@ -22,7 +22,7 @@ from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, Turn
 from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
-from adaptive_bench.recipe import Quantization
+from adaptive_bench.weight_forms import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone

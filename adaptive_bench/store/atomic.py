@@ -276,7 +276,7 @@ def writable(path: Path) -> Iterator[None]:
         mend = "Get permission to write there" if refused else "Free some space" if full else "Correct the path"
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
-            f"{mend} or choose another folder."
+            f"{mend} or choose another folder: --out for runs, -o for what else a command writes."
         ) from error
 
 

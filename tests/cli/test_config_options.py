@@ -14,7 +14,7 @@ from adaptive_bench.runs.steps import StepComparison
 def dry_run(command, monkeypatch):
     """`dry_run(arguments)`: the config of a run that is not carried out."""
     configs = []
-    monkeypatch.setattr("adaptive_bench.cli.execution.print_plan", lambda config, flops: configs.append(config))
+    monkeypatch.setattr("adaptive_bench.cli.execution.print_plan", lambda config, *_: configs.append(config))
 
     def config_of(*arguments: str) -> RunConfig:
         result = command("run", "--dry-run", *arguments)

@@ -1,5 +1,6 @@
 import csv
 import functools
+import gzip
 import json
 
 import pytest
@@ -83,7 +84,7 @@ def test_a_run_is_timed_at_its_end_at_every_batch_size_and_its_entry_has_it(comm
     assert all(row["ms_per_token"] > 0 for row in rows if row["score"] is not None)
     board = command("leaderboard", "build", "timed", "-o", "site")
     assert board.exit_code == 0
-    (text,) = [path.read_text() for path in (tmp_path / "site").glob("dials.csv")]
+    (text,) = [gzip.decompress(path.read_bytes()).decode() for path in (tmp_path / "site").glob("dials.csv.gz")]
     assert sum(name.startswith("ms_per_token, batch ") for name in next(csv.reader([text.splitlines()[0]]))) == 3
 
 

@@ -10,8 +10,8 @@ from adaptive_bench.backbone import quantization
 from adaptive_bench.backbone.quantization import stored_bytes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model.quantization import quantize
-from adaptive_bench.recipe import QUANTIZED
 from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.weight_forms import QUANTIZED
 
 pytest.importorskip("torchao")
 pytest.importorskip("bitsandbytes")
@@ -153,7 +153,7 @@ def test_decode_steps_take_no_other_form_of_a_quantized_product(pair, monkeypatc
     for packs in (False, True):
         if packs:
             model.pack_weights()
-            assert list(model.backbone.step._packed) == [model.backbone.model.lm_head]
+            assert list(model.backbone.step._packed) == [(model.backbone.model.lm_head,)]
         cache, found = model(ids[:, :-4], use_cache=True).past_key_values, []
         for place in range(ids.shape[1] - 4, ids.shape[1]):
             step = model(ids[:, place : place + 1], past_key_values=cache, use_cache=True)

@@ -9,11 +9,12 @@ from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.stored_calibration import names
-from adaptive_bench.recipe import QUANTIZED, EvalRecipe
+from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs import run
 from adaptive_bench.runs.planning.manifest import of_records
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import run_key
+from adaptive_bench.weight_forms import QUANTIZED
 
 
 def sweeps_of(outcome):
