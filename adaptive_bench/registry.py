@@ -208,6 +208,8 @@ def load_plugin(path: Path) -> None:
             registered by then is taken back.
     """
     path = path.expanduser().resolve()
+    if not path.exists():
+        raise UsageError(f"--plugin takes a Python file, but there is no {str(path)!r}. Check the path.")
     if not path.is_file() or path.suffix != ".py":
         raise UsageError(f"--plugin takes a Python file, got {str(path)!r}. Name one that ends in .py.")
     # two files of one name stay two modules

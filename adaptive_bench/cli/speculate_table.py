@@ -46,10 +46,9 @@ def _table(batch: Mapping[str, Any], texts: int) -> str:
     greedy = batch["greedy"]
     rows = [["greedy", "", "1.00", _speed(greedy), "", *_cost(greedy), ""]]
     for point in batch["points"]:
-        saved = point["draft_saved"]["tokens"]
         rows.append(
             [
-                _percent(point["saving"] if saved is None else saved),
+                _drafted(point),
                 _percent(point["acceptance"]),
                 "n/a" if point["tokens_per_verification"] is None else f"{point['tokens_per_verification']:.2f}",
                 _speed(point),
@@ -68,14 +67,14 @@ def _sentences(batch: Mapping[str, Any]) -> list[str]:
     found = []
     slower = [point for point in batch["points"] if point["speedup"]["median"] < 1]
     if slower:
-        which = ", ".join(f"{_percent(point['saving'])} % ({point['speedup']['median']:.2f}x)" for point in slower)
+        which = ", ".join(f"{_drafted(point)} % ({point['speedup']['median']:.2f}x)" for point in slower)
         found.append(f"Slower than greedy decoding at batch {batch['batch']} with drafts that save {which}.")
     for point in batch["points"]:
         differences = point["differences"]
         for each in differences[:_SHOWN]:
-            found.append(f"Draft saving {_percent(point['saving'])} %, prompt {each['text']}: {_difference(each)}")
+            found.append(f"Draft saving {_drafted(point)} %, prompt {each['text']}: {_difference(each)}")
         if more := len(differences) - _SHOWN:
-            found += [f"Draft saving {_percent(point['saving'])} %: {more} more texts differ."] if more > 0 else []
+            found += [f"Draft saving {_drafted(point)} %: {more} more texts differ."] if more > 0 else []
     return found
 
 
@@ -103,6 +102,12 @@ def _ideal(record: Mapping[str, Any]) -> str | None:
         f"{record['settings']['drafts']} tokens each; greedy decoding needs {layers}. Where reading weights is what "
         f"takes time, at batch 1, that bounds the speed-up at {layers / best:.2f}x. It bounds no FLOPs."
     )
+
+
+def _drafted(point: Mapping[str, Any]) -> str:
+    """What drafting saved, in % of the token-branches; where it wrote nothing, what was asked for."""
+    saved = point["draft_saved"]["tokens"]
+    return _percent(point["saving"] if saved is None else saved)
 
 
 def _speed(of: Mapping[str, Any]) -> str:

@@ -78,7 +78,8 @@ def find_drafter(
         tasks: The calibration stored for the first of them is taken, else the pooled one.
 
     Raises:
-        UsageError: No such run or method; a plain model and a method that has to be calibrated; CLaSp on a model whose
+        UsageError: No such run or method; a plain model and a method that has to be calibrated; a method that
+            skips in prompts alone; CLaSp on a model whose
             full model is more than its layers.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
@@ -107,6 +108,11 @@ def find_drafter(
     if kind == "clasp":
         _check_plain(model)
         model = clasp_model(model.backbone_model)
+    elif model.method.prompts_only:
+        raise UsageError(
+            f"A draft is text that is written with the dial turned, but {spec} skips in prompts alone: its drafts "
+            "would be the full model's. Name another method, or use --draft clasp."
+        )
     return Drafter(called, str(spec), model, tokenizer, kind)
 
 

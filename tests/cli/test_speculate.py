@@ -122,6 +122,14 @@ def test_a_saved_model_drafts_with_its_method(spec, speculate, model_folder, tmp
     assert [point["equal_texts"] for batch in record["batches"] for point in batch["points"]] == [4, 4]
 
 
+def test_a_method_of_prompts_alone_drafts_nothing(speculate, model_folder, tmp_path):
+    backbone = AutoModelForCausalLM.from_pretrained(model_folder)
+    model = AdaptiveModel.build(backbone, "dash_halting[start=0]", seed=3)
+    model.save_pretrained(tmp_path / "saved", AutoTokenizer.from_pretrained(model_folder))
+    found = speculate(model=tmp_path / "saved")
+    assert found.exit_code == 2 and "skips in prompts alone" in " ".join(found.stderr.split())
+
+
 def test_a_slow_down_is_said_in_words_and_so_is_a_difference():
     speed = {"tokens_per_s": {"median": 10.0}, "bytes_per_token": 2e6, "flops_per_token": None}
     tie = {"text": 1, "position": 2, "greedy": 5, "speculative": 6, "gap": -1e-7, "bound": 2e-6, "near_tie": True}
@@ -139,7 +147,8 @@ def test_a_slow_down_is_said_in_words_and_so_is_a_difference():
         "batches": [{"batch": 1, "greedy": speed, "points": [point, faster]}],
     }  # fmt: skip
     text = " ".join(shown(record).split())
-    assert "Slower than greedy decoding at batch 1 with drafts that save 25.0 % (0.80x)." in text
+    assert "Slower than greedy decoding at batch 1 with drafts that save 20.0 % (0.80x)." in text  # as in the table
+    assert "Draft saving 20.0 %, prompt 1" in text and "25.0" not in text
     assert "prompt 1: differs from greedy at new token 3" in text
     assert "logits of 5 and 6 are 1.00e-07 apart; rounding explains up to 2.00e-06: a near-tie." in text
     assert "prompt 2: differs from greedy at new token 3, where one of the two has ended: a defect." in text
