@@ -57,6 +57,8 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
         featured: Whether the board is featured.
     """
     ranked = [line for line in standing.lines if line.rank is not None]
+    if not standing.tasks:
+        return _without("nothing is ranked: dense scores are 0 or were not measured", standing)
     if not ranked:
         return _without("no method reaches this saving on every task", standing)
     sound = [line for line in ranked if not reserved(line, featured)]

@@ -86,6 +86,8 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     where = f"on {grid.name}"
     if not ranked:
         return ""
+    if sign > 0 and not any(row.reached() for row in reached):
+        return f"{where} every score is 0, so no method is named"
 
     def apart(better: Row, worse: Row) -> bool:
         ahead = sign * (better.reached() - worse.reached()) > 0

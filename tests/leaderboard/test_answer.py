@@ -98,6 +98,12 @@ def test_without_a_score_there_is_no_leader(board):
     assert found.text == f"{WHERE}no method reaches this saving on every task."
 
 
+@pytest.mark.parametrize("dense", [{}, {"dense": {0.0: 0}}])
+def test_without_a_dense_score_to_keep_no_method_is_said_not_to_reach_the_saving(board, dense):
+    found = asked(board(dense | {"mod": 90, "calm": 0, "random_skip": 20}))
+    assert found.text == f"{WHERE}nothing is ranked: dense scores are 0 or were not measured." and not found.leader
+
+
 def test_a_junk_entry_of_another_recipe_does_not_touch_the_sentence(board, make_row):
     rows = {name: {"recipe": "steps 320", "documents": 100} for name in CLEAR}
     good = board(CLEAR, rows=rows)

@@ -53,6 +53,13 @@ def test_without_random_skipping_a_method_behind_static_depth_is_said_to_be_not_
     assert "not ahead" not in said(mod=0.8, static_depth=0.4)
 
 
+def test_where_every_score_is_zero_no_method_is_named(said):
+    text = said(mod=(0.0, 0.0), calm=(0.0, 0.0), random_skip=(0.0, 0.0))
+    assert text.startswith("At 15 % saved net FLOPs, on nano_math every score is 0")
+    assert "mod" not in text and "random skipping" not in text
+    assert "every score is 0" not in said(mod=(0.0, 0.0), static_depth=0.2)
+
+
 def test_without_a_score_there_is_no_claim(said):
     assert said(mod=None) == "No method reached a level above 0 % on the axis saved net FLOPs."
 
