@@ -120,10 +120,12 @@ def test_unknown_group_is_an_error():
         registry.register("metods", "x")
 
 
-@pytest.mark.parametrize("name", ["absent.py", "notes.txt"])
-def test_plugin_must_be_a_python_file(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "said"), [("absent.py", r"there is no '.*absent.py'"), ("notes.txt", r"notes.txt'. Name one that ends")]
+)
+def test_plugin_must_be_a_python_file(tmp_path, name, said):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(UsageError, match=name):
+    with pytest.raises(UsageError, match=said):
         registry.load_plugin(tmp_path / name)
 
 
