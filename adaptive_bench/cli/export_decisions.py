@@ -54,10 +54,15 @@ def export_decisions(
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.exported_decisions import decisions_of, sites_of
-    from adaptive_bench.runs.outcome.trained import find_checkpoint
+    from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
     from adaptive_bench.store import decision_files
 
+    if (form := quantized_as(run)) != "none":
+        raise UsageError(
+            f"Decisions are exported of models as they were trained, but this run evaluated with --quantize {form}, "
+            "and those it measured are of other weights. Name the same run without --quantize."
+        )
     folder = find_checkpoint(run, method)
     (spec,) = specs
     stored = [name for name in (one.task, stored_calibration.POOLED) if name in stored_calibration.names(folder, spec)]

@@ -109,7 +109,7 @@ def inspect_texts(
                 f"A text has to fit into the {limit} tokens that the model reads, got {len(prompt) + len(answer)}. "
                 f"Shorten it, or lower --max-new-tokens."
             )
-    readings, notes = [], []
+    readings, notes = [], list(subjects.notes)
     for model in subjects.models:
         reading, left_out = _read(model, subjects, texts, savings or SAVINGS)
         readings.append(reading)

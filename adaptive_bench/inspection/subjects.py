@@ -15,7 +15,7 @@ from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.text_decisions import check_readable
-from adaptive_bench.runs.outcome.trained import find_checkpoint, manifest_of
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, manifest_of
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 
@@ -29,11 +29,13 @@ class Subjects:
 
     Attributes:
         name: As the user wrote it; of a folder the last part.
+        notes: What a reader should know of their dial values, one sentence each.
     """
 
     name: str
     models: list[AdaptiveModel]
     tokenizer: PreTrainedTokenizerBase
+    notes: Sequence[str] = ()
 
 
 def find_subjects(
@@ -44,24 +46,25 @@ def find_subjects(
     Args:
         methods: Of a run by default all that decide token by token; on a plain model those that need no calibration.
         out: Where runs are looked for by name.
-        task: The calibration stored for it is taken, else the pooled one.
+        task: The calibration stored for it is taken, else the pooled one, else the first by name, which a note says.
 
     Raises:
         UsageError: No such run or method, or one whose decisions are no mask.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
     folder = saved_folder(name, out)
+    notes: dict[str, None] = {}  # each once, in order
     if folder is None:
         models, tokenizer = _untrained(name, methods)
         called = model_name(name)
     else:
         specs = list(methods) or _deciding(folder)
-        models = [_trained(folder, spec, task) for spec in specs]
+        models = [_trained(folder, spec, task, notes) for spec in specs]
         tokenizer, called = load_tokenizer(find_checkpoint(folder, str(specs[0]))), folder.resolve().name
     place = find_device(device)
     for model in models:
         check_readable(model.to(place).eval())
-    return Subjects(called, models, tokenizer)
+    return Subjects(called, models, tokenizer, tuple(notes))
 
 
 def _deciding(folder: Path) -> list[MethodSpec]:
@@ -79,11 +82,15 @@ def _deciding(folder: Path) -> list[MethodSpec]:
     return found
 
 
-def _trained(folder: Path, spec: MethodSpec, task: str | None) -> AdaptiveModel:
+def _trained(folder: Path, spec: MethodSpec, task: str | None, notes: dict[str, None]) -> AdaptiveModel:
     checkpoint = find_checkpoint(folder, str(spec))
     known = stored_calibration.names(checkpoint, spec)
-    stored = next((each for each in (task, stored_calibration.POOLED) if each in known), None)
-    return AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto")
+    stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
+    if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:
+        notes[f"The run calibrated for each of {', '.join(known)}; dial values here are those of {stored}."] = None
+    model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto")
+    check_has_dials(folder, model, known)
+    return model
 
 
 def _untrained(name: str, methods: Sequence[MethodSpec]) -> tuple[list[AdaptiveModel], PreTrainedTokenizerBase]:

@@ -19,7 +19,7 @@ from adaptive_bench.model.drafting import is_plain
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculation import Chooser
-from adaptive_bench.runs.outcome.trained import find_checkpoint
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 
@@ -103,6 +103,8 @@ def find_drafter(
         known = stored_calibration.names(checkpoint, spec)
         stored = next((each for each in (tasks[0], stored_calibration.POOLED) if each in known), "auto")
         model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored, dtype=dtype)
+        if kind == "fixed":
+            check_has_dials(folder, model, known)
         tokenizer, called = load_tokenizer(checkpoint), folder.resolve().name
     model = model.to(place).eval()
     if kind == "clasp":

@@ -112,3 +112,25 @@ def test_what_cannot_be_read_is_said(inspect, tmp_path):
         assert result.exit_code == code and file in result.stderr
     result = inspect("--text", "text.txt", model="nano")
     assert result.exit_code == 2 and "no --methods" in " ".join(result.stderr.split())
+
+
+def test_a_run_of_two_tasks_shows_the_dial_values_of_one_and_says_which(inspect, tmp_path):
+    values = {"methods": "gateskip", "tasks": "nano_math,nano_qa", "out": tmp_path / "two", "device": "cpu"}
+    two = run(load_config("smoke", values), jobs=1).folder
+    result = inspect("--text", "text.txt", "--max-new-tokens", "0", "--json", model=two)
+    assert result.exit_code == 0 and "those of nano_math." in " ".join(result.stderr.split())
+    assert max(json.loads(result.stdout)["savings"]) > 0
+
+
+def test_of_a_quantized_run_no_decisions_are_shown_that_it_did_not_make(inspect, command, tmp_path):
+    pytest.importorskip("torchao")
+    values = {"methods": "gateskip", "tasks": "nano_math", "out": tmp_path / "int8", "device": "cpu"}
+    small = str(run(load_config("smoke", values | {"evaluation": {"quantize": "int8"}}), jobs=1).folder)
+    refused = [
+        inspect("--text", "text.txt", model=small),
+        command("speculate", small, "--method", "gateskip", "--tasks", "nano_math", "--device", "cpu"),
+        command("export-decisions", small, "--method", "gateskip"),
+    ]
+    for result in refused:
+        assert result.exit_code == 2 and "evaluated with --quantize int8" in " ".join(result.stderr.split())
+        assert "without --quantize" in " ".join(result.stderr.split())

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adaptive_bench.config import RunConfig, load_config
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
 
 _CONFIG = "config.yaml"
 
@@ -30,6 +35,30 @@ def config_of(folder: Path) -> RunConfig:
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
+
+
+def quantized_as(folder: Path) -> str:
+    """The form in which a run evaluated its models; `none` as they were trained, and of a saved model."""
+    return config_of(folder).evaluation.quantize if (folder / _CONFIG).is_file() else "none"
+
+
+def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -> None:
+    """Refuse a run whose dial values belong to its quantized models, where no run without stored others.
+
+    Args:
+        model: As trained.
+        stored: Names of the calibrations beside its weights.
+
+    Raises:
+        UsageError: There are none, and the model needs one.
+    """
+    form = quantized_as(folder)
+    if form != "none" and not stored and model.needs_calibration:
+        raise UsageError(
+            f"Models are taken as they were trained, but this run evaluated with --quantize {form}, and what "
+            f"{model.spec} was calibrated to there fits no other weights. Give the same run without --quantize "
+            "first: its trainings are found again."
+        )
 
 
 def work_of(folder: Path) -> Plan:
