@@ -106,6 +106,11 @@ def _missing(axis: str, phase: str, rows: list[Row]) -> str:
             "`adaptive-bench time` with the run's --model, --methods and --out, then its `run` once more: nothing is "
             "computed again."
         )
+    if phase != "all" and axis not in _COUNTED:
+        return (
+            f"Saved {axis} is known of all phases together alone, got --phase {phase}. Leave --phase out, or give "
+            f"--axis {', '.join(_COUNTED[:-1])} or {_COUNTED[-1]}."
+        )
     there = sorted({(row["axis"], phase_of(row)) for row in rows})
     return (
         f"These tables have no rows by {axis} in the phase {phase!r}; there is "

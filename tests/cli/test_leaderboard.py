@@ -193,3 +193,11 @@ def test_a_first_look_is_said_with_its_table(command, tmp_path):
 def test_show_may_be_left_out(command, tmp_path):
     _write(tmp_path / "runs", ROW)
     assert command("leaderboard", "show", "runs").stdout == command("leaderboard", "runs").stdout
+
+
+def test_an_axis_without_phases_is_not_blamed_on_the_run(command, tmp_path):
+    _write(tmp_path / "runs", ROW, ROW | {"axis": "bytes"})
+    result = command("leaderboard", "--axis", "bytes", "--phase", "decode")
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 1 and "Leave --phase out, or give --axis net, core or tokens." in said
+    assert "give the same `adaptive-bench run` again" not in said
