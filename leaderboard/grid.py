@@ -39,12 +39,8 @@ _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
 _OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
 NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
-_TRAINED_ON = {
-    "time": "net",
-    "bytes": "net",
-    "projected": "net",
-    "claimed": "tokens",
-}  # axes without trainings of their own
+# Axes without trainings of their own.
+_TRAINED_ON = {"time": "net", "bytes": "net", "projected": "net", "claimed": "tokens"}
 STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
 _LONGEST = 1e7  # a number below is written out
 _NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding

@@ -21,6 +21,11 @@ Phase = Literal["prefill", "decode"]
 PROMPT_LENGTH, PROMPT_COUNTERS = "prompt_length", "prompt_counters"
 
 
+def last_true(mask: Tensor) -> Tensor:
+    """[B] the last column at which each row of a boolean mask [B, S] is true; 0 where none is."""
+    return (mask.long() * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
+
+
 def label_follows(labels: Tensor) -> Tensor:
     """Boolean [B, S], the tokens whose next one is a label, of labels [B, S]."""
     return functional.pad(labels[:, 1:] != -100, (0, 1))
@@ -142,8 +147,7 @@ class ForwardCall:
         """
         known = self.session.state.get(PROMPT_COUNTERS)
         if known is None:
-            places = torch.arange(self.context.shape[1], device=self.context.device)
-            last = (self.context * places).argmax(dim=1, keepdim=True)
+            last = last_true(self.context)[:, None]
             known = self.session.state[PROMPT_COUNTERS] = self.draw_counters.gather(1, last)[:, 0]
         return known
 

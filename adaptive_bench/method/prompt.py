@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method.call import last_true
 from adaptive_bench.method.session import Session
 from adaptive_bench.method.site_view import SiteView
 
@@ -84,8 +85,3 @@ def _indices(mask: Tensor, *, whole: bool) -> tuple[Tensor, Tensor]:
         return rows, columns
     places = torch.arange(mask.numel(), device=mask.device)
     return places // mask.shape[1], places % mask.shape[1]
-
-
-def last_true(mask: Tensor) -> Tensor:
-    """[B] the last column at which each row of a boolean mask [B, S] is true; 0 where none is."""
-    return (mask.long() * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
