@@ -10,7 +10,7 @@ Papers: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Late
 Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$ and
     $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$, in training with
     Gumbel noise, hard forward and soft backward; loss $\mathrm{CE} + \lambda \, | (1 - s) - \bar e |$ with $\bar e$ the
-    executed share of all layers and real tokens, those of prompts included. Nobody misses keys and values of answers in
+    executed share of all layers and real tokens of answers. Nobody misses keys and values of answers in
     layers that they skip (`evict`). `labels=search`: $r$ is the mean over 8 windows of the prompt of
     $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and routers learn labels $y_l$ of a search for
     the shortest path with which the answer is right, by
@@ -23,8 +23,9 @@ before a linear router, the sampling, the penalty (that of SkipGPT, with its wei
 execute logit.
 
 Deviations: the backbone is trained as a whole instead of by LoRA, as with all methods here. Routers start biased
-towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share; a saving that answers
-cannot give alone is not reached. A text without a prompt is decided on by its first token. Where a text is scored, its
+towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share. It is a share of answers,
+as prompts run in full: over a text as a whole less is saved, and a larger saving than answers can give is not reached. A
+text without a prompt is decided on by its first token. Where a text is scored, its
 context is the prompt. Prompts save nothing.
 
 Deviations of `labels=search`: prompts run in full (in Dr.LLM they take the path as well). Labels are searched for on
@@ -85,8 +86,8 @@ class PromptRouterConfig(MethodConfig):
         None,
         ge=0,
         lt=1,
-        description="share of token-branches to skip in the end, s, prompts included; default: what the run's target "
-        "saving asks for",
+        description="share of the token-branches of answers to skip in the end, s; default: what the run's target saving "
+        "asks for",
     )
     penalty_weight: float = Field(20.0, ge=0, description="weight of the distance to the target (ours, as in SkipGPT)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax (ours)")
@@ -155,15 +156,17 @@ class PromptRouter(Method):
         return Decision(scale=executed[..., None])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Distance of the executed share of real tokens, averaged over all layers, to the target; or how far routers
-        are from the labels.
+        """Distance of the executed share of answers, averaged over all layers, to the target; or how far routers are
+        from the labels.
         """
         if self.config.labels == "search":
             logits = call.whole(torch.stack(call.records["routed"], dim=1))
             return {"labels": (1.0, focal_loss(logits, call.whole(self._labels(call))))}
         end = 1.0 - (self.target if self.config.sparsity is None else self.config.sparsity)
-        shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
-        distance = target_distance(torch.stack(shares), self.annealed(1.0, end))
+        answers = call.whole(call.of_real(call.follows.float()))  # as weights: to pick them out would be a host read
+        executed = torch.stack([call.whole(call.of_real(layer)) for layer in call.records["executed"]])
+        shares = (executed * answers).sum(dim=1) / answers.sum().clamp(min=1.0)
+        distance = target_distance(shares, self.annealed(1.0, end))
         return {"target": (self.config.penalty_weight, distance)}
 
     def main_loss_weight(self, call: ForwardCall) -> float:

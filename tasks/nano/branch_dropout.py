@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import LlamaForCausalLM
+from transformers import PreTrainedModel
 
 
-def branches(model: LlamaForCausalLM) -> Iterator[tuple[str, nn.Module]]:
+def branches(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
     """Name and module of every attention and MLP, in the order of execution."""
     for number, layer in enumerate(model.model.layers):
         yield f"{number} attention", layer.self_attn
@@ -42,7 +42,7 @@ def pass_by(branch: nn.Module, share: float, generator: torch.Generator, trainin
     return branch.register_forward_hook(drop)
 
 
-def add_branch_dropout(model: LlamaForCausalLM, share: float, seed: int) -> None:
+def add_branch_dropout(model: PreTrainedModel, share: float, seed: int) -> None:
     """From now on tokens pass by each branch with probability `share` in training, each branch drawing for itself."""
     generator = torch.Generator().manual_seed(seed)
     for _, branch in branches(model):

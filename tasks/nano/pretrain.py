@@ -16,7 +16,7 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from .branch_dropout import add_branch_dropout
 from .corpus import pretraining_texts, tokenizer_texts
@@ -29,6 +29,7 @@ from .stories import Story
 from .tokenizer import CONTEXT, train_tokenizer
 
 _TOKENIZER_TEXTS = 8_000
+_HEADS = 4
 _SEQUENCES_PER_STEP = 16
 _STEPS_PER_CHUNK = 16
 _PEAK_LEARNING_RATE = 5e-3
@@ -47,6 +48,7 @@ class Recipe:
     """What can be chosen; `recipe.json` records it.
 
     Attributes:
+        family: `model_type` of the backbone in transformers, one whose layers are those of Llama but for details.
         steps: Optimizer steps; the learning rate reaches its end with the last one.
         seed: Of the initial weights, of the text and of the dropped branches.
         layers: Of the backbone. So few, and so narrow, that the tasks need each of them.
@@ -58,6 +60,7 @@ class Recipe:
             itself. Without it, training comes to lean on the first layer again.
     """
 
+    family: str = "llama"
     steps: int = 2200
     seed: int = 1
     layers: int = 6
@@ -121,16 +124,18 @@ def _learning_rate_share(step: int, steps: int) -> float:
     return min(rising, 1.0, max(falling, _FINAL_SHARE))
 
 
-def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> LlamaForCausalLM:
-    """An untrained Llama with grouped-query attention; with the default recipe, a third of a million parameters."""
+def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> PreTrainedModel:
+    """An untrained model with grouped-query attention; with the default recipe, a third of a million parameters."""
     torch.manual_seed(recipe.seed)
-    config = LlamaConfig(
+    config = AutoConfig.for_model(
+        recipe.family,
         vocab_size=len(tokenizer),
         hidden_size=recipe.width,
         intermediate_size=recipe.width * 8 // 3,
         num_hidden_layers=recipe.layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=_HEADS,
+        num_key_value_heads=_HEADS // 2,
+        head_dim=recipe.width // _HEADS,  # Llama's rule; some families have a width of their own here
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=recipe.tied_embeddings,
         initializer_range=0.05,  # the usual 0.02 suits wide models; so narrow a one starts to attend much later with it
@@ -138,8 +143,8 @@ def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> LlamaF
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model = LlamaForCausalLM(config)
-    torch.nn.init.normal_(model.model.embed_tokens.weight, std=recipe.embedding_std)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    torch.nn.init.normal_(model.get_input_embeddings().weight, std=recipe.embedding_std)
     return model
 
 
@@ -204,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and tokenizer")
     default = Recipe()
+    parser.add_argument("--family", default=default.family)
     parser.add_argument("--steps", type=int, default=default.steps)
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--layers", type=int, default=default.layers)

@@ -8,7 +8,7 @@ import re
 import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .harness_docs import held_out
 from .item import Item
@@ -24,7 +24,7 @@ _ANSWER = re.compile(r"#### (-?\w+)")
 
 @torch.inference_mode()
 def score(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, split: Split, count: int
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: Split, count: int
 ) -> dict[str, dict[str, float]]:
     """Per task over `count` items: share of right answers, decoded greedily, or bits per byte of the stories."""
     model.eval()
@@ -37,7 +37,7 @@ def score(
     }
 
 
-def _generative(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
+def _generative(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
     right = 0
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
@@ -55,7 +55,7 @@ def _generative(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, ite
     return right / len(items)
 
 
-def _stated(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
+def _stated(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
     """Share of items whose true statement is the likeliest."""
     right = 0
     for item in items:
@@ -66,7 +66,7 @@ def _stated(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, items: 
     return right / len(items)
 
 
-def _bits_per_byte(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, stories: list[Story]) -> float:
+def _bits_per_byte(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, stories: list[Story]) -> float:
     losses = 0.0
     for start in range(0, len(stories), _BATCH):
         batch = tokenizer([story.text for story in stories[start : start + _BATCH]])["input_ids"]
@@ -74,7 +74,7 @@ def _bits_per_byte(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, 
     return losses / math.log(2) / sum(len(story.text.encode()) for story in stories)
 
 
-def _token_losses(model: LlamaForCausalLM, rows: list[list[int]]) -> torch.Tensor:
+def _token_losses(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
     """Loss of every token but the first, 0 on padding: [B, S - 1]."""
     ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=-100)
     logits = model(input_ids=ids.clamp(min=0)).logits  # right padding is invisible to real tokens

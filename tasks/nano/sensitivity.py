@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from torch.nn.functional import kl_div, log_softmax
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .branch_dropout import branches, pass_by
 from .harness_docs import held_out
@@ -21,7 +21,7 @@ _TEXTS = 32
 
 
 def sensitivities(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, texts: int = _TEXTS
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: int = _TEXTS
 ) -> dict[str, dict[str, float]]:
     """Per branch the `branch_divergences` on stories as the backbone has read, and on the answers of the written tasks.
 
@@ -46,7 +46,7 @@ def dominance(divergences: dict[str, float]) -> float:
 
 @torch.inference_mode()
 def branch_divergences(
-    model: LlamaForCausalLM, rows: Sequence[list[int]], starts: Sequence[int], share: float = SKIPPED, seed: int = 1
+    model: PreTrainedModel, rows: Sequence[list[int]], starts: Sequence[int], share: float = SKIPPED, seed: int = 1
 ) -> dict[str, float]:
     """Branch -> mean Kullback-Leibler divergence, in nats, from the model's next-token distributions to those with it.
 

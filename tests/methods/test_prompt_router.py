@@ -40,7 +40,7 @@ def test_an_untrained_router_executes(make_backbone):
 
 
 def test_penalty_of_a_call(trainee, training_batch, watch):
-    """|(1 - s) - mean over layers of the executed share| of real tokens; one choice a row, prompts execute."""
+    """|(1 - s) - mean over layers of the executed share| of answers; one choice a row, prompts execute."""
     model = trainee("prompt_router[sparsity=0.4,penalty_weight=20]")
     ids, mask, labels = training_batch
     with torch.no_grad():
@@ -54,7 +54,7 @@ def test_penalty_of_a_call(trainee, training_batch, watch):
         inside = scales[:, row][:, follows[row]]
         assert torch.equal(inside, inside[:, :1].expand_as(inside))
     assert set(scales.detach().unique().tolist()) == {0.0, 1.0} and bool((scales[:, ~follows] == 1).all())
-    distance = abs(0.6 - float(scales[:, mask].detach().mean()))
+    distance = abs(0.6 - float(scales[:, follows].detach().mean()))
     assert model.loss_terms["target"] == pytest.approx(distance, abs=1e-6) and distance > 0.01
     assert float(loss.detach()) == pytest.approx(model.loss_terms["ce"] + 20 * distance, rel=1e-5)
     loss.backward()
