@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.task import Example, ExampleRequest
-from adaptive_bench.tasks.nano.model import nano_folder
+from adaptive_bench.tasks.nano.model import nano_folder, nano_qwen3_folder
 from adaptive_bench.tasks.nano.pretrain import Recipe, pretrain
 from adaptive_bench.tasks.nano.sensitivity import dominance, sensitivities
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 from adaptive_bench.tasks.nano.world import world
 
 _TOKENIZER = AutoTokenizer.from_pretrained(nano_folder())
-_MODEL = AutoModelForCausalLM.from_pretrained(nano_folder())
 _EXAMPLES = [
     example
     for task in (NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT)
@@ -62,63 +62,90 @@ def test_examples_are_short() -> None:
     assert max(len(_ids(example.prompt + example.completion)) for example in _EXAMPLES) < 128
 
 
-def test_the_weights_load_and_are_under_eight_megabytes() -> None:
-    size_bytes = sum(file.stat().st_size for file in nano_folder().iterdir())
+@dataclass(frozen=True)
+class _Shipped:
+    """A backbone as the package has it."""
+
+    family: str
+    folder: Path
+    model: PreTrainedModel
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """How its weights came about; a recipe of before there were families says nothing of one."""
+        return {"family": "llama"} | json.loads((self.folder / "recipe.json").read_text())
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3"])
+def shipped(request: pytest.FixtureRequest) -> _Shipped:
+    folder = {"llama": nano_folder, "qwen3": nano_qwen3_folder}[request.param]()
+    return _Shipped(request.param, folder, AutoModelForCausalLM.from_pretrained(folder))
+
+
+def test_the_weights_load_and_are_under_eight_megabytes(shipped: _Shipped) -> None:
+    size_bytes = sum(file.stat().st_size for file in shipped.folder.iterdir())
     assert size_bytes < 8_000_000
-    assert _MODEL.config.num_key_value_heads < _MODEL.config.num_attention_heads
-    assert _MODEL.config.vocab_size == len(_TOKENIZER)
-    assert _MODEL.dtype == torch.float32
+    config = shipped.model.config
+    assert config.model_type == shipped.family
+    assert config.num_key_value_heads < config.num_attention_heads
+    assert config.vocab_size == len(_TOKENIZER)
+    assert shipped.model.dtype == torch.float32
 
 
-def test_a_probe_of_the_head_costs_more_than_a_layer() -> None:
-    layer = sum(parameter.numel() for parameter in _MODEL.model.layers[0].parameters())
-    assert _MODEL.lm_head.weight.numel() > 1.5 * layer
+def test_families_share_one_tokenizer(shipped: _Shipped) -> None:
+    """Their tables then are of the same tokens."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        assert (shipped.folder / name).read_bytes() == (nano_folder() / name).read_bytes()
 
 
-def test_the_backbone_knows_the_world_and_sums_but_no_task() -> None:
+def test_a_probe_of_the_head_costs_more_than_a_layer(shipped: _Shipped) -> None:
+    layer = sum(parameter.numel() for parameter in shipped.model.model.layers[0].parameters())
+    assert shipped.model.lm_head.weight.numel() > 1.5 * layer
+
+
+def test_the_backbone_knows_the_world_and_sums_but_no_task(shipped: _Shipped) -> None:
     facts = random.Random(1).sample(list(world().facts), 40)
     statements = [world().state(subject, relation) for subject, relation in facts]
-    known = sum(_continued(said.rpartition(" ")[0], said.rpartition(" ")[2]) for said in statements)
+    known = sum(_continued(shipped.model, said.rpartition(" ")[0], said.rpartition(" ")[2]) for said in statements)
     assert known > 36
     sums = ("28 + 9 = 37.", "27 - 8 = 19.", "5 * 6 = 30.", "13 * 2 = 26.", "14 + 9 = 23.", "22 - 5 = 17.")
-    assert sum(_continued(done.rpartition(" ")[0], done.rpartition(" ")[2]) for done in sums) >= 5
-    recipe = json.loads((nano_folder() / "recipe.json").read_text())
-    for scored in recipe["scores"].values():
+    right = sum(_continued(shipped.model, done.rpartition(" ")[0], done.rpartition(" ")[2]) for done in sums)
+    assert right >= 5
+    for scored in shipped.recipe["scores"].values():
         assert scored["nano_math"]["exact_match"] <= 0.1
         assert scored["nano_qa"]["exact_match"] <= 0.1
 
 
-def _continued(start: str, end: str) -> bool:
+def _continued(model: PreTrainedModel, start: str, end: str) -> bool:
     """Whether greedy decoding goes on with ` end`."""
     prompt = _TOKENIZER(start, return_tensors="pt")
     wanted = _ids(f" {end}")
-    written = _MODEL.generate(**prompt, max_new_tokens=len(wanted), do_sample=False)
+    written = model.generate(**prompt, max_new_tokens=len(wanted), do_sample=False)
     return written[0, prompt["input_ids"].shape[1] :].tolist() == wanted
 
 
-def test_the_recipe_says_how_the_weights_came_about() -> None:
-    recipe = json.loads((nano_folder() / "recipe.json").read_text())
-    assert recipe["parameters"] == _MODEL.num_parameters()
+def test_the_recipe_says_how_the_weights_came_about(shipped: _Shipped) -> None:
+    recipe, asked = shipped.recipe, asdict(Recipe(family=shipped.family))
+    assert recipe["parameters"] == shipped.model.num_parameters()
     assert recipe["tokens"] > 1_000_000
-    assert {name: recipe[name] for name in asdict(Recipe())} == asdict(Recipe())
+    assert {name: recipe[name] for name in asked} == asked
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, dict[str, float]]:
-    return sensitivities(_MODEL, _TOKENIZER)
+def measured(shipped: _Shipped) -> dict[str, dict[str, float]]:
+    return sensitivities(shipped.model, _TOKENIZER)
 
 
-def test_no_branch_dominates(measured: dict[str, dict[str, float]]) -> None:
+def test_no_branch_dominates(shipped: _Shipped, measured: dict[str, dict[str, float]]) -> None:
     assert set(measured) == {"nano_text", "nano_math", "nano_qa"}
     for divergences in measured.values():
-        assert len(divergences) == 2 * _MODEL.config.num_hidden_layers
+        assert len(divergences) == 2 * shipped.model.config.num_hidden_layers
         assert dominance(divergences) <= 10
 
 
-def test_the_recipe_holds_what_hangs_on_each_branch(measured: dict[str, dict[str, float]]) -> None:
-    recorded = json.loads((nano_folder() / "recipe.json").read_text())["sensitivities"]
+def test_the_recipe_holds_what_hangs_on_each_branch(shipped: _Shipped, measured: dict[str, dict[str, float]]) -> None:
     for kind, divergences in measured.items():
-        assert recorded[kind] == pytest.approx(divergences, rel=0.02, abs=1e-4)
+        assert shipped.recipe["sensitivities"][kind] == pytest.approx(divergences, rel=0.02, abs=1e-4)
 
 
 def test_the_recipe_is_deterministic(tmp_path: Path) -> None:
