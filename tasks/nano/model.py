@@ -1,4 +1,4 @@
-"""Where the weights of the nano backbones lie."""
+"""Where the weights of the nano backbones lie, in Hugging Face's layout (entry points `adaptive_bench.models`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _FOLDER = Path(__file__).parent
 
 
 def nano_folder() -> Path:
-    """Folder of the shipped Llama in Hugging Face's layout (entry point `nano` of `adaptive_bench.models`)."""
+    """A Llama of a third of a million parameters, in a folder of the package."""
     return _FOLDER / "weights"
 
 
 def nano_qwen3_folder() -> Path:
-    """The same of its twin in the family Qwen3, which norms queries and keys (entry point `nano_qwen3`)."""
+    """Its twin in the family Qwen3, which norms queries and keys."""
     return _FOLDER / "weights_qwen3"
