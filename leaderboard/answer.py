@@ -23,6 +23,7 @@ MOST_WORDS = 24
 NEAR = 0.05  # of the level: a saving at which cutting layers was measured may stand in for it
 _RESERVED = (FAR, PARTIAL, "†", "‡", NOT_CONVERGED[0])  # marks of scores that carry no claim
 _RANDOM = "random_skip"
+_BEHIND = "is behind"
 _NONE_NAMED = "no method is named: the highest means carry reservations"
 
 
@@ -79,8 +80,9 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     if tied := _tied(leader, ranked):
         told += f", tied with {tied} other{'s' if tied > 1 else ''}"
     against, evidence = _against_static(board, standing, leader)
+    link = ", but" if against.startswith(_BEHIND) else ";"
     notes = [] if measured else ["Random skipping was not measured at this saving, so nothing is said against it."]
-    return Answer(_fitting(f"{told}; {against}", standing), leader.label, (*evidence, *notes))
+    return Answer(_fitting(f"{told}{link} {against}", standing), leader.label, (*evidence, *notes))
 
 
 def reserved(line: Line, featured: bool = False) -> bool:
@@ -222,7 +224,7 @@ def _static_clause(found: Sequence[int], there: bool, tasks: int) -> str:
     count = better or worse or len(found)
     where = f" on {count} of {tasks} tasks" if count < tasks else f" on all {tasks} tasks" if tasks > 1 else ""
     if better or worse:
-        return f"{'beats' if better else 'is behind'} cutting layers{where}"
+        return f"{'beats' if better else _BEHIND} cutting layers{where}"
     return f"ties cutting layers{where}"
 
 
