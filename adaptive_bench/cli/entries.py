@@ -22,6 +22,7 @@ from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
+    from adaptive_bench.cli.schemas.verification import Rederivation
     from adaptive_bench.config import RunConfig
 
 ENTRIES = Path("leaderboard/entries")
@@ -164,7 +165,7 @@ def verify(
             f"{rule_of(error.errors()[0])}. It cannot be verified."
         ) from error
     if from_records:
-        return _rederived(config, entry, evidence)
+        return _rederived(config, entry, evidence, as_json=as_json)
     with open_reporter() as reporter:
         found = measured_again(
             config, answers, saving=saving, documents=documents, tolerance=tolerance, reporter=reporter
@@ -201,7 +202,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _rederived(config: RunConfig, entry: Path, evidence: Any | None) -> None:
+def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json: bool) -> None:
     """Say that the table of an entry is what its records give: whoever read the entry held it to them. A run's table is
     compared here.
     """
@@ -218,6 +219,18 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None) -> None:
         differences, rows, unprojected, sealed = found.differences, found.rows, found.unprojected, found.sealed
     else:
         differences, rows, unprojected, sealed = (), len(evidence.rows), evidence.unprojected, evidence.sealed
+    if as_json:
+        outcome: Rederivation = {
+            "holds": not differences,
+            "rows": rows,
+            "differences": list(differences),
+            "unprojected": list(unprojected),
+            "sealed": sealed,
+        }
+        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
+        if differences:
+            raise typer.Exit(1)
+        return
     for line in differences[:_SHOWN]:
         typer.echo(one_line(line))
     if unprojected:

@@ -15,6 +15,7 @@ from adaptive_bench.errors import UsageError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from adaptive_bench.cli.schemas.generation import Generation
     from adaptive_bench.model import AdaptiveModel
 
 
@@ -69,11 +70,16 @@ def generate(
     texts = _continue(
         model, load_tokenizer(folder), prompts, max_new_tokens=max_new_tokens, generator=generator, **sampling
     )
-    report = model.compute_report()
+    report: Any = model.compute_report()
     if as_json:
-        about = {"method": str(model.spec), "dial": model.dial, "claimed_saving": model.saving}
-        pairs = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
-        typer.echo(json.dumps(about | {"texts": pairs, "report": report}, indent=2, ensure_ascii=False))
+        found: Generation = {
+            "method": str(model.spec),
+            "dial": model.dial,
+            "claimed_saving": model.method.claimed_saving,
+            "texts": [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)],
+            "report": report,
+        }
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
         return
     for prompt, text in zip(prompts, texts, strict=True):
         typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -14,6 +16,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.overheads import overhead_rows, overhead_texts
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
+from adaptive_bench.cli.schemas import SCHEMAS, json_schema, schema_rows
 from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.cli.tables import fitting, lines_of, listed
 from adaptive_bench.cli.waiting import load_libraries
@@ -21,6 +24,9 @@ from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import check_output, run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup
+
+if TYPE_CHECKING:
+    from adaptive_bench.cli.schemas.listing import KeyRow
 
 
 class Listed(StrEnum):
@@ -33,6 +39,7 @@ class Listed(StrEnum):
     configs = "configs"
     runs = "runs"
     keys = "keys"
+    schemas = "schemas"
 
 
 # What columns of JSON are called in a table.
@@ -41,11 +48,13 @@ _TITLES = {"description": "what it is", "origin": "from"}
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     what = ctx.params.get("what")
+    if str(what) == Listed.schemas:
+        return [name for name in SCHEMAS if name.startswith(incomplete)]
     return names_of(cast(registry.Group, str(what)))(incomplete) if str(what) in get_args(registry.Group) else []
 
 
 def list_names(
-    what: Annotated[Listed, typer.Argument(help="methods, tasks, models, families, configs, runs or keys.")],
+    what: Annotated[Listed, typer.Argument(help=f"{', '.join(Listed)}.")],
     name: Annotated[
         str | None, typer.Argument(autocompletion=_names, help="One of them: all that is known of it.")
     ] = None,
@@ -69,10 +78,11 @@ def list_names(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List methods, tasks, models, families of models, configs, runs or keys of a config, or say all of one.
+    """List methods, tasks, models, families, configs, runs, keys of a config or schemas, or say all of one.
 
     Of runs, the newest first; options choose by a part of the name. In JSON a number is a number, and what is not known
-    or does not apply is null.
+    or does not apply is null. `list schemas` names what each command prints with --json, `list schemas NAME` prints its
+    JSON Schema.
     """
     if plugin or model is not None:
         load_libraries()
@@ -82,24 +92,14 @@ def list_names(
         raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
     if full and what is not Listed.methods:
         raise UsageError(f"--full goes with `list methods`, got `list {what}`. Leave it out.")
-    if what is Listed.runs and methods is None:
-        check_output(out)
-        rows = runs_in(out, Wanted(model, task, method, state, since))
-    elif model is not None or methods is not None:
-        if what is not Listed.methods or model is None:
-            raise UsageError(
-                f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
-                f"`list {what}` with --model {model}. Try `adaptive-bench list methods --model nano`."
-            )
-        rows = overhead_rows(model, methods)
-    elif what is Listed.keys:
-        rows = _config_keys()
-    else:
-        rows = _registered(cast(registry.Group, what.value))
+    rows = _rows(what, out, Wanted(model, task, method, state, since), methods)
+    if what is Listed.schemas and name is not None:
+        typer.echo(json.dumps(json_schema(name), indent=2, ensure_ascii=False))
+        return
     if name is not None:
         rows = _only(rows, what, name)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
         return
     if not rows:
         are_left_out = what is Listed.runs and any(run_folders(out))
@@ -111,6 +111,8 @@ def list_names(
     elif what is Listed.methods and name is None and not full:
         typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
         typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
+    elif what is Listed.schemas:
+        typer.echo(lines_of([(row["name"], row["command"]) for row in rows]))
     else:
         typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
         if what is Listed.methods:
@@ -119,7 +121,30 @@ def list_names(
             typer.echo("\n" + capability_table([row["name"] for row in rows]))
 
 
-def _only(rows: list[dict[str, Any]], what: Listed, name: str) -> list[dict[str, Any]]:
+def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Sequence[Mapping[str, Any]]:
+    """Of one of the kinds in `schemas.listing`.
+
+    Raises:
+        UsageError: There is no such list of a model, or of methods on one.
+    """
+    if what is Listed.runs and methods is None:
+        check_output(out)
+        return runs_in(out, wanted)
+    if wanted.model is not None or methods is not None:
+        if what is not Listed.methods or wanted.model is None:
+            raise UsageError(
+                f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
+                f"`list {what}` with --model {wanted.model}. Try `adaptive-bench list methods --model nano`."
+            )
+        return overhead_rows(wanted.model, methods)
+    if what is Listed.keys:
+        return _config_keys()
+    if what is Listed.schemas:
+        return schema_rows()
+    return _registered(cast(registry.Group, what.value))
+
+
+def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
     """The row of one name.
 
     Raises:
@@ -150,7 +175,7 @@ def _facts(group: registry.Group, thing: Any) -> dict[str, Any]:
     )
 
 
-def _config_keys() -> list[dict[str, Any]]:
+def _config_keys() -> list[KeyRow]:
     """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
     from adaptive_bench.config import keys, part_of
 
@@ -184,7 +209,8 @@ def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, Any]:
         return {"kind": "group", "shots": None, "chance": None, "source": ", ".join(thing.members), "licence": None}
     if isinstance(thing, OpenTask):
         return {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None, "source": "any", "licence": None}
-    about = {"kind": thing.kind, "shots": thing.num_fewshot, "chance": thing.chance}
+    chance = thing.chance if math.isfinite(thing.chance) else None
+    about = {"kind": thing.kind, "shots": thing.num_fewshot, "chance": chance}
     return about | {"source": thing.source, "licence": thing.licence}
 
 

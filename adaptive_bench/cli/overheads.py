@@ -12,8 +12,10 @@ from adaptive_bench.spec import MethodSpec, parse_specs
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from adaptive_bench.cli.schemas.listing import OverheadRow
 
-def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, Any]]:
+
+def overhead_rows(model_name: str, specs: str | None) -> list[OverheadRow]:
     """One row per method spec, measured on the model.
 
     Args:
@@ -24,7 +26,7 @@ def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, Any]]:
 
     chosen = parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]
     backbone = find_backbone(model_name).load_model().eval()
-    return [{"method": str(spec)} | _row(backbone, spec, named=specs is not None) for spec in chosen]
+    return [_row(backbone, spec, named=specs is not None) for spec in chosen]
 
 
 # What is measured, as a table calls it; shares are of the model's parameters and of its dense products.
@@ -55,7 +57,7 @@ def _number(key: str, value: float) -> str:
     return f"{value:.2%}" if key.endswith("_share") else f"{value:,.0f}"
 
 
-def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, Any]:
+def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> OverheadRow:
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.overhead import measure_overhead
 
@@ -64,8 +66,18 @@ def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[st
     except UsageError as error:
         if named:
             raise
-        return dict.fromkeys(_TITLES) | {"problem": f"not on this model: {error}"}
+        return {
+            "method": str(spec),
+            "parameters": None,
+            "parameters_share": None,
+            "parameter_bytes": None,
+            "decision_macs_per_token": None,
+            "decision_macs_share": None,
+            "adapter_macs_per_token": None,
+            "problem": f"not on this model: {error}",
+        }
     return {
+        "method": str(spec),
         "parameters": found.parameters,
         "parameters_share": found.parameters / found.backbone_parameters,
         "parameter_bytes": found.parameter_bytes,

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, terminal_width, wrapped
-from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
+from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of, one_line
 from adaptive_bench.store import manifest
 from adaptive_bench.store.results import problem_of, read_run
 from adaptive_bench.store.runs import run_folders, run_name
+from adaptive_bench.validation import rule_of
+
+if TYPE_CHECKING:
+    from adaptive_bench.cli.schemas.listing import RunRow
 
 STATES = ("done", "partial", "unfinished", "damaged")
 _UNSAID = {"documents": "all", "shots": "own"}  # what a config means that does not say it
@@ -57,7 +61,7 @@ class Wanted:
         return all(parts)
 
 
-def runs_in(out: Path, wanted: Wanted) -> list[dict[str, Any]]:
+def runs_in(out: Path, wanted: Wanted) -> list[RunRow]:
     """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
     return [run for run in map(_run, run_folders(out)) if wanted.fit(run)]
 
@@ -70,10 +74,27 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
     return "\n\n".join(_paragraph(row, width) for row in rows)
 
 
-def _run(folder: Path) -> dict[str, Any]:
+def _run(folder: Path) -> RunRow:
+    """A run as it is listed. An edited file may hold anything: `model: 2026-11-20` is a date in YAML."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from adaptive_bench.cli.schemas.listing import RunRow
+
     about = read_run(folder / "config.yaml")
     if "problem" not in about and (problem := problem_of(folder) or _of_its_list(folder)):
         about |= {"state": "damaged", "problem": problem}
+    try:
+        return TypeAdapter(RunRow).validate_python(_row(folder, about), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = (
+            f"A run does not say {first['loc'][0]} so: {rule_of(first)}, got {one_line(repr(first['input']), 60)}. Put "
+            f"its own config.yaml, command.json and run.json back."
+        )
+        return _row(folder, {"state": "damaged", "problem": problem})
+
+
+def _row(folder: Path, about: Mapping[str, Any]) -> RunRow:
     measuring, training = about.get("evaluation", {}), about.get("train", {})
     return {
         "run": run_name(folder),

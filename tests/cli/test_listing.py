@@ -74,6 +74,7 @@ TEXT, NUMBER, TEXTS = (str,), (int, float), (list,)
 NOTHING = (type(None),)
 SCHEMA = {
     **dict.fromkeys(("name", "description", "origin", "kind", "source", "method", "model", "run", "state"), TEXT),
+    "command": TEXT,
     **dict.fromkeys(("date", "problem", "folder"), TEXT),
     **dict.fromkeys(("parameters", "methods", "tasks", "seeds"), TEXTS),
     **dict.fromkeys(("shots", "chance", "steps", "documents"), NUMBER + NOTHING),

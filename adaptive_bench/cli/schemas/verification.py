@@ -1,0 +1,23 @@
+"""What `adaptive-bench leaderboard verify --from-records --json` prints."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+
+class Rederivation(TypedDict):
+    """Whether the table of an entry is what its records give.
+
+    Attributes:
+        holds: Whether nothing differs.
+        rows: Of the table.
+        differences: Values or rows that are not what the records say, a sentence each.
+        unprojected: Methods whose saving on another shape was not compared: their plugin is not here.
+        sealed: Whether the records are held to the seals of the entry.
+    """
+
+    holds: bool
+    rows: int
+    differences: list[str]
+    unprojected: list[str]
+    sealed: bool

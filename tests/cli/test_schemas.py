@@ -1,0 +1,118 @@
+"""What each command prints with `--json`, held to the schema that `list schemas NAME` gives."""
+
+import json
+import shutil
+
+import pytest
+import typer
+from jsonschema import Draft202012Validator
+
+from adaptive_bench.cli import app
+from adaptive_bench.cli.schemas import SCHEMAS, json_schema
+from adaptive_bench.config import load_config
+from adaptive_bench.runs import run
+
+NAME = "RUN"  # stands for the run's name
+CHEAP = ("--device", "cpu")
+COMMANDS = {
+    "list-methods": ("list", "methods"),
+    "list-methods-model": ("list", "methods", "--model", "nano", "--methods", "gateskip,mod"),
+    "list-tasks": ("list", "tasks"),
+    "list-models": ("list", "models"),
+    "list-families": ("list", "families"),
+    "list-configs": ("list", "configs"),
+    "list-runs": ("list", "runs"),
+    "list-keys": ("list", "keys"),
+    "list-schemas": ("list", "schemas"),
+    "status": ("status",),
+    "samples": ("samples", NAME),
+    "verify": ("leaderboard", "verify", f"runs/runs/{NAME}", "--documents", "2", *CHEAP),
+    "verify-from-records": ("leaderboard", "verify", f"entries/{NAME}", "--from-records"),
+    "time": (
+        *("time", "--run", NAME, "--methods", "gateskip", "--batch", "1", "--prompt", "4", "--new", "4"),
+        *("--savings", "0,0.2", "--rounds", "1", *CHEAP),
+    ),
+    "speculate": (
+        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_qa", "--savings", "0.2", "--batch", "1"),
+        *("--limit", "2", "--max-new-tokens", "8", "--rounds", "1", *CHEAP),
+    ),
+    "headroom": ("headroom", NAME, "--tasks", "nano_qa", "--limit", "2", "--levels", "0.1,0.9", *CHEAP),
+    "generate": ("generate", NAME, "--method", "gateskip", "--saving", "0.1", "--max-new-tokens", "4", "1 + 1", *CHEAP),
+    "inspect": ("inspect", NAME, "--tasks", "nano_qa", "--limit", "2", *CHEAP),
+    "inspect-paper": ("inspect", NAME, "--tasks", "nano_qa", "--limit", "2", "--paper", *CHEAP),
+    "check": ("check", "dense", "--family", "llama"),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a finished run of seconds."""
+    home = tmp_path_factory.mktemp("schemas")
+    values = {"methods": "dense,gateskip", "tasks": "nano_qa", "out": home / "runs", "device": "cpu"}
+    return home, run(load_config("smoke", values), jobs=1).folder.name
+
+
+def _found(instance, schema):
+    return [f"{error.json_path}: {error.message[:200]}" for error in Draft202012Validator(schema).iter_errors(instance)]
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_a_command_prints_is_what_its_schema_says(command, finished, tmp_path, name):
+    home, called = finished
+    shutil.copytree(home / "runs", tmp_path / "runs")
+    if name == "verify-from-records":
+        authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
+        assert command("leaderboard", "submit", called, "-o", "entries", *authors).exit_code == 0
+    printed = command(*(one.replace(NAME, called) for one in COMMANDS[name]), "--json")
+    assert printed.exit_code == 0, printed.stderr
+    values = json.loads(printed.stdout, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    schema = json.loads(command("list", "schemas", name).stdout)
+    Draft202012Validator.check_schema(schema)
+    assert values and not _found(values, schema)
+    is_list = isinstance(values, list)
+    one = values[0] if is_list else values
+    others = [{k: v for k, v in one.items() if k != key} for key in one]  # each key is needed
+    for other in (*others, one | {"another": 1}):  # and there may be no other
+        assert _found([other] if is_list else other, schema)
+
+
+def test_every_command_with_json_has_a_schema():
+    said = {one.command for one in SCHEMAS.values()}
+    for path in _with_json(typer.main.get_command(app)):
+        assert any(text.startswith(f"{' '.join(path)} ") for text in said), path
+    assert COMMANDS.keys() == SCHEMAS.keys()
+
+
+def _with_json(group, path=()):
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from _with_json(each, (*path, name))
+        elif any("--json" in param.opts for param in each.params):
+            yield (*path, name)
+
+
+def test_schemas_are_a_line_each_and_a_wrong_name_is_told_the_closest(command):
+    lines = command("list", "schemas").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(SCHEMAS)
+    wrong = command("list", "schemas", "headrom")
+    assert wrong.exit_code == 2 and "'headroom'" in wrong.stderr
+    assert command("list", "schemas", "status", "--json").stdout == command("list", "schemas", "status").stdout
+
+
+def test_a_number_is_no_text_and_a_path_is_one():
+    row = {
+        "work": "train", "method": "mod", "seed": 1, "state": "done", "since": "", "progress": "", "reason": "",
+        "folder": "runs/records/1",
+    }  # fmt: skip
+    schema = json_schema("status")
+    assert not _found([row], schema)
+    assert _found([row | {"seed": "1"}], schema) and _found([row | {"folder": 1}], schema)
+
+
+def test_an_edited_run_is_damaged_and_breaks_no_list(command, tmp_path):
+    folder = tmp_path / "runs" / "runs" / "one"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("methods: [mod]\ntasks: [gsm8k]\nmodel: 2026-11-20\nseeds: [1]\n")
+    (row,) = json.loads(command("list", "runs", "--json").stdout)
+    assert row["state"] == "damaged" and "model" in row["problem"] and "2026" in row["problem"]
+    assert not _found([row], json_schema("list-runs"))
