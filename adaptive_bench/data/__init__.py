@@ -2,7 +2,7 @@
 
 from adaptive_bench.data.draw import draw, held_out
 from adaptive_bench.data.files import read_lines
-from adaptive_bench.data.folders import Place, find_place, folder_names
+from adaptive_bench.data.folders import MissingData, Place, find_place, folder_names
 from adaptive_bench.data.source import (
     Row,
     Source,
@@ -16,6 +16,7 @@ from adaptive_bench.data.source import (
 )
 
 __all__ = [
+    "MissingData",
     "Place",
     "Row",
     "Source",

@@ -23,6 +23,10 @@ _PLAIN = (None, "default", "main", "all", "plain_text", "v1.11", "winogrande_xl"
 _SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
 
 
+class MissingData(EnvironmentProblem):
+    """A folder of local data lacks a data set, or a split of one; what can do without goes on."""
+
+
 class Place(NamedTuple):
     """Where a data set lies.
 
@@ -58,7 +62,7 @@ def find_place(data_dir: Path, hub_id: str, configuration: str | None = None, *,
         exact: Only `owner/name` will do, since another data set has the same name.
 
     Raises:
-        EnvironmentProblem: There is none.
+        MissingData: There is none.
     """
     for name, plain in _candidates(hub_id, configuration, exact):
         place = Place((data_dir / name).resolve())
@@ -67,7 +71,7 @@ def find_place(data_dir: Path, hub_id: str, configuration: str | None = None, *,
             return place if whole else place._replace(subject=configuration)
     what = hub_id if configuration is None else f"{hub_id} ({configuration})"
     names = folder_names(hub_id, configuration, exact=exact)
-    raise EnvironmentProblem(
+    raise MissingData(
         f"The data set {what} cannot be read: it must be a folder of {str(data_dir)!r} called {' or '.join(names)}, "
         f"but there is none. Set --data-dir or {DATA_VARIABLE} to a folder with {names[-1]}/<split>.jsonl, or leave "
         f"both out to read from the Hugging Face hub."

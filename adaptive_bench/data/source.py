@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
-from adaptive_bench.data.folders import SUBJECT, Place, find_place, folder_names
+from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
 from adaptive_bench.store.digest import folder_digest
@@ -115,7 +115,8 @@ def read_several(
         except EnvironmentProblem as error:
             errors.append(error)
     if len(errors) > 1 and not any(isinstance(error, OutOfReach) for error in errors):
-        raise EnvironmentProblem(" ".join(dict.fromkeys(map(str, errors)))) from errors[0]
+        kind = MissingData if all(isinstance(error, MissingData) for error in errors) else EnvironmentProblem
+        raise kind(" ".join(dict.fromkeys(map(str, errors)))) from errors[0]
     raise_together(errors)
     return found
 
@@ -183,7 +184,7 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
         return rows.to_list()
     file = place.split_file(split)
     if file is None:
-        raise EnvironmentProblem(
+        raise MissingData(
             f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "
             f"{str(place.folder)!r} (found: {', '.join(place.splits)}). Put it there, or set --data-dir or "
             f"{DATA_VARIABLE} to a folder with {place.folder.name}/{split}.jsonl."

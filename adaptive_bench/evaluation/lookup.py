@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -23,7 +23,7 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import opened, registry
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.data import data_root
+from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
@@ -34,6 +34,7 @@ from adaptive_bench.evaluation.harness_data import (
     reads_data_set,
     reads_files,
     write_local_task,
+    write_tested_only,
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
@@ -98,19 +99,24 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
             f"Leave it out."
         )
     shots = task.num_fewshot if num_fewshot is None else num_fewshot
+    if shots and found.missing is not None:
+        raise EnvironmentProblem(
+            f"Worked examples of {task.name!r} are drawn from documents that are not there. {found.missing} Or set "
+            f"--num-fewshot 0."
+        ) from found.missing
     if shots and found.missing_shots:
         raise EnvironmentProblem(
             f"Worked examples of {task.name!r} are drawn from the split {found.missing_shots!r}, but the local data "
             f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
         )
     loaded = copy(found.task)
-    asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
+    asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
     # Its dictionaries too: what a caller changes stays with that caller.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     return loaded
 
 
-def _validation_split(task: Task, loaded: HarnessTask) -> str:
+def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
     """The split of a task's validation documents: the one it names, else lm-eval's beside the one that is tested."""
     by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
     split = task.validation_split or by_harness
@@ -119,6 +125,11 @@ def _validation_split(task: Task, loaded: HarnessTask) -> str:
             f"Choices are made on validation documents, but the task {task.name!r} has none beside those it is tested "
             f"on. Name a task with a validation_split and a test_split in its YAML file."
         )
+    if missing is not None:
+        raise EnvironmentProblem(
+            f"Validation documents of {task.name!r} are made of documents that are not there. {missing} Or choose on "
+            f"another task."
+        ) from missing
     if split not in loaded.dataset:
         raise EnvironmentProblem(
             f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
@@ -128,10 +139,16 @@ def _validation_split(task: Task, loaded: HarnessTask) -> str:
 
 
 class _Loaded(NamedTuple):
-    """An lm-eval task, and the split its worked examples would need if that is not there."""
+    """An lm-eval task, and what its worked examples would need where that is not there.
+
+    Attributes:
+        missing_shots: The split they are drawn from, of a task that names its data set.
+        missing: Why other documents than the tested ones could not be read, of a task that reads data by its own code.
+    """
 
     task: HarnessTask
     missing_shots: str | None
+    missing: MissingData | None = None
 
 
 def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
@@ -167,9 +184,30 @@ def _load(
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
         needed = None if data_dir is not None else of_hub(entry.cfg)
         with setting_up(name), nullcontext() if needed is None else hub_or_cache(needed):
-            task = manager.load(name)["tasks"][name]
+            try:
+                task, lacks = manager.load(name)["tasks"][name], None
+            except MissingData as error:
+                task, lacks = _tested_only(name, entry, metadata, Path(overrides), error), error
         _process_once(task)
-        return _Loaded(task, missing)
+        return _Loaded(task, missing, lacks)
+
+
+def _tested_only(
+    name: str, entry: Any, metadata: Mapping[str, Any], overrides: Path, missing: MissingData
+) -> HarnessTask:
+    """The task without the documents that examples are drawn from, of code that knows of `tested_only`.
+
+    Raises:
+        MissingData: What is missing are the tested documents, or the task reads all by one piece of code.
+    """
+    write_tested_only(overrides / "tested_only.yaml", entry.cfg, entry.yaml_path)
+    manager = TaskManager(
+        include_path=[str(overrides)], include_defaults=False, metadata={**metadata, "tested_only": True}
+    )
+    try:
+        return manager.load(name)["tasks"][name]
+    except MissingData:
+        raise missing from None
 
 
 @contextmanager

@@ -208,8 +208,13 @@ class _Bench:
         assert self.request.run is not None
         config = self.request.run
         context = min(config.train.max_length, self.plain.config.max_position_embeddings)
+        if not (drawn := draw_calibration(config, config.seeds[0])):
+            raise UsageError(
+                f"With --run a run's own text is read, but no task of this one, {', '.join(config.tasks)}, has any: it "
+                f"trained nothing. Leave --run out and name its --model and --methods: random tokens are read then."
+            )
         return encode_examples(
-            draw_calibration(config, config.seeds[0]),
+            drawn,
             self._tokenizer,
             context,
             SilentReporter(),

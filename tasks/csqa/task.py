@@ -47,11 +47,16 @@ TRACES = Source(
 DIRECT_PROMPT = PROMPT + "\n####"
 
 
-def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
+def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
     """Documents of the generative form for lm-eval; it also passes the task's metadata, which is not needed.
 
     Only worked examples, from the training split, show reasoning.
+
+    Args:
+        tested_only: Leave out what is made of the training split and of explanations, where those are not there.
     """
+    if tested_only:
+        return _tested(data_dir)
     test, train, explanations = read_several(
         [(QUESTIONS, "validation"), (QUESTIONS, "train"), (EXPLANATIONS, "train")], data_dir
     )
@@ -65,11 +70,17 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     )
 
 
-def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Documents of the log-likelihood form for lm-eval. They need no explanations."""
+def direct_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
+    """Documents of the log-likelihood form for lm-eval. They need no explanations. Arguments as in `harness_docs`."""
+    if tested_only:
+        return _tested(data_dir)
     test, train = read_several([(QUESTIONS, "validation"), (QUESTIONS, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "id")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, QUESTIONS)
+
+
+def _tested(data_dir: str | None) -> DatasetDict:
+    return harness_splits({"test": map(_document, read_rows(QUESTIONS, "validation", data_dir))}, QUESTIONS)
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:

@@ -36,8 +36,14 @@ TRACES = Source(
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 
-def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed."""
+def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
+    """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed.
+
+    Args:
+        tested_only: Leave out what is made of the training split, where that is not there.
+    """
+    if tested_only:
+        return harness_splits({"test": map(document, read_rows(SOURCE, "test", data_dir))}, SOURCE)
     train, test = read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir)
     rows = {"train": train, "test": test, "validation": validation(train, "question")}
     return harness_splits({split: map(document, some) for split, some in rows.items()}, SOURCE)

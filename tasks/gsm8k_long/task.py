@@ -33,8 +33,14 @@ def chains(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return [_chain(some[start : start + LINKS]) for start in range(0, len(some) - LINKS + 1, LINKS)]
 
 
-def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Documents for lm-eval; it also passes the task's metadata, which is not needed."""
+def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
+    """Documents for lm-eval; it also passes the task's metadata, which is not needed.
+
+    Args:
+        tested_only: Leave out what is made of the training split, where that is not there.
+    """
+    if tested_only:
+        return harness_splits({"test": chains(read_rows(SOURCE, "test", data_dir))}, SOURCE)
     train, test = map(chains, read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir))
     found = {"train": train, "test": test}
     found["validation"] = validation(found["train"], "question")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, Source, harness_splits, read_several
+from adaptive_bench.data import Row, Source, harness_splits, read_rows, read_several
 
 from ..template import document, generative, right_one, validation, with_options
 
@@ -20,8 +20,14 @@ SOURCE = Source("baber/piqa", fields=("goal", "sol1", "sol2", "label"), form=lam
 LETTERS = "AB"
 
 
-def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Documents for lm-eval; it also passes the task's metadata, which is not needed. No worked example reasons."""
+def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
+    """Documents for lm-eval; it also passes the task's metadata, which is not needed. No worked example reasons.
+
+    Args:
+        tested_only: Leave out what is made of the training split, where that is not there.
+    """
+    if tested_only:
+        return harness_splits({"test": map(_document, read_rows(SOURCE, "validation", data_dir))}, SOURCE)
     test, train = read_several([(SOURCE, "validation"), (SOURCE, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "goal")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, SOURCE)

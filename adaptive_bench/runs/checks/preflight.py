@@ -16,6 +16,7 @@ from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.chat import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.checks.calibration import check_calibration_text
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.model import (
     ModelFacts,
@@ -119,6 +120,8 @@ def preflight(
                 check_chat_template(tokenizer)
         task.advance(1, of="tokenizer")
         traits = check_methods(config, facts, findings)
+        with findings.checking():
+            check_calibration_text(config, traits)
         task.advance(1, of="methods")
         for name in config.tasks:
             with findings.checking():

@@ -74,7 +74,8 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in config.seeds}
+    seeds = config.seeds if config.train.steps else ()  # nothing is trained towards a target without steps
+    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     targets = TrainingTargets.of(config, tasks, pricing, lambda: empty_model(backbone))
     questions = _Questions(config, tasks)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}

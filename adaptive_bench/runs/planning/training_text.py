@@ -8,6 +8,7 @@ from itertools import cycle, islice
 from typing import Literal
 
 from adaptive_bench.config import RunConfig
+from adaptive_bench.data import MissingData
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter
@@ -62,8 +63,25 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
     """Held-out training text for the thresholds a task is evaluated with; never trained on, never tested on.
 
     It is the task's own where a task is given, it has text and the recipe says so; else equal shares of all that have.
+    There is none where no steps are trained and a folder of local data has nothing to train on: whether a method misses
+    it is seen before anything is computed (`checks.calibration`).
 
     Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    try:
+        return read_calibration(config, seed, task_name)
+    except MissingData:
+        if config.train.steps or config.train_on:
+            raise
+        return []
+
+
+def read_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
+    """The same for whoever cannot do without.
+
+    Raises:
+        MissingData: A folder of local data has no such text.
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
