@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 from tabulate import tabulate
@@ -18,7 +19,7 @@ _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
 PREFERRED = 0.15  # the level that is shown where there is room for one: the saving of the paper's second table
 _TITLE = "loses with other tokens' decisions: score less that of the same model with the decisions of other tokens"
-_APART = "≠ saves net FLOPs more than {:.0f} points apart, or not measured at one dial value."
+_APART = "≠ saves net FLOPs more than {:.0f} points apart{}, or not measured at one dial value."
 
 
 _FLOOR = "position_skip"  # looks at no content: what it loses with other tokens' decisions is no choice of tokens
@@ -66,7 +67,9 @@ def decisions(
     room = max(1, WIDTH - sum(_GAP + width for width in widths[1:]))
     body = [[broken(label, room), *others] for label, *others in body]
     table = tabulate(body, header, tablefmt="simple", colalign=("left", *["right"] * 4), disable_numparse=True)
-    notes = [_APART.format(100 * TOLERANCE)] if any(map(is_apart, chosen)) else []
+    by_net = grid.axis == "net" and grid.phase == "all"
+    other = "" if by_net else f" (levels here are {grid.axis_text}; this mark goes by net FLOPs of all phases)"
+    notes = [textwrap.fill(_APART.format(100 * TOLERANCE, other), WIDTH)] if any(map(is_apart, chosen)) else []
     return [_TITLE, table, *notes, *([] if any(map(is_floor, chosen)) else [_NO_FLOOR])]
 
 

@@ -46,12 +46,18 @@ def export_model(
     from adaptive_bench.model.card import model_card
     from adaptive_bench.model.pretrained import Pretrained
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint
+    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, quantized_as
     from adaptive_bench.runs.planning.backbones import find_backbone
     from adaptive_bench.spec import MethodSpec
 
     if to.exists():
         raise UsageError(f"A model is exported into a new folder, got {str(to)!r}, which exists. Name another one.")
+    if (form := quantized_as(run)) != "none":
+        raise UsageError(
+            f"A model is exported as it was trained, with the table of what it scored so, but this run evaluated with "
+            f"--quantize {form}: its table and dial values are of other weights. Give the same run without --quantize, "
+            f"which finds its trainings again, and name that one."
+        )
     spec, found, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
     model = AdaptiveModel.from_pretrained(found, spec, calibration=None)
     card = model_card(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.errors import UsageError
 
@@ -56,7 +58,7 @@ def generate(
 
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import find_checkpoint
+    from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
     folder = find_checkpoint(checkpoint, method)
@@ -71,6 +73,11 @@ def generate(
         model, load_tokenizer(folder), prompts, max_new_tokens=max_new_tokens, generator=generator, **sampling
     )
     report: Any = model.compute_report()
+    if (form := quantized_as(checkpoint)) != "none":
+        note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
+        typer.echo(paragraph(note), err=True)
+    if saving is None and dial is None and (hint := _saves_nothing(model, folder, calibration)):
+        typer.echo(paragraph(hint), err=True)
     if as_json:
         found: Generation = {
             "method": str(model.spec),
@@ -84,6 +91,33 @@ def generate(
     for prompt, text in zip(prompts, texts, strict=True):
         typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")
     typer.echo(saved_line(report), err=True)
+
+
+def _saves_nothing(model: AdaptiveModel, folder: Path, calibration: str) -> str:
+    """Which savings can be asked for, of a model whose dial stands where nothing is skipped; else an empty text."""
+    from adaptive_bench.model import stored_calibration
+
+    method = model.method
+    if method.value != method.dial.skip_nothing or not method.max_saved_tokens:
+        return ""
+    if not model.needs_calibration:
+        return f"Nothing was skipped: --saving takes a share from 0 to {method.max_saved_tokens:.3g}."
+    known = stored_calibration.names(folder, model.spec)
+    most = {
+        name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known
+    }
+    chosen = stored_calibration.choose(folder, model.spec, calibration)
+    if chosen is not None:
+        return f"Nothing was skipped: --saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
+    if known:
+        listed = ", ".join(f"{name} (up to {most[name]:g})" for name in known)
+        return f"Nothing was skipped: give --saving, and --calibration with one of {listed}."
+    return "Nothing was skipped: --saving takes a share that this saved model was calibrated for; no run stored others."
+
+
+def _rounded_down(share: float) -> float:
+    """To a number that can be typed, and that is calibrated still."""
+    return math.floor(1000 * share) / 1000
 
 
 def _continue(

@@ -51,7 +51,7 @@ def find_subject(name: str, device: str = "auto") -> Subject:
     """
     place, saved_in = find_device(device), saved_folder(name)
     if saved_in is not None:
-        folder = find_checkpoint(saved_in, "dense")
+        folder = find_checkpoint(saved_in, "dense", "the model that headroom is measured on,")
         saved = read_saved(folder)
         if saved.spec.name not in _PLAIN:
             raise UsageError(

@@ -60,7 +60,7 @@ def find_subjects(
     else:
         specs = list(methods) or _deciding(folder)
         models = [_trained(folder, spec, task, notes) for spec in specs]
-        tokenizer, called = load_tokenizer(find_checkpoint(folder, str(specs[0]))), folder.resolve().name
+        tokenizer, called = load_tokenizer(find_checkpoint(folder, str(specs[0]), "--methods")), folder.resolve().name
     place = find_device(device)
     for model in models:
         check_readable(model.to(place).eval())
@@ -83,7 +83,7 @@ def _deciding(folder: Path) -> list[MethodSpec]:
 
 
 def _trained(folder: Path, spec: MethodSpec, task: str | None, notes: dict[str, None]) -> AdaptiveModel:
-    checkpoint = find_checkpoint(folder, str(spec))
+    checkpoint = find_checkpoint(folder, str(spec), "--methods")
     known = stored_calibration.names(checkpoint, spec)
     stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
     if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
@@ -11,24 +12,28 @@ from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import DEFAULT_OUT, find_run
 
 
-def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path) -> Path:
+def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, asked: str = "--method") -> Path:
     """The folder of a run's saved model: the checkpoint of a method's first seed.
 
     Args:
         listed: What the run wrote.
         run: Its folder, for messages.
+        asked: What named the method, for messages.
 
     Raises:
         UsageError: No method of the run is named.
         EnvironmentProblem: Not trained yet.
     """
-    methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
+    known = list(dict.fromkeys(one.method for one in listed.evaluations))
+    methods = ", ".join(known)
     if method is None:
-        raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no --method. Name one.")
+        raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no {asked}. Name one.")
     spec = str(MethodSpec.parse(method))
     found = next((one for one in listed.evaluations if one.method == spec), None)
     if found is None:
-        raise UsageError(f"The run has the methods {methods}, got --method {method!r}.")
+        raise UsageError(
+            f"The run has the methods {methods}, got {asked} {method!r}. {registry.did_you_mean(spec, known)}"
+        )
     training = listed.training_of(found)
     record = Record(listed.out / "records" / training.record)
     manifest.check_training(training, record)
@@ -57,4 +62,4 @@ def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) ->
             f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
             f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."
         )
-    return checkpoint_of(listed, method, folder)
+    return checkpoint_of(listed, method, folder, asked="the method")

@@ -53,3 +53,13 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
     assert about["pretrained"] == {"location": "owner/nano", "revision": "0" * 40, "sha256": {}}
     with pytest.raises(EnvironmentProblem, match=r"needs those of 'owner/nano', but they cannot be loaded"):
         AdaptiveModel.from_pretrained(folder)
+
+
+def test_a_quantized_run_is_refused_with_the_reason(command, finished, tmp_path):
+    (tmp_path / "other").mkdir()
+    text = (finished / "config.yaml").read_text()
+    about = yaml.safe_load(text)
+    about["evaluation"]["quantize"] = "int8"
+    (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(about))
+    result = command("export-model", "other", "-o", "shared", "--method", "gateskip")
+    assert result.exit_code == 2 and "--quantize int8" in result.stderr and not (tmp_path / "shared").exists()

@@ -6,6 +6,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.saving import load_tokenizer
 
 
 @pytest.fixture
@@ -72,3 +73,28 @@ def test_folders_that_are_no_models(command, folder, tmp_path):
     (folder / "tokenizer_config.json").unlink()
     result = command("generate", str(folder), "Hello")
     assert result.exit_code == 1 and "tokenizer" in result.stderr
+
+
+def test_a_dial_that_skips_nothing_is_said_with_the_savings_there_are(command, folder):
+    result = command("generate", str(folder), "--max-new-tokens", "4", "Hello")
+    assert "--saving takes a share from 0 to 1." in result.stderr
+    assert "--saving" not in command("generate", str(folder), "--saving", "0.3", "--max-new-tokens", "4", "Hi").stderr
+    assert "--saving" not in command("generate", str(folder), "--dial", "0", "--max-new-tokens", "4", "Hi").stderr
+
+
+def test_savings_are_those_of_the_stored_calibrations(command, folder):
+    model = AdaptiveModel.build(AdaptiveModel.from_pretrained(folder).backbone_model, "gateskip").eval()
+    home = folder.with_name("gated")
+    model.save_pretrained(home, load_tokenizer(folder))
+    told = []
+    for name, most in (("one", 0.12345), ("two", 0.3)):
+        ids = torch.randint(2, 250, (4, 30), generator=torch.Generator().manual_seed(0))
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        model.calibrate([batch | {"continuation_mask": torch.arange(30).expand_as(ids) >= 15}], [most])
+        model.saving = most
+        model.store_calibration(home, name, {most: model.dial}, name)
+        told.append(" ".join(command("generate", str(home), "--max-new-tokens", "4", "Hello").stderr.split()))
+    assert "--saving takes a share up to 0.123, as calibrated on one." in told[0]
+    assert "give --saving, and --calibration with one of one (up to 0.123), two (up to 0.3)." in told[1]
+    done = command("generate", str(home), "--saving", "0.123", "--calibration", "one", "--max-new-tokens", "4", "Hi")
+    assert done.exit_code == 0 and "Nothing was skipped" not in done.stderr

@@ -94,7 +94,7 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),
         (("--text", "text.txt", "-o", "page.txt"), "ends in one of .html"),
         (("--text", "text.txt", "--savings", "2"), "--savings takes shares"),
-        (("--text", "text.txt", "--methods", "free"), "got --method 'free'"),
+        (("--text", "text.txt", "--methods", "free"), "got --methods 'free'"),
         (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "A picture shows one method"),
         (("--tasks", "nano_math", "--limit", "1", "--paper", "--methods", "mod"), "decides by none"),
     ],

@@ -173,6 +173,16 @@ def test_a_control_that_saves_another_amount_is_marked(make_row):
         assert "+48.8≠ [" in render(rows) and "not measured at one dial value" in render(rows)
 
 
+def test_a_table_by_another_axis_says_that_the_mark_goes_by_net_flops(make_row):
+    for changes, axis in (({}, ""), ({"axis": "tokens"}, "saved tokens"), ({"phase": "decode"}, "FLOPs of decode")):
+        rows = rows_of(make_row, ("gateskip",), **WORTH | {"shuffled_apart": 0.03} | changes)
+        text = render(rows)
+        said = " ".join(text.split())
+        assert "saves net FLOPs more than 2 points apart" in said
+        assert ("this mark goes by net FLOPs of all phases" in said) == bool(axis) and axis in said
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_decisions_fit_80_columns_and_lower_scores_have_their_own_unit(make_row):
     rows = rows_of(make_row, metric="word_perplexity,none", score=123456.0, low=101234.0, high=140000.0)
     worth = {"shuffled_score": 223456.0, "decisions_worth": 1e5, "decisions_low": -2e5, "decisions_high": 3e5}

@@ -88,8 +88,11 @@ def _records(folder: Path) -> list[str]:
     return [key for key in named if isinstance(key, str) and re.fullmatch(r"[0-9a-f]{8,64}", key)]
 
 
-def find_checkpoint(folder: Path, method: str | None) -> Path:
+def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
     """The folder of a saved model: the folder itself, or in a run the checkpoint of a method's first seed.
+
+    Args:
+        asked: The option that named the method, for messages.
 
     Raises:
         UsageError: A run, and no method of it.
@@ -98,4 +101,4 @@ def find_checkpoint(folder: Path, method: str | None) -> Path:
     if not (folder / _CONFIG).is_file():
         nested = folder / "checkpoint"
         return nested if nested.is_dir() else folder
-    return checkpoint_of(manifest_of(folder), method, folder)
+    return checkpoint_of(manifest_of(folder), method, folder, asked)
