@@ -11,7 +11,6 @@ import typer
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.cli.tables import fitting
-from adaptive_bench.store.manifest import target_text
 from adaptive_bench.store.runs import run_name
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
@@ -117,6 +116,7 @@ def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
 
 def _scores(folder: Path) -> _Scores:
     """By method, task, metric and asked saving, the score of each document of each seed."""
+    from adaptive_bench.store.manifest import target_text
     from adaptive_bench.tables.document_values import document_values
 
     found: _Scores = {}

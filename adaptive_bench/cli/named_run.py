@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import manifest
 from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, run_folders
+
+if TYPE_CHECKING:
+    from adaptive_bench.store.manifest import Manifest
 
 _HELP = "Name of a run (see `list runs`), the beginning of one, `last`, or its folder."
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
@@ -102,12 +104,14 @@ def naming_plugins(run: Path) -> Iterator[None]:
         raise UsageError(f"{error} The run was made with `{options}`: give it too.{gone}") from error
 
 
-def manifest_of(run: Path) -> manifest.Manifest:
+def manifest_of(run: Path) -> Manifest:
     """What a run consists of and where it is.
 
     Raises:
         EnvironmentProblem: The folder is not one of a run, or was damaged.
     """
+    from adaptive_bench.store import manifest  # with it comes NumPy, which no help needs
+
     if (found := manifest.read(run)) is not None:
         return found
     # A run of an earlier version left no manifest: what belongs to it is asked of its config, and of its tasks.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, terminal_width, wrapped
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of, one_line
-from adaptive_bench.store import manifest
 from adaptive_bench.store.results import problem_of, read_run
 from adaptive_bench.store.runs import run_folders, run_name
 from adaptive_bench.validation import rule_of
@@ -114,6 +113,8 @@ def _row(folder: Path, about: Mapping[str, Any]) -> RunRow:
 
 def _of_its_list(folder: Path) -> str:
     """What is wrong with the run's list of its records; an empty text where nothing is."""
+    from adaptive_bench.store import manifest  # with it comes NumPy, of which other lists need nothing
+
     try:
         manifest.read(folder)
     except AdaptiveBenchError as error:

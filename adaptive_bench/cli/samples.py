@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +16,12 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.savings import COUNTED, saving_name
+
+if TYPE_CHECKING:
+    from adaptive_bench.store.evaluations import Evaluation, Sample
+    from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
 _WIDTH, _INDENT = 80, 10
 UNITS = {"tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
