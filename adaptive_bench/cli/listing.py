@@ -112,7 +112,7 @@ def list_names(
         typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
         typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
     elif what is Listed.schemas:
-        typer.echo(lines_of([(row["name"], row["command"]) for row in rows]))
+        typer.echo(lines_of([(row["name"], row["command"].removeprefix("adaptive-bench ")) for row in rows]))
     else:
         typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
         if what is Listed.methods:

@@ -94,6 +94,7 @@ def _with_json(group, path=()):
 def test_schemas_are_a_line_each_and_a_wrong_name_is_told_the_closest(command):
     lines = command("list", "schemas").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(SCHEMAS)
+    assert all(line.endswith(" --json") and len(line) <= 80 for line in lines)
     wrong = command("list", "schemas", "headrom")
     assert wrong.exit_code == 2 and "'headroom'" in wrong.stderr
     assert command("list", "schemas", "status", "--json").stdout == command("list", "schemas", "status").stdout

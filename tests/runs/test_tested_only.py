@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.runs import preflight, run
 from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.timing import TimingRequest, time_specs
+from adaptive_bench.spec import parse_specs
 
 QUESTION = {
     "id": "1", "question": "Where do fish live?", "question_concept": "fish",
@@ -54,6 +56,16 @@ def test_models_as_they_are_need_no_training_split(config_of, questions, data):
     data("commonsense_qa", train=[QUESTION | {"id": f"t{number}"} for number in range(40)])
     assert run(config).exit_code == 0
     assert [[point.scores for point in sweep.finished().values()] for sweep in plan(config).sweeps] == scores
+
+
+def test_a_run_without_text_is_not_timed_on_it(config_of, questions):
+    config = config_of("dense", tasks=("csqa_ll",), data_dir=questions, train={"steps": 0})
+    run(config)
+    request = TimingRequest(
+        tuple(parse_specs("dense")), config.model, (1,), prompt=4, new=4, out=config.out, run=config
+    )
+    with pytest.raises(UsageError, match="csqa_ll, has any"):
+        time_specs(request)
 
 
 @pytest.mark.parametrize(

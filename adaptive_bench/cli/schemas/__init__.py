@@ -47,7 +47,7 @@ SCHEMAS: Mapping[str, Printed] = {
     "list-methods": _row("methods", "methods, with their parameters", "MethodRow"),
     "list-methods-model": _row("methods --model MODEL", "what each method adds to a model", "OverheadRow"),
     "list-tasks": _row("tasks", "tasks and groups of tasks", "TaskRow"),
-    "list-models": _row("models", "models of plugins", "NamedRow"),
+    "list-models": _row("models", "models that have a name", "NamedRow"),
     "list-families": _row("families", "families of models", "NamedRow"),
     "list-configs": _row("configs", "configs", "NamedRow"),
     "list-runs": _row("runs", "runs, the newest first", "RunRow"),
@@ -128,7 +128,7 @@ def json_schema(name: str) -> dict[str, Any]:
     from adaptive_bench.cli.schemas.generator import schema_of
 
     one = SCHEMAS[name]
-    with waiting(f"Loading what {one.command.partition(' ')[0]} is made of"):  # some of it needs PyTorch
+    with waiting(f"Loading the types of {name}"):  # some of it needs PyTorch
         kind: Any = getattr(import_module(one.module), one.type_name)
     about = {"title": name, "description": f"What `adaptive-bench {one.command}` prints: {one.description}."}
     return schema_of(list[kind] if one.is_list else kind, about)
