@@ -39,7 +39,9 @@ def headroom(
         Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    out: Annotated[Path, typer.Option(parser=output.folder, help="Folder for what is measured.")] = Path("runs"),
+    out: Annotated[
+        Path, typer.Option(parser=output.folder, help="Folder of the runs, and for what is measured.")
+    ] = Path("runs"),
     to: Annotated[
         Path | None,
         typer.Option("--output", "-o", parser=output.file, help="Write the record as sealed JSON, - for stdout."),
@@ -91,7 +93,7 @@ def headroom(
         data_dir=root,
         batch_size=batch,
     )
-    subject = find_subject(model, device)
+    subject = find_subject(model, device, out)
     try:
         with open_reporter() as reporter:
             record: dict[str, Any] = study(subject, names, settings, out, reporter)

@@ -42,14 +42,17 @@ class Subject:
     tokenizer: PreTrainedTokenizerBase
 
 
-def find_subject(name: str, device: str = "auto") -> Subject:
+def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Subject:
     """A registered model, a folder in Hugging Face layout, a hub id; a run (its dense model), or a checkpoint.
+
+    Args:
+        out: Where runs are looked for by name.
 
     Raises:
         UsageError: The checkpoint is not of a dense model.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
-    place, saved_in = find_device(device), saved_folder(name)
+    place, saved_in = find_device(device), saved_folder(name, out)
     if saved_in is not None:
         folder = find_checkpoint(saved_in, "dense", "the model that headroom is measured on,")
         saved = read_saved(folder)
@@ -84,4 +87,9 @@ def model_name(name: str) -> str:
 
 
 def _begins_a_run(name: str, out: Path) -> bool:
+    path = Path(name)
+    if path.name != name:  # `<out>/<name>`, unless it is a hub id
+        out, name = path.parent, path.name
+        if not out.is_dir():
+            return False
     return name == LAST or any(folder.name.startswith(name) for folder in run_folders(out))

@@ -255,6 +255,21 @@ def test_a_checkpoint_is_measured_where_it_is_dense(command, model_folder, plugi
     assert json.loads(found.stdout)["tasks"] == json.loads(plain.stdout)["tasks"]
 
 
+def test_a_run_is_that_of_the_output_folder_that_is_named(tmp_path, monkeypatch):
+    from adaptive_bench.headroom.subject import saved_folder
+
+    monkeypatch.chdir(tmp_path)
+    for home in ("runs", "other"):
+        (Path(home) / "runs" / f"in-{home}").mkdir(parents=True)
+        (Path(home) / "runs" / f"in-{home}" / "config.yaml").write_text(
+            "model: nano\nmethods: [dense]\ntasks: [csqa]\n"
+        )
+    assert saved_folder("last").name == "in-runs"
+    assert {saved_folder(name, Path("other")).name for name in ("last", "in-o", "other/last")} == {"in-other"}
+    assert {saved_folder(name).name for name in ("other/last", "other/in-other")} == {"in-other"}
+    assert saved_folder("owner/last") is saved_folder("other/elsewhere") is None
+
+
 def test_an_oracle_is_no_method():
     """T-OR9: nobody can name one, so that no run has it and no table ranks it."""
     from adaptive_bench.headroom.prescribed import Prescribed, StaticSet
