@@ -248,7 +248,7 @@ class ForModels(Strict):
         return self.parameters[0] <= parameters < self.parameters[1]
 
     def __str__(self) -> str:
-        parts = [", ".join(self.names)] if self.names else []
+        parts = [" and ".join(self.names)] if self.names else []
         if self.parameters is not None:
             kinds = f"{' and '.join(self.families)} " if self.families else ""
             parts.append(f"{kinds}models of {self.parameters[0]:,} to {self.parameters[1]:,} parameters")

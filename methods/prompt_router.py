@@ -24,9 +24,8 @@ execute logit.
 
 Deviations: the backbone is trained as a whole instead of by LoRA, as with all methods here. Routers start biased
 towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share. It is a share of answers,
-as prompts run in full: over a text as a whole less is saved, and a larger saving than answers can give is not reached. A
-text without a prompt is decided on by its first token. Where a text is scored, its
-context is the prompt. Prompts save nothing.
+as prompts run in full: over a text as a whole less is saved, and a larger saving than answers can give is not reached.
+A text without a prompt is decided on by its first token. Where a text is scored, its context is the prompt.
 
 Deviations of `labels=search`: prompts run in full (in Dr.LLM they take the path as well). Labels are searched for on
 the training batch of each step, not once before; an answer is right where each of its tokens is the likeliest, which is
@@ -86,8 +85,8 @@ class PromptRouterConfig(MethodConfig):
         None,
         ge=0,
         lt=1,
-        description="share of the token-branches of answers to skip in the end, s; default: what the run's target saving "
-        "asks for",
+        description="share of the token-branches of answers to skip in the end, s; default: what the run's target "
+        "saving asks for",
     )
     penalty_weight: float = Field(20.0, ge=0, description="weight of the distance to the target (ours, as in SkipGPT)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax (ours)")

@@ -144,7 +144,9 @@ def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> PreTra
         pad_token_id=tokenizer.pad_token_id,
     )
     model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    torch.nn.init.normal_(model.get_input_embeddings().weight, std=recipe.embedding_std)
+    embedding = model.get_input_embeddings()
+    assert isinstance(embedding, torch.nn.Embedding)
+    torch.nn.init.normal_(embedding.weight, std=recipe.embedding_std)
     return model
 
 

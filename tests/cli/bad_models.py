@@ -10,7 +10,7 @@ MODELS = [
     (("--model", "nobody/nothing"), ENVIRONMENT, "HF_HUB_OFFLINE"),
     (("--model", "a/b/c"), ENVIRONMENT, "hub id like owner/name"),
     (("--model", "{here}"), ENVIRONMENT, "config.json"),
-    (("--config", "nano", "--model", "{model}"), USAGE, "is for nano, got the model"),
+    (("--config", "nano", "--model", "{model}"), USAGE, "is for nano and nano_qwen3, got the model"),
     (("--config", "paper_generative", "--model", "{model}"), USAGE, "--any-model"),
     (("--config", "pretrained_large", "--model", "{model}"), USAGE, "Leave --config out"),
     (("--config", "pretrained_medium", "--model", "nano"), USAGE, "--any-model"),
