@@ -1,8 +1,8 @@
 """Records in one file, to be passed on: everything a table is made of, without weights, logs and names of machines.
 The timings that a finished run used are in it too, below `time/`.
 
-An archive is untrusted input: a member that is not a plain file of a record under a known name, or that is too large,
-rejects all of it, and nothing it names leads outside the folder of records.
+An archive is untrusted input: a name that is not of a file of a record, or a file that is not what was written, rejects
+all of it, and nothing it names leads outside the folder of records.
 """
 
 from __future__ import annotations
@@ -13,33 +13,27 @@ import re
 import tarfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from io import BytesIO
-from itertools import chain, groupby
-from lzma import LZMAError, LZMAFile
+from itertools import chain
+from lzma import LZMAError
 from pathlib import Path, PurePath
-from typing import Final
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, seals, timings
+from adaptive_bench.store.archive import archived, files_in
 from adaptive_bench.store.digest import is_intact, sealed
 from adaptive_bench.store.files import DOCUMENTS, OURS, Files, files_of
 from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.records import WITHOUT_WEIGHTS, Record
 from adaptive_bench.store.schema import SCHEMA
 
-LARGEST_UNPACKED_BYTES = 2_000_000_000
-LARGEST_FILE_BYTES = 50_000_000
-MOST_FILES = 500_000
-_PRESET: Final = 9  # of xz: looks back 64 MB, over several records, whose documents are the same
 _OF_A_MACHINE = ("machine", "system")
+_SHOWN = 100  # characters of a name
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
     r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?" + OURS,
     re.ASCII,
 )
 _TIMING = re.compile(timings.FOLDER + r"/[0-9a-f]{8,64}\.json", re.ASCII)
-_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)  # `isreg` takes sparse files too, which unpack to any size
-_END_BYTES = 2 * tarfile.BLOCKSIZE  # of zeros, which end an archive that was not cut
 
 
 @dataclass(frozen=True)
@@ -55,15 +49,6 @@ class Unpacked:
     written: int
     known: int
     different: tuple[str, ...] = ()
-
-
-class _Bounded(LZMAFile):
-    """Gives no more at a time than a file of a record may have, whatever a header asks for."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= LARGEST_FILE_BYTES:
-            raise ValueError(f"a piece of {size} bytes is too large")
-        return super().read(size)
 
 
 def pack(records: Iterable[Path]) -> bytes:
@@ -104,82 +89,73 @@ def unpack(file: Path, out: Path, sha256: str | None = None, records: Collection
 
     Raises:
         EnvironmentProblem: It is no such archive or another one, breaks a rule, or holds a file that is not what was
-            written; no record of it was written then, but for those before the one that does.
+            written; nothing of it was written then.
     """
-    written = known = 0
-    different: list[str] = []
     try:
         if sha256 is not None and _sha256(file) != sha256:
             raise ValueError("its digest is not the one in the entry.json beside it")
-        with _Bounded(file) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-            seen: set[str] = set()
-            for record, members in groupby(_checked(archive), key=lambda member: member.name.split("/")[0]):
-                if record in seen:
-                    raise ValueError(f"the files of {record} stand apart")
-                seen.add(record)
-                if record == timings.FOLDER:
-                    different += _put_timings(archive, members, out)
-                    continue
-                if records is not None and record not in records:
-                    raise ValueError(f"{record} is no record of its run")
-                target = out / "records" / record
-                is_known = target.exists()
-                with (atomic.temporary_folder if is_known else atomic.new_folder)(target) as folder:
-                    for member in members:
-                        path = folder.joinpath(*member.name.split("/")[1:])
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(_content(archive, member))
-                    _check_digests(folder, record)
-                    if is_known:
-                        different += _different(folder, target)
-                    else:
-                        atomic.write_json(folder / WITHOUT_WEIGHTS, {"schema": SCHEMA})
-                known, written = known + is_known, written + (not is_known)
-            _check_end(archive, stream)
-            if records is not None and (missing := sorted(set(records) - seen)):
+        with atomic.temporary_folder(out / "unpacked") as folder:
+            for name, content in files_in(file, lambda name: _check_name(name, records)):
+                place = folder.joinpath(*name.split("/"))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+            found = sorted(place.name for place in folder.iterdir() if place.name != timings.FOLDER)
+            if missing := sorted({*(records or ())} - {*found}):
                 raise ValueError(f"{len(missing)} record(s) of its run are not in it, the first: {missing[0]}")
+            for record in found:
+                _check_digests(folder / record, record)
+            return _put(folder, found, out)
     except (OSError, EOFError, LZMAError, tarfile.TarError, ValueError) as error:
         raise EnvironmentProblem(
             f"Packed records are a .tar.xz that `leaderboard submit --records` wrote, but {str(file)!r} cannot be read "
             f"as one ({type(error).__name__}: {error}). Fetch it again."
         ) from error
+
+
+def _check_name(name: str, records: Collection[str] | None) -> None:
+    """Refuse what is no file of a record, or of a record that nobody asked for."""
+    if _TIMING.fullmatch(name):
+        return
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name[:_SHOWN]!r} is no file of a record")
+    record = name.partition("/")[0]
+    if records is not None and record not in records:
+        raise ValueError(f"{record} is no record of its run")
+
+
+def _put(folder: Path, records: Iterable[str], out: Path) -> Unpacked:
+    """Put what was unpacked and holds where it belongs. What is there already stays."""
+    different = list(_put_timings(folder / timings.FOLDER, out / timings.FOLDER))
+    written = known = 0
+    for record in records:
+        target = out / "records" / record
+        if target.exists():
+            known += 1
+            different += _different(folder / record, target)
+            continue
+        written += 1
+        with atomic.new_folder(target) as place:
+            for piece in (folder / record).iterdir():
+                piece.rename(place / piece.name)
+            atomic.write_json(place / WITHOUT_WEIGHTS, {"schema": SCHEMA})
     return Unpacked(written, known, tuple(different))
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    content = archive.extractfile(member)
-    assert content is not None  # it is a plain file
-    return content.read()
-
-
-def _put_timings(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], out: Path) -> Iterator[str]:
-    for member in members:
-        content, place = _content(archive, member), out / member.name
+def _put_timings(folder: Path, target: Path) -> Iterator[str]:
+    """Each is checked before the first is put."""
+    contents = {place.name: place.read_bytes() for place in sorted(folder.glob("*"))}
+    for name, content in contents.items():
         if not is_intact(content):
-            raise ValueError(f"{member.name} changed since it was written")
-        if not place.exists():
-            atomic.write_bytes(place, content)
-        elif place.read_bytes() != content:
-            yield f"{place} is another one"
-
-
-def _check_end(archive: tarfile.TarFile, stream: LZMAFile) -> None:
-    """`tarfile` takes what is cut between two members, or goes on with anything else there, for a whole archive."""
-    stream.seek(archive.offset)
-    end = stream.read(LARGEST_FILE_BYTES)
-    if len(end) < _END_BYTES or any(end):
-        raise ValueError("it does not end where its last file does: it was cut, or something was added")
+            raise ValueError(f"{timings.FOLDER}/{name} changed since it was written")
+    for name, content in contents.items():
+        if not (target / name).exists():
+            atomic.write_bytes(target / name, content)
+        elif (target / name).read_bytes() != content:
+            yield f"{target / name} is another one"
 
 
 def _archive(files: Iterable[tuple[str, bytes]]) -> bytes:
-    packed = BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz", preset=_PRESET) as archive:
-        for name, content in files:
-            content = _anonymous(content) if name.endswith("/env.json") else content
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, BytesIO(content))
-    return packed.getvalue()
+    return archived((name, _anonymous(content) if name.endswith("/env.json") else content) for name, content in files)
 
 
 def _sha256(file: Path) -> str:
@@ -250,18 +226,3 @@ def _anonymous(environment: bytes) -> bytes:
     values = json.loads(environment)
     kept = {key: value for key, value in values.items() if key not in (*_OF_A_MACHINE, "content_sha256")}
     return sealed(json.dumps(kept, indent=2)).encode()
-
-
-def _checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    total, names = 0, set()
-    for number, member in enumerate(archive, 1):
-        total += member.size
-        known = _NAME.fullmatch(member.name) or _TIMING.fullmatch(member.name)
-        if member.type not in _PLAIN or member.issparse() or known is None:
-            raise ValueError(f"member {number} is no file of a record")
-        if member.name in names:
-            raise ValueError(f"{member.name} is in it twice")
-        names.add(member.name)
-        if number > MOST_FILES or member.size > LARGEST_FILE_BYTES or total > LARGEST_UNPACKED_BYTES:
-            raise ValueError(f"it is too large: {number} files, {total} bytes")
-        yield member

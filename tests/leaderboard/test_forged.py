@@ -2,16 +2,15 @@
 the file and the value.
 """
 
-import io
 import json
 import lzma
 import re
 import shutil
-import tarfile
 from datetime import UTC, datetime
 
 import pytest
 import yaml
+from small_archives import members, of_members
 from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem
@@ -21,6 +20,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
+from adaptive_bench.store.archive import archived, files_in
 from adaptive_bench.store.digest import sealed
 
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
@@ -122,21 +122,13 @@ def archive(change):
     """A forgery of the members of the archive: names and contents."""
 
     def forge(entry, other):
-        members = change(members_of(entry), members_of(other))
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:xz") as file:
-            for name, content in members:
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                file.addfile(member, io.BytesIO(content))
-        (entry / "records.tar.xz").write_bytes(packed.getvalue())
+        (entry / "records.tar.xz").write_bytes(archived(change(members_of(entry), members_of(other))))
 
     return forge
 
 
 def members_of(entry):
-    with tarfile.open(entry / "records.tar.xz") as file:
-        return [(member.name, file.extractfile(member).read()) for member in file.getmembers()]
+    return sorted(files_in(entry / "records.tar.xz", str))
 
 
 def edited(end, old, new, *, seal=True):
@@ -161,6 +153,12 @@ def whole(change):
         (entry / "records.tar.xz").write_bytes(content)
 
     return forge
+
+
+def twice(members):
+    """The first name a second time."""
+    first = members["names"].split(b"\n")[0]
+    return members | {"names": first + b"\n" + members["names"], "left_out": b"\0" + members["left_out"]}
 
 
 def without_records(*forgeries):
@@ -266,7 +264,7 @@ FORGED = {
     "an archive that was added to": (
         whole(lambda own, _: lzma.compress(lzma.decompress(own) + b"more")), "records.tar.xz.*was added"),
     "no archive": (whole(lambda own, _: b"something else"), "records.tar.xz"),
-    "a file twice": (archive(lambda own, _: [own[0], *own]), "records.tar.xz.*is in it twice"),
+    "a file twice": (whole(lambda own, _: of_members(twice(members(own)))), "records.tar.xz.*is in it twice"),
     "a file that is gone": (archive(lambda own, _: own[:-1]), "records.tar.xz"),
     "records of another run as well": (archive(lambda own, other: own + other), "records.tar.xz.*no record of its run"),
     "a path upwards": (archive(lambda own, _: [*own, ("../escaped.json", b"{}")]), "records.tar.xz.*no file of a"),

@@ -2,16 +2,17 @@
 values of the wrong kind. None is taken, each refusal names the file and the value or its place, and nothing acts.
 """
 
-import io
 import json
 import lzma
 import re
 import shutil
+import struct
 import tarfile
 from itertools import product
 
 import pytest
 import yaml
+from small_archives import members, of_members
 from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem
@@ -20,6 +21,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
+from adaptive_bench.store.archive import archived, files_in
 
 TEXTS = {
     "script": "<script>alert(1)</script>",
@@ -94,30 +96,43 @@ def config(**values):
     return attack
 
 
-def member(name, content=b"{}", kind=tarfile.REGTYPE, link=""):
-    """The archive with one more member in front."""
+def packed_by(change):
+    """The archive with other members."""
 
     def attack(entry):
-        packed = io.BytesIO()
-        with tarfile.open(entry / "records.tar.xz") as old, tarfile.open(fileobj=packed, mode="w:xz") as new:
-            one = tarfile.TarInfo(name)
-            one.type, one.linkname, one.size = kind, link, len(content) if kind == tarfile.REGTYPE else 0
-            new.addfile(one, io.BytesIO(content if kind == tarfile.REGTYPE else b""))
-            for known in old.getmembers():
-                new.addfile(known, old.extractfile(known))
-        (entry / "records.tar.xz").write_bytes(packed.getvalue())
+        file = entry / "records.tar.xz"
+        file.write_bytes(change(members(file.read_bytes())))
+
+    return attack
+
+
+def member(name, **header):
+    """The archive with one more member, of some kind."""
+    return packed_by(lambda known: of_members({name: b""}, **header) if header else of_members(known | {name: b""}))
+
+
+def file_of(name, content=b"{}"):
+    """The archive with one more file."""
+
+    def attack(entry):
+        file = entry / "records.tar.xz"
+        file.write_bytes(archived([*files_in(file, str), (name, content)]))
 
     return attack
 
 
 def bomb(entry):
-    """60 MB of zeros in a few kB, as a file of a record."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz") as new:
-        one = tarfile.TarInfo("0123456789abcdef/train.jsonl")
-        one.size = 60_000_000
-        new.addfile(one, io.BytesIO(bytes(one.size)))
-    (entry / "records.tar.xz").write_bytes(packed.getvalue())
+    """60 MB of zeros in a few kB, as a stream."""
+    (entry / "records.tar.xz").write_bytes(of_members({"0/text": bytes(60_000_000)}))
+
+
+def form_bomb(entry):
+    """A file of 60 MB: one form of a megabyte, on sixty lines."""
+    streams = {"0/forms": json.dumps([[True, "x" * 10**6]]).encode(), "0/columns": b"[[]]"}
+    streams["0/lines"] = struct.pack("<61I", 60, *[0] * 60)
+    record = read(entry, "run.json")["records"][0]
+    names = {"names": f"{record}/train.jsonl".encode(), "left_out": b"\0"}
+    (entry / "records.tar.xz").write_bytes(of_members(names | streams))
 
 
 HOSTILE = {
@@ -163,17 +178,22 @@ HOSTILE = {
         of_json("entry.json", lambda found: found["files"].update({"run.json": "x"})), "run.json has no digest"),
     "of the future": (of_json("entry.json", lambda found: found.update(schema=99)), "schema 1 to"),
     "a truth as version": (of_json("entry.json", lambda found: found.update(schema=True)), "schema 1 to"),
-    "a member above": (member("../../evil.json"), r"records\.tar\.xz.*no file of a record"),
-    "an absolute member": (member("/tmp/evil.json"), r"records\.tar\.xz.*no file of a record"),
-    "a link": (
-        member("0123456789abcdef/env.json", kind=tarfile.SYMTYPE, link="/etc/passwd"), r"records\.tar\.xz.*no file"),
-    "a hard link": (
-        member("0123456789abcdef/env.json", kind=tarfile.LNKTYPE, link="/etc/passwd"), r"records\.tar\.xz.*no file"),
-    "a device": (member("0123456789abcdef/env.json", kind=tarfile.CHRTYPE), r"records\.tar\.xz.*no file"),
-    "a program": (member("0123456789abcdef/run.py"), r"records\.tar\.xz.*no file of a record"),
-    "a pickle": (member("0123456789abcdef/model.pkl"), r"records\.tar\.xz.*no file of a record"),
-    "a record that is not the run's": (member("0123456789abcdef/env.json"), r"0123456789abcdef is no record"),
+    "a member above": (member("../../evil.json"), r"records\.tar\.xz.*no stream of records"),
+    "an absolute member": (member("/tmp/evil.json"), r"records\.tar\.xz.*no stream of records"),
+    "a link": (member("names", type=tarfile.SYMTYPE, linkname="/etc/passwd"), r"records\.tar\.xz.*no stream"),
+    "a hard link": (member("names", type=tarfile.LNKTYPE, linkname="/etc/passwd"), r"records\.tar\.xz.*no stream"),
+    "a device": (member("names", type=tarfile.CHRTYPE), r"records\.tar\.xz.*no stream"),
+    "a file above": (file_of("../../evil.json"), r"records\.tar\.xz.*no file of a record"),
+    "an absolute file": (file_of("/tmp/evil.json"), r"records\.tar\.xz.*no file of a record"),
+    "a program": (file_of("0123456789abcdef/run.py"), r"records\.tar\.xz.*no file of a record"),
+    "a pickle": (file_of("0123456789abcdef/model.pkl"), r"records\.tar\.xz.*no file of a record"),
+    **{f"{what} as name": (file_of(f"0123456789abcdef/{text}"), r"records\.tar\.xz.*no (file of a|record of its|name)")
+       for what, text in TEXTS.items()},
+    "a record that is not the run's": (file_of("0123456789abcdef/env.json"), r"0123456789abcdef is no record"),
     "a bomb": (bomb, r"records\.tar\.xz.*too large"),
+    "a bomb of forms": (form_bomb, r"records\.tar\.xz.*too large: 60000059 bytes"),
+    "streams of nothing": (
+        packed_by(lambda known: of_members(known | {"0/columns": b"{}"})), r"records\.tar\.xz"),
     "bytes behind its end": (
         lambda entry: (entry / "records.tar.xz").write_bytes(
             lzma.compress(lzma.decompress((entry / "records.tar.xz").read_bytes()) + b"#!/bin/sh")),
