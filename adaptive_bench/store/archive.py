@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from adaptive_bench.store.columnar import STREAMS, arranged, restored
+from adaptive_bench.store.columnar import MOST_VALUES, STREAMS, arranged, restored
 from adaptive_bench.store.digest import seal_of, without_seal
 from adaptive_bench.store.files import DOCUMENTS, POINT
 
@@ -24,7 +24,7 @@ LARGEST_UNPACKED_BYTES = 2_000_000_000
 LARGEST_FILE_BYTES = 50_000_000
 MOST_FILES = 500_000
 LARGEST_STREAMS_BYTES = 250_000_000  # of all, which are in memory together; as many as 2 GB of files come to
-_PART_BYTES: Final = 50_000_000  # of files, arranged at a time
+_PART_VALUES: Final = MOST_VALUES // 2  # of files, arranged at a time, as far as they are JSON
 _PRESET: Final = 9 | lzma.PRESET_EXTREME  # of xz: looks back 64 MB
 _NAMES: Final = "names"
 _LEFT_OUT: Final = "left_out"  # a byte for each name
@@ -113,7 +113,7 @@ def _groups(names: Sequence[str]) -> list[list[str]]:
     found: dict[tuple[int, str], list[str]] = {}
     for name in names:
         folder, _, file = name.rpartition("/")
-        task = folder.rpartition("/")[2].rpartition("-")[0]
+        task = folder.rpartition("/")[2].partition("-")[0]  # with its controls, which were asked the same
         if file.endswith(DOCUMENTS):
             key = (0, task)  # first, as points have a digest of them
         elif POINT.fullmatch(file):
@@ -129,11 +129,12 @@ def _portions(names: Sequence[str], contents: Mapping[str, bytes]) -> Iterator[l
     part: list[str] = []
     size = 0
     for name in names:
-        if part and size + len(contents[name]) > _PART_BYTES:
+        values = sum(map(contents[name].count, (b",", b"]", b"}")))  # after each value stands one of these
+        if part and size + values > _PART_VALUES:
             yield part
             part, size = [], 0
         part.append(name)
-        size += len(contents[name])
+        size += values
     yield part
 
 

@@ -28,6 +28,7 @@ from adaptive_bench.store.schema import SCHEMA
 
 _OF_A_MACHINE = ("machine", "system")
 _SHOWN = 100  # characters of a name
+_STRANGE = re.compile(r"[^A-Za-z0-9_.:/\-]")  # whoever packed it chose them, and what is said of it goes to a page
 _NAME = re.compile(
     r"[0-9a-f]{8,64}/"
     r"(eval/[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,200}-[0-9a-f]{8,64}/)?" + OURS,
@@ -117,7 +118,7 @@ def _check_name(name: str, records: Collection[str] | None) -> None:
     if _TIMING.fullmatch(name):
         return
     if _NAME.fullmatch(name) is None:
-        raise ValueError(f"{name[:_SHOWN]!r} is no file of a record")
+        raise ValueError(f"{_STRANGE.sub('?', name[:_SHOWN])!r} is no file of a record")
     record = name.partition("/")[0]
     if records is not None and record not in records:
         raise ValueError(f"{record} is no record of its run")

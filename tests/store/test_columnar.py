@@ -1,5 +1,6 @@
 """Texts are given back byte for byte, whatever they are, and streams that do not fit together are refused."""
 
+import bz2
 import json
 import math
 import random
@@ -7,10 +8,11 @@ import random
 import pytest
 
 from adaptive_bench.store import columnar
-from adaptive_bench.store.columnar import arranged, part, restored
+from adaptive_bench.store.columnar import arranged, part, restored, words
 from adaptive_bench.store.columnar.forms import put_together, taken_apart
 from adaptive_bench.store.columnar.literals import Stream, written
-from adaptive_bench.store.columnar.prediction import COPY, LAST, TIMES, best_rule
+from adaptive_bench.store.columnar.prediction import COPY, LAST, NEW, RECENT, TIMES, WORD, best_rule, recalled
+from adaptive_bench.store.columnar.words import lengthened, shortened
 
 DOCUMENT = '{"doc": %d, "target": "a \\"b\\" %d", "output": "%s", "scores": {"exact": %s}, "correct": null}\n'
 ODD = [
@@ -72,12 +74,16 @@ def test_documents_that_are_alike_take_little_room():
         (["5.5", "7.5", "8.25", "9.5"], {3: ["5.5", "7.5", "8.25", "9.5"]}, COPY),
         (["11.0", "15.0", "16.5", "19.0"], {3: ["5.5", "7.5", "8.25", "9.5"]}, TIMES),
         (["-0.0", "0.0", "16.5", "19.0"], {3: ["-0.0", "0.0", "8.25", "9.5"]}, TIMES),
+        (['"27"', '"5"'], {3: ['"4 + 23 = 27. #### 27"', '"5"']}, WORD),
+        (["1", "2", "1", "2", "2", "1"], {}, RECENT),
     ],
 )
 def test_what_follows_from_others_is_left_out(column, known, rule):
-    lines = [0, 1, 0, 1] if rule == LAST else [0] * 4
-    found, misses = best_rule(column, lines, known)
-    assert found.name == rule and sum(misses) == (2 if rule == LAST else 0)
+    lines = [0, 1, 0, 1] if rule == LAST else [0] * len(column)
+    found, ranks = best_rule(column, lines, known)
+    new = [value for value, rank in zip(column, ranks, strict=True) if rank == NEW]
+    assert found.name == rule and len(new) == (2 if rule in (LAST, RECENT) else 0)
+    assert recalled(found, ranks, new, lines, known) == column
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,9 @@ def test_what_follows_from_others_is_left_out(column, known, rule):
 )
 def test_numbers_stand_in_binary_where_that_gives_them_back(values, kind):
     found, content = written(values)
-    assert found == kind and Stream(kind, content).take(len(values)) == values
+    stream = Stream(kind, shortened(content.decode()) if kind == "text" else content)
+    assert found == kind and stream.take(len(values)) == values
+    stream.check_end()
 
 
 def damage(packed):
@@ -115,13 +123,20 @@ def damage(packed):
     yield "more lines than there are", {"lines": b"\xff\xff\xff\xff\0\0\0\0"}
     yield "half a number", {"lines": packed["lines"][:-1]}
     yield "a file fewer", {"lines": packed["lines"][: len(packed["lines"]) // 2]}
-    yield "a prediction fewer", {"misses": packed["misses"][:-1]}
-    yield "a prediction more", {"misses": packed["misses"] + b"\0"}
-    yield "half a prediction", {"misses": b"\2" + packed["misses"][1:]}
-    yield "nothing to recall", {"misses": b"\0" * len(packed["misses"])}
-    yield "a value fewer", {"text": packed["text"][packed["text"].index(b"\n") + 1 :]}
-    yield "a value more", {"text": packed["text"] + b"1\n"}
-    yield "a value that does not end", {"text": packed["text"] + b"1"}
+    yield "a rank fewer", {"ranks": packed["ranks"][:-1]}
+    yield "a rank more", {"ranks": packed["ranks"] + b"\0"}
+    yield "a rank of nothing", {"ranks": b"\2" + packed["ranks"][1:]}
+    yield "nothing to recall", {"ranks": b"\0" * len(packed["ranks"])}
+    text = lengthened(packed["text"])
+    yield "a value fewer", {"text": shortened(text.partition("\n")[2])}
+    yield "a value more", {"text": shortened(text + "1\n")}
+    yield "a value that does not end", {"text": shortened(text + "1")}
+    yield "text that was cut", {"text": packed["text"][:-1]}
+    yield "text that goes on", {"text": packed["text"] + b"1"}
+    yield "text of no form", {"text": bz2.compress(b"x")}
+    yield "text of no vocabulary", {"text": bz2.compress(b"n{}\n\0")}
+    yield "a word that is not in it", {"text": bz2.compress(b'n["a"]\n\1')}
+    yield "half a word", {"text": bz2.compress(b'n["a"]\n\xff')}
     yield "bytes that are no value", {"double": b"\0"}
     yield "numbers that nobody asked for", {"double": b"\0" * 16}
 
@@ -134,6 +149,22 @@ def test_streams_that_do_not_fit_together_are_refused():
         with pytest.raises(ValueError, match=r".") as raised:
             texts(packed | streams)
         assert type(raised.value).__name__ in ("ValueError", "JSONDecodeError"), name
+
+
+def test_texts_of_any_words_come_back(monkeypatch):
+    dice = random.Random(1)
+    letters = "".join(map(chr, range(0x4E00, 0x4E00 + 9000)))
+    vocabulary = ["".join(dice.choices("abcdefghijklm", k=9)) for _ in range(400)]
+    many = " ".join(dice.choices(vocabulary, k=5000))
+    for text in ("", "a", "the cat and the dog " * 50, "\udcff \\n", letters, letters[:8000] * 2, many):
+        assert lengthened(shortened(text)) == text
+    assert len(shortened("the cat and the dog " * 50)) < 100
+    packed = shortened(many)
+    monkeypatch.setattr(words, "MOST_CHARACTERS", len(many) - 1)
+    with pytest.raises(ValueError, match=f"at most {len(many) - 1} characters"):
+        lengthened(packed)
+    with pytest.raises(ValueError, match="at most"):
+        lengthened(bz2.compress(bytes(words.MOST_BYTES + 1)))
 
 
 def test_a_part_has_so_many_values_at_most(monkeypatch):

@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from .words import lengthened
+
 TEXT: Final = "text"
 # Kind -> type in the stream, and how a number is written. Weights and losses are of 32 bits, shares of 64; counts of
 # operations are whole, with a point (`whole`) or without.
@@ -24,7 +26,7 @@ KINDS: Final = (TEXT, *_NUMBERS)
 
 
 def written(values: Sequence[str]) -> tuple[str, bytes]:
-    """The kind of some values, and their bytes in its stream."""
+    """The kind of some values, and their bytes in its stream; of text as it is before `words.shortened`."""
     found = {TEXT: "".join(f"{value}\n" for value in values).encode("utf-8", "surrogateescape")}
     if values and all(value[0] in "-0123456789" for value in values):
         for kind in _NUMBERS:
@@ -55,7 +57,7 @@ class Stream:
         self._at = 0
         self._lines: Iterator[str] = iter(())
         if kind == TEXT:
-            lines = content.decode("utf-8", "surrogateescape").split("\n")
+            lines = lengthened(content).split("\n")
             self._left = len(lines) - 1  # the last one ends with its line too
             self._lines = iter(lines)
         else:

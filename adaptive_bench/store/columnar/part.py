@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .forms import Form, put_together, taken_apart
-from .literals import KINDS, Stream, written
-from .prediction import Rule, best_rule, recalled
+from .literals import KINDS, TEXT, Stream, written
+from .prediction import NEW, Rule, best_rule, recalled
+from .words import shortened
 
 MOST_VALUES: Final = 20_000_000  # of a part: each takes some 100 bytes of memory while it is read
-_FORMS, _COLUMNS, _LINES, _MISSES = "forms", "columns", "lines", "misses"
-STREAMS: Final = (_FORMS, _COLUMNS, _LINES, _MISSES, *KINDS)
+_FORMS, _COLUMNS, _LINES, _RANKS = "forms", "columns", "lines", "ranks"
+STREAMS: Final = (_FORMS, _COLUMNS, _LINES, _RANKS, *KINDS)
 _UNSIGNED: Final = "I"  # of `array`: 4 bytes
 
 Part = Mapping[str, bytes]
@@ -38,13 +39,14 @@ def arranged(texts: Sequence[tuple[str, bool]]) -> dict[str, bytes]:
             form, values = taken_apart(piece)
             lines.append(numbers.setdefault((has_rows, form), len(numbers)))
             rows.setdefault((has_rows, form), []).append((line, file, values))
-    streams: dict[str, list[bytes]] = {name: [] for name in (_MISSES, *KINDS)}
+    streams: dict[str, list[bytes]] = {name: [] for name in (_RANKS, *KINDS)}
     columns = [_columns(has_rows, found, streams) for (has_rows, _), found in rows.items()]
     return {
         _FORMS: _json([[has_rows, *form] for has_rows, form in rows]),
         _COLUMNS: _json(columns),
         _LINES: _little(lines).tobytes(),
-        **{name: b"".join(found) for name, found in streams.items()},
+        **{name: b"".join(found) for name, found in streams.items() if name != TEXT},
+        TEXT: shortened(b"".join(streams[TEXT]).decode("utf-8", "surrogateescape")),
     }
 
 
@@ -56,9 +58,9 @@ def _columns(has_rows: bool, rows: list[_Row], streams: Mapping[str, list[bytes]
     notes = []
     for place in _order(has_rows, len(rows[0][2])):
         column = [values[place] for _, _, values in rows]
-        rule, misses = best_rule(column, lines, known)
-        kind, content = written([value for value, miss in zip(column, misses, strict=True) if miss])
-        streams[_MISSES].append(misses)
+        rule, ranks = best_rule(column, lines, known)
+        kind, content = written([value for value, rank in zip(column, ranks, strict=True) if rank == NEW])
+        streams[_RANKS].append(ranks)
         streams[kind].append(content)
         known[place] = column
         # The distance, as columns beside each other follow from those as far away.
@@ -76,6 +78,7 @@ def restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
     try:
         yield from _restored(part)
     except (
+        OSError,
         LookupError,
         TypeError,
         AttributeError,
@@ -90,23 +93,23 @@ def restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
 def _restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
     forms = [(bool(has_rows), tuple(map(str, pieces))) for has_rows, *pieces in json.loads(part[_FORMS])]
     files = list(_files(part[_LINES], len(forms)))
-    if len(part[_MISSES]) > MOST_VALUES:
-        raise ValueError(f"a part has at most {MOST_VALUES} values, this one {len(part[_MISSES])}")
+    if len(part[_RANKS]) > MOST_VALUES:
+        raise ValueError(f"a part has at most {MOST_VALUES} values, this one {len(part[_RANKS])}")
     places: list[list[tuple[int, int]]] = [[] for _ in forms]
     for file, rows in enumerate(files):
         for line, number in enumerate(rows):
             places[number].append((line, file))
     streams = {name: Stream(name, part[name]) for name in KINDS}
-    misses = _Misses(part[_MISSES])
+    ranks = _Ranks(part[_RANKS])
     values: list[Iterator[Sequence[str]]] = []
     notes = json.loads(part[_COLUMNS])
     for (has_rows, form), found, note in zip(forms, places, notes, strict=True):
         found.sort()
-        table = _table(has_rows, form, note, [line for line, _ in found], streams, misses)
+        table = _table(has_rows, form, note, [line for line, _ in found], streams, ranks)
         # Rows were sorted by line, files take theirs in turn.
         of_row = dict(zip(found, zip(*table, strict=True) if table else [()] * len(found), strict=True))
         values.append(iter([of_row[place] for place in sorted(found, key=lambda place: (place[1], place[0]))]))
-    misses.check_end()
+    ranks.check_end()
     for stream in streams.values():
         stream.check_end()
     for rows in files:
@@ -121,19 +124,19 @@ def _table(
     notes: Sequence[Any],
     lines: Sequence[int],
     streams: Mapping[str, Stream],
-    misses: _Misses,
+    ranks: _Ranks,
 ) -> list[list[str]]:
     """The columns of a form, in their order."""
     known: dict[int, Sequence[str]] = {}
     for place, (kind, name, *of) in zip(_order(has_rows, len(form) - 1), notes, strict=True):
         rule = Rule(name, place + of[0], float(of[1])) if of else Rule(name)
-        missed = misses.take(len(lines))
-        known[place] = recalled(rule, missed, streams[KINDS[kind]].take(sum(missed)), lines, known)
+        found = ranks.take(len(lines))
+        known[place] = recalled(rule, found, streams[KINDS[kind]].take(found.count(NEW)), lines, known)
     return [list(known[place]) for place in range(len(form) - 1)]
 
 
-class _Misses:
-    """What `missed` gave, to be taken in its order."""
+class _Ranks:
+    """Those of all columns, to be taken in their order."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -142,13 +145,13 @@ class _Misses:
     def take(self, count: int) -> bytes:
         found = self._content[self._at : self._at + count]
         self._at += count
-        if len(found) < count or found.strip(b"\0\1"):
-            raise ValueError("for each value stands whether it was predicted, as 0 or 1")
+        if len(found) < count:
+            raise ValueError("there are more values than are told of")
         return found
 
     def check_end(self) -> None:
         if self._at != len(self._content):
-            raise ValueError("there are predictions of values that belong to no file")
+            raise ValueError("there is more told of values than there are")
 
 
 def _order(has_rows: bool, columns: int) -> range:

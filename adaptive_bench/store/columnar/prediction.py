@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 LAST: Final = "last"
+RECENT: Final = "recent"
 COPY: Final = "copy"
+WORD: Final = "word"
 TIMES: Final = "times"
+NEW: Final = 255  # stands for a value that no rule gives
 _LOOKED_AT: Final = 12  # columns before one whose values may decide its own
-_BETTER: Final = 0.8  # of the misses of another rule, for one that costs more to note
+_BETTER: Final = 0.8  # of the new values of another rule, for one that costs more to note
+_FEWER: Final = 0.95  # of the new values of `LAST`, for `RECENT`, which has more to say of the others
 _PLACES: Final = (0.0, 0.3, 0.5, 0.8, 1.0)  # of a column, where a rule is tried before all of it is
 
 
@@ -22,7 +26,8 @@ class Rule(NamedTuple):
 
     Attributes:
         name: `LAST`, the value that the last row of the same line had (where column `of` is given: of those rows that
-            have the same value there); `COPY`, the value of column `of`; `TIMES`, that value times `factor`.
+            have the same value there); `RECENT`, one of those that such rows had, counted back from the last; `COPY`,
+            the value of column `of`; `WORD`, its last word; `TIMES`, it times `factor`.
         of: Place of a column that is known already.
     """
 
@@ -31,41 +36,63 @@ class Rule(NamedTuple):
     factor: float = 1.0
 
 
-def missed(rule: Rule, column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> bytes:
-    """For each row whether the rule predicts another value: 1 if so."""
-    if rule.name != LAST:
-        return bytes(guess != value for guess, value in zip(_guesses(rule, known), column, strict=True))
-    memory: dict[object, str] = {}
-    found = bytearray()
-    for key, value in zip(_keys(rule, lines, known), column, strict=True):
-        found.append(memory.get(key) != value)
-        memory[key] = value
-    return bytes(found)
+def ranks(rule: Rule, column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> bytes:
+    """For each row 0 if the rule gives its value, `NEW` if it does not; of `RECENT` how far back it is."""
+    if rule.name == LAST:
+        memory: dict[object, str] = {}
+        found = bytearray()
+        for key, value in zip(_keys(rule, lines, known), column, strict=True):
+            found.append(0 if memory.get(key) == value else NEW)
+            memory[key] = value
+        return bytes(found)
+    if rule.name == RECENT:
+        recent: dict[object, list[str]] = {}
+        found = bytearray()
+        for key, value in zip(_keys(rule, lines, known), column, strict=True):
+            values = recent.setdefault(key, [])
+            found.append(values.index(value) if value in values else NEW)
+            _move(values, found[-1], value)
+        return bytes(found)
+    return bytes(0 if guess == value else NEW for guess, value in zip(_guesses(rule, known), column, strict=True))
 
 
 def recalled(
-    rule: Rule, misses: bytes, literals: Iterable[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]
+    rule: Rule, found: bytes, literals: Iterable[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]
 ) -> list[str]:
-    """The column, from its misses and what stood at them.
+    """The column, from its ranks and the values that are new.
 
     Raises:
         LookupError, ValueError: They do not belong together.
     """
     values = iter(literals)
-    if rule.name != LAST:
-        guesses = _guesses(rule, known)
-        return [next(values) if miss else guess for miss, guess in zip(misses, guesses, strict=True)]
-    memory: dict[object, str] = {}
-    column = []
-    for key, miss in zip(_keys(rule, lines, known), misses, strict=True):
-        if miss:
-            memory[key] = next(values)
-        column.append(memory[key])
+    column: list[str] = []
+    if rule.name in (LAST, RECENT):
+        recent: dict[object, list[str]] = {}
+        for key, rank in zip(_keys(rule, lines, known), found, strict=True):
+            before = recent.setdefault(key, [])
+            column.append(next(values) if rank == NEW else before[rank])
+            if rule.name == RECENT:
+                _move(before, rank, column[-1])
+            else:
+                before[:] = column[-1:]
+        return column
+    for rank, guess in zip(found, _guesses(rule, known), strict=True):
+        if rank not in (0, NEW):
+            raise ValueError(f"{rule.name!r} gives one value, not one that is {rank} back")
+        column.append(next(values) if rank else guess)
     return column
 
 
+def _move(values: list[str], rank: int, value: str) -> None:
+    """Put a value first, from where it was."""
+    if rank != NEW:
+        del values[rank]
+    values.insert(0, value)
+    del values[NEW:]
+
+
 def best_rule(column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> tuple[Rule, bytes]:
-    """The rule that misses the fewest values, and where it does.
+    """The rule that gives all but the fewest values, and its ranks.
 
     Args:
         known: The columns of the same form that a reader will have by then, by place, in their order.
@@ -82,9 +109,17 @@ def best_rule(column: Sequence[str], lines: Sequence[int], known: Mapping[int, S
         for before, other in known.items():
             if any(other[place] == column[place] for place in places):
                 best = _better(best, Rule(COPY, before), column, lines, known)
+            if any(_last_word(other[place]) == column[place] for place in places):
+                best = _better(best, Rule(WORD, before), column, lines, known)
             if (factor := _factor(column, other, places)) is not None:
                 best = _better(best, Rule(TIMES, before, factor), column, lines, known, _BETTER)
-    return best[0], best[1]
+    rule, found, new = best
+    if rule.name == LAST:
+        distinct = len({*zip(_keys(rule, lines, known), column, strict=True)})
+        if distinct < _FEWER * new:
+            rule = Rule(RECENT, rule.of)
+            found = ranks(rule, column, lines, known)
+    return rule, found
 
 
 def _better(
@@ -95,9 +130,9 @@ def _better(
     known: Mapping[int, Sequence[str]],
     share: float = 1.0,
 ) -> tuple[Rule, bytes, int]:
-    misses = missed(rule, column, lines, known)
-    count = sum(misses)
-    return (rule, misses, count) if best is None or count < share * best[2] else best
+    found = ranks(rule, column, lines, known)
+    count = found.count(NEW)
+    return (rule, found, count) if best is None or count < share * best[2] else best
 
 
 def _factor(column: Sequence[str], other: Sequence[str], places: Iterable[int]) -> float | None:
@@ -119,9 +154,16 @@ def _guesses(rule: Rule, known: Mapping[int, Sequence[str]]) -> Iterable[str]:
         raise ValueError(f"{rule.name!r} predicts from another column")
     if rule.name == COPY:
         return known[rule.of]
+    if rule.name == WORD:
+        return map(_last_word, known[rule.of])
     if rule.name != TIMES:
         raise ValueError(f"{rule.name!r} is no rule")
     return [_times(value, rule.factor) for value in known[rule.of]]
+
+
+def _last_word(value: str) -> str:
+    """Of a string, as a string: the answer in what was written."""
+    return '"' + value[1:].rpartition(" ")[2] if value.startswith('"') else value
 
 
 def _number(value: str) -> float | None:
