@@ -13,6 +13,7 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.probed import stored_matrix
+from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
 from adaptive_bench.strict_yaml import read_mapping
@@ -28,7 +29,12 @@ from .rows import Rejected, checked, only_once, place_of, read_json, spec_of
 
 SELF_REPORTED = "self-reported"  # the author's word: the entry has no records
 REDERIVED = "re-derived"  # every value was made again of its records by whoever built the board
-REPRODUCED = "reproduced"  # as re-derived, and a point of the row's method and task was measured again and agrees
+# As re-derived, and a point of the row's method and task was measured again and agrees: with the code of whoever builds
+# the board, which measured the row too or another version of it did; or only ever with another version.
+REPRODUCED = "reproduced"
+REPRODUCED_NOW = "reproduced by the present code"
+REPRODUCED_EARLIER = "reproduced by earlier code"
+STATES = (SELF_REPORTED, REDERIVED, REPRODUCED_EARLIER, REPRODUCED_NOW, REPRODUCED)  # the weakest first
 _LONGEST_REASON = 1000
 
 
@@ -58,13 +64,21 @@ class Evidence:
     unprojected: Sequence[str] = ()
     sealed: bool = False
     recorded: Mapping[str, Any] = field(default_factory=dict)
+    codes: Mapping[str, str] = field(default_factory=dict)
 
     def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns `evidence`, `checked` and `external` of one of its rows."""
         spec = spec_of(row)
-        again = self.again is not None and self.again.agrees(spec, str(row["task"]))
-        state = REPRODUCED if again and self.state == REDERIVED else self.state
+        state = self._state(spec, str(row["task"]))
         return {"evidence": state, "checked": spec not in self.unchecked, "external": self.external.get(spec)}
+
+    def _state(self, spec: str, task: str) -> str:
+        if self.state != REDERIVED or self.again is None or not self.again.agrees(spec, task):
+            return self.state
+        measured, now = self.codes.get(spec), code_of(method_name(spec))
+        if now is None or measured == now:  # of a plugin that is not here nobody knows whether its code is another
+            return REPRODUCED
+        return REPRODUCED_NOW if self.again.code(spec, task) == now else REPRODUCED_EARLIER
 
     def said(self) -> str:
         """What stands behind it, as one sentence without its full stop."""
@@ -72,7 +86,13 @@ class Evidence:
             SELF_REPORTED: "self-reported: it has no records, so that no value of it could be made again",
             REDERIVED: f"re-derived: all {len(self.rows)} rows were made again of its records and are the same",
         }[self.state]
-        return known + ("" if self.again is None else f"; {self.again}")
+        return known + ("" if self.again is None else f"; {self.again}{self._moved()}")
+
+    def _moved(self) -> str:
+        """How many methods were measured again by code that is not the present one, in words."""
+        states = {spec_of(row): self._state(spec_of(row), str(row["task"])) for row in self.rows}
+        earlier = sum(state == REPRODUCED_EARLIER for state in states.values())
+        return f"; since then the code of {earlier} of its {len(states)} methods has changed" if earlier else ""
 
 
 def examine(folder: Path) -> Evidence:
@@ -123,6 +143,7 @@ def examine(folder: Path) -> Evidence:
         unprojected=() if now is None else now["unprojected"],
         sealed=now is not None and now["sealed"],
         recorded={} if now is None else now["recorded"],
+        codes={spec: str(one["code"]) for spec, one in methods.items() if one.get("code") is not None},
     )
 
 

@@ -6,6 +6,7 @@ for the very entry whose `entry.json` it names by digest; of any other it says n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.source import code_of
+from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic
 
 from . import entry
@@ -24,10 +27,11 @@ from .plain import plain
 from .rows import Rejected, read_json, spec_of
 
 FILE_NAME = "verified.json"
-SCHEMA = 3  # 1 counted as differing what another seed may score, 2 named no points
+SCHEMA = 4  # 1 counted as differing what another seed may score, 2 named no points, 3 no code
 UNVERIFIED = "not measured again"
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _MOST = 10**9
+_CODE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def recorder(folder: Path) -> Callable[[Sequence[Mapping[str, Any]]], Path]:
@@ -58,7 +62,11 @@ def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
         "alike": sum(one["verdict"] == "alike" for one in known),
         "documents": sum(one["documents"] for one in known),
         "equal": sum(one["equal"] for one in known),
-        "measured": [{key: one[key] for key in ("method", "semantics", "task", "verdict", "trained")} for one in known],
+        "measured": [
+            {key: one[key] for key in ("method", "semantics", "task", "verdict", "trained")}
+            | {"code": code_of(method_name(one["method"]))}
+            for one in known
+        ],
     }
     atomic.write_json(folder / FILE_NAME, values)
     return folder / FILE_NAME
@@ -73,8 +81,8 @@ class Again:
         points: Measured again; of them `hold`, and `alike` score as another seed may.
         trained: Points of models that were trained again; the others were of models that were there.
         documents: Asked again; of them `equal` have the same score.
-        agreeing: Method (with its semantics) and task of each point that holds or is alike; `None` where a file of an
-            earlier version has counts alone.
+        agreeing: By method (with its semantics) and task of each point that holds or is alike the digest of the code
+            that measured it again, as far as the file says; `None` where one of an earlier version has counts alone.
     """
 
     when: str
@@ -84,7 +92,11 @@ class Again:
     trained: int
     documents: int
     equal: int
-    agreeing: frozenset[tuple[str, str]] | None = None
+    agreeing: Mapping[tuple[str, str], str | None] | None = None
+
+    def code(self, spec: str, task: str) -> str | None:
+        """Digest of the code that measured a point of a method on a task again, as far as it is known."""
+        return (self.agreeing or {}).get((spec, task))
 
     def agrees(self, spec: str, task: str) -> bool:
         """Whether a point of a method on a task was measured again and agrees: of counts alone if all of them do."""
@@ -132,7 +144,7 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     if found.documents > asked:
         raise Rejected(f"{FILE_NAME}: documents {found.documents}, in the entry {asked}")
     known = {(spec_of(row), str(row["task"])) for row in rows}
-    if strange := sorted((found.agreeing or frozenset()) - known):
+    if strange := sorted({*(found.agreeing or ())} - known):
         raise Rejected(f"{FILE_NAME}: {plain(' on '.join(strange[0]), 100)} is not in the entry")
     return found
 
@@ -146,7 +158,7 @@ def _again(folder: Path) -> Again:
         raise Rejected(f"{FILE_NAME} does not hold what `leaderboard verify --record` writes") from error
     if values.get("schema") == 1:
         values["alike"] = 0
-    if values.get("schema") not in (1, 2, SCHEMA):
+    if values.get("schema") not in (1, 2, 3, SCHEMA):
         raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(values.get('schema'), 20)}")
     digest = entry.digest_of((folder / entry.FILE_NAME).read_bytes())
     if values.get("entry_sha256") != digest:
@@ -163,19 +175,23 @@ def _again(folder: Path) -> Again:
             f"{FILE_NAME}: {', '.join(map(' '.join, zip(_COUNTS, map(str, counts), strict=True)))} cannot be"
         )
     agreeing = None
-    if values["schema"] == SCHEMA:
+    if values["schema"] > 2:
         agreeing = _agreeing(values.get("measured"), hold, alike)
     when = plain(str(values.get("verified"))[:10])
     return Again(when, points, hold, alike, trained, documents, equal, agreeing)
 
 
-def _agreeing(measured: object, hold: int, alike: int) -> frozenset[tuple[str, str]]:
-    """Method and task of the points that agree, in a file that names each."""
+def _agreeing(measured: object, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
+    """Method and task of the points that agree, in a file that names each, with the code that measured them again."""
     try:
-        found = [(spec_of(one), one["task"], one["verdict"]) for one in measured]  # type: ignore[attr-defined]
+        found = [(spec_of(one), one["task"], one["verdict"], one.get("code")) for one in measured]  # type: ignore[attr-defined]
     except (TypeError, KeyError, AttributeError) as error:
         raise Rejected(f"{FILE_NAME}: measured names each point") from error
-    counts = Counter(verdict for _, _, verdict in found)
+    if strange := [
+        code for *_, code in found if code is not None and not (isinstance(code, str) and _CODE.fullmatch(code))
+    ]:
+        raise Rejected(f"{FILE_NAME}: code of a point is 16 hexadecimal digits, got {plain(strange[0], 40)}")
+    counts = Counter(verdict for _, _, verdict, _ in found)
     if (counts["holds"], counts["alike"]) != (hold, alike):
         raise Rejected(f"{FILE_NAME}: hold {hold}, alike {alike}, by its points {counts['holds']}, {counts['alike']}")
-    return frozenset((spec, task) for spec, task, verdict in found if verdict in ("holds", "alike"))
+    return {(spec, task): code for spec, task, verdict, code in found if verdict in ("holds", "alike")}

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from .. import dials
-from ..evidence import REDERIVED, REPRODUCED, SELF_REPORTED
+from ..evidence import REPRODUCED, REPRODUCED_EARLIER, REPRODUCED_NOW, STATES
 from ..frame import Board
 from ..grid import ALL_MARKS, AXES, COSTS, NOT_CONVERGED
 from ..groups import RULE as FEATURED
@@ -230,9 +230,6 @@ def _json(data: object) -> str:
     return text
 
 
-_STATES = (SELF_REPORTED, REDERIVED, REPRODUCED)  # the weakest first
-
-
 def _states(board: Board, specs: Sequence[str]) -> dict[str, tuple[str, str]]:
     """By spec what stands behind its rows, of several entries the weakest: in a word, and as its entries say it."""
     found = {}
@@ -245,7 +242,7 @@ def _states(board: Board, specs: Sequence[str]) -> dict[str, tuple[str, str]]:
         ]
         states = [row.evidence for row in board.rows if row.spec == spec and row.evidence is not None]
         said = "; ".join(dict.fromkeys(one.said() for one in told)) or "a run, not an entry"
-        found[spec] = (min(states, key=_STATES.index, default=NONE), said)
+        found[spec] = (min(states, key=STATES.index, default=NONE), said)
     return found
 
 
@@ -264,10 +261,18 @@ def _meta(part: _Part) -> str:
     said = [run["facts"]["verified"] for run in runs if "verified" in run["facts"]]
     again = [text for text in said if text != UNVERIFIED]
     if len(said) > 1:
-        parts.append(f"{len(again)} of {len(said)} entries measured again")
+        parts.append(f"{len(again)} of {len(said)} entries measured again{_by_code(rows)}")
     elif said:
-        parts.append(f"verified {again[0].partition(',')[0]}" if again else UNVERIFIED)
+        parts.append(f"verified {again[0].partition(',')[0]}{_by_code(rows)}" if again else UNVERIFIED)
     return " · ".join(parts)
+
+
+def _by_code(rows: Sequence[Row]) -> str:
+    """Whether that was another version of the code than this one, in words."""
+    states = {row.evidence for row in rows}
+    if REPRODUCED_EARLIER not in states:
+        return ""
+    return ", in part by earlier code" if states & {REPRODUCED, REPRODUCED_NOW} else " by earlier code"
 
 
 def source(name: str) -> str:

@@ -13,6 +13,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.leaderboard.submission import claims_of, submit
 from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
+from adaptive_bench.source import code_of
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.results import read_table, write_run
@@ -205,6 +206,7 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
         "points are of models trained again"
     )
     file = entry / "verified.json"
+    assert {one["code"] for one in json.loads(file.read_text())["measured"]} == {code_of("gateskip")}
     first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
     file.write_text(json.dumps(first))
     assert "1 of 3 points hold, 0 more" in said_of(entry)
@@ -229,7 +231,8 @@ def again(verdict):
         {"hold": 3},
         {"points": 1e300},
         {"documents": None},
-        {"schema": 4},
+        {"schema": 5},
+        {"measured": [{"method": "gateskip", "task": "nano_math", "verdict": "holds", "code": "<b>"}]},
         {"measured": []},
         {"measured": 3},
         {"alike": 1},

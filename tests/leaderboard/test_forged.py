@@ -14,12 +14,22 @@ from small_archives import members, of_members
 from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.leaderboard import evidence, provenance
 from adaptive_bench.leaderboard.entry import DERIVED, digest_of
-from adaptive_bench.leaderboard.evidence import REDERIVED, REPRODUCED, SELF_REPORTED
+from adaptive_bench.leaderboard.evidence import (
+    REDERIVED,
+    REPRODUCED,
+    REPRODUCED_EARLIER,
+    REPRODUCED_NOW,
+    SELF_REPORTED,
+)
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.page import render
+from adaptive_bench.leaderboard.provenance import OTHER_CODE, method_facts_of
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
+from adaptive_bench.source import code_of
 from adaptive_bench.store.archive import archived, files_in
 from adaptive_bench.store.digest import sealed
 
@@ -334,6 +344,28 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     assert evidence.again.trained == 1 and "1 of 1 points hold" in evidence.said()
 
 
+@pytest.mark.parametrize(
+    ("by", "state"), [(None, REPRODUCED_EARLIER), ("1" * 16, REPRODUCED_EARLIER), ("2" * 16, REPRODUCED_NOW)]
+)
+def test_what_earlier_code_measured_again_is_not_called_reproduced(entries, tmp_path, monkeypatch, by, state):
+    """The code of `dense` changed since its row was measured, and `by` is the one that measured it again."""
+    monkeypatch.setattr(evidence, "code_of", lambda method: "2" * 16 if method == "dense" else code_of(method))
+    monkeypatch.setattr(provenance, "code_of", evidence.code_of)
+    entry = shutil.copytree(entries[0], tmp_path / "again")
+    point = {"semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}
+    points = [point | {"method": "dense", "code": by}, point | {"method": "random_skip", "code": "1" * 16}]
+    verified(schema=4, points=2, hold=2, trained=2, documents=6, equal=6, measured=points)(entry, None)
+    board = read_board([entry / "table.json"])
+    found = {line["method"]: line["evidence"] for line in board.lines}
+    assert found == {"dense": state, "random_skip": REPRODUCED}
+    (one,) = board.evidence.values()
+    assert ("since then the code of 1 of its 2 methods has changed" in one.said()) is (state == REPRODUCED_EARLIER)
+    page = render(board, "net")
+    assert f"verified {NOW:%Y-%m-%d}" in page and ("in part by earlier code" in page) is (state == REPRODUCED_EARLIER)
+    old = [method for method in method_facts_of([entry]).items() if method[1]["code"] == OTHER_CODE]
+    assert [name for name, _ in old] == ["dense"]
+
+
 def states(entry):
     board = read_board([entry / "table.json"])
     assert not board.refused
@@ -342,7 +374,6 @@ def states(entry):
 
 def test_a_method_whose_plugin_is_not_here_stays_unchecked_and_is_not_called_old(entries, tmp_path, monkeypatch):
     from adaptive_bench import registry
-    from adaptive_bench.leaderboard.provenance import OTHER_CODE, method_facts_of
 
     entry = shutil.copytree(entries[0], tmp_path / "entry")
     names = registry.names
