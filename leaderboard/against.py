@@ -13,7 +13,8 @@ from adaptive_bench.tables.document_scores import DocumentScores
 
 from .answers import Answers
 from .frame import Board
-from .grid import FAR, PARTIAL, Grid, is_far_off, marks_at_point, target_marks
+from .grid import Grid
+from .marks import FAR, PARTIAL, is_far_off, marks_at_point, target_marks
 from .paired import gives, over
 from .row import Row
 

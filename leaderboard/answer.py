@@ -12,8 +12,10 @@ from adaptive_bench.spec import method_name
 
 from .against import at_own_savings
 from .frame import Board
-from .grid import AXES, FAR, NOT_CONVERGED, PARTIAL, Grid, marks, percent
+from .grid import AXES, Grid
 from .groups import FEWEST_SEEDS
+from .marks import FAR, NOT_CONVERGED, PARTIAL, marks
+from .numbers import percent
 from .paired import is_trained_static
 from .row import Row
 from .standing import Line, Standing

@@ -13,8 +13,9 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-from .grid import marks, number
 from .layout import AXIS
+from .marks import marks
+from .numbers import number
 from .paper import paper_tables
 from .row import Row
 from .rows import first_metrics

@@ -11,7 +11,8 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.tables.shuffled import TOLERANCE
 
-from .grid import Grid, number
+from .grid import Grid
+from .numbers import number
 from .row import Row
 
 WIDTH = 80  # of a terminal

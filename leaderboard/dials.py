@@ -9,7 +9,7 @@ from adaptive_bench.tables.dials import DialLine, DialPoint, DialTable, immovabl
 
 from .answers import Answers, SweptAnswers
 from .frame import Board
-from .grid import number, percent
+from .numbers import number, percent
 from .rows import first_metrics
 from .tables import NONE
 

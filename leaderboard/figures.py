@@ -17,7 +17,8 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic
 
-from .grid import AXES, Grid, grids, number
+from .grid import AXES, Grid, grids
+from .numbers import number
 from .row import Row
 from .rows import first_metrics
 from .tables import FAMILY_OF_CONTROLS

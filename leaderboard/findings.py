@@ -14,7 +14,8 @@ from . import sentences
 from .decisions import PREFERRED
 from .dials import immovable_dials
 from .frame import Board, read_board
-from .grid import grids, marks
+from .grid import grids
+from .marks import marks
 from .plain import markdown
 from .provenance import variants_of
 from .row import Row

@@ -15,6 +15,8 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparable import Conditions, differences
 from adaptive_bench.tables.made_with import environments
 
+from .marks import marks
+from .numbers import amount, number, percent, rank
 from .row import Row
 
 Place = tuple[str, str, str, str, str | None, Conditions]  # task, metric, axis, phase, setting
@@ -28,37 +30,7 @@ AXES = {
     "bytes": "saved bytes",
     "time": "saved time",
 }
-# Status of a row -> the mark behind its score, and what it means.
-PARTIAL = "*"
-_MARKS = {
-    "partial": (PARTIAL, "not every seed that was asked for reached this level"),
-    "inert": ("†", "the dial of this method moves nothing"),
-}
-_BEYOND = ("‡", "beyond the saving this method was trained for")
-_BELOW = ("§", "less than half of the saving this method was trained for")
-_OTHER_AXIS = ("¶", "trained for a saving on another axis")
-_OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
-NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
-# Axes without trainings of their own.
-_TRAINED_ON = {"time": "net", "bytes": "net", "projected": "net", "claimed": "tokens"}
 STATIC = ("static_depth", "layerskip")  # methods that skip the same layers for every token
-_LONGEST = 1e7  # a number below is written out
-_NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
-FAR = "≈"
-_INTERPOLATED = (FAR, "read off a line: measured more than 2 points of saving away, on one side or both")
-_CLAIM_TOLERANCE = 0.05
-_SAME_LAYERS = 0.005  # of all layers: what is read off so close to a number of them is read at that number
-_CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")
-ALL_MARKS = (
-    *_MARKS.values(),
-    _BEYOND,
-    _BELOW,
-    _OTHER_AXIS,
-    _OTHER_LAYERS,
-    _INTERPOLATED,
-    _CLAIMED,
-    ("n/a", "outside the savings that were measured"),
-)
 _AXIS_NOTES = {
     "bytes": "Saved bytes: what a written token, fed alone, reads less than in the dense model in fp32, weights and "
     "K,V together; reckoned from the ledger.",
@@ -304,95 +276,6 @@ def grids(rows: Iterable[Row]) -> list[Grid]:
         grid.cells[row.label, row.level] = row
     order = {place: number for number, place in enumerate(dict.fromkeys(key[:-1] for key in found))}
     return [found[key] for key in sorted(found, key=lambda key: order[key[:-1]])]
-
-
-def marks(row: Row) -> list[tuple[str, str]]:
-    """Marks behind a score, with what they mean."""
-    found = [_MARKS[row.status]] if row.status in _MARKS else []
-    found += target_marks(row)
-    if is_far(row):
-        found.append(_INTERPOLATED)
-    if abs(row.claimed_minus_executed or 0.0) > _CLAIM_TOLERANCE:
-        found.append(_CLAIMED)
-    return found
-
-
-def target_marks(row: Row) -> list[tuple[str, str]]:
-    """Those of them that say what the method was trained for, and whether for long enough."""
-    found = []
-    if row.beyond_target:
-        found.append(_BEYOND)
-    if row.below_target:
-        found.append(_BELOW)
-    if row.target_axis not in (None, _TRAINED_ON.get(row.axis, row.axis)):
-        found.append(_OTHER_AXIS)
-    if other_layers(row.trained_without, row.saved_tokens):
-        found.append(_OTHER_LAYERS)
-    if row.not_converged:
-        found.append(NOT_CONVERGED)
-    return found
-
-
-def marks_at_point(row: Row, left_out: float | None) -> list[tuple[str, str]]:
-    """As `target_marks`, where a method was measured instead of at a level.
-
-    Args:
-        row: Of the nearest level.
-        left_out: Share of the token-branches that are skipped there, known of the point itself.
-    """
-    if row.trained_without is None:
-        return target_marks(row)
-    found = [_OTHER_LAYERS] if other_layers(row.trained_without, left_out) else []
-    return [*found, NOT_CONVERGED] if row.not_converged else found
-
-
-def other_layers(trained_without: float | None, left_out: float | None) -> bool:
-    """Whether a method that leaves out whole layers was trained for another share of them than it is read at."""
-    if trained_without is None or left_out is None:
-        return False
-    return abs(trained_without - left_out) > _SAME_LAYERS
-
-
-def is_far(row: Row) -> bool:
-    """Whether the savings that the score was read off lie more than 2 points from the level, on one side or both.
-
-    Rows of earlier versions know only how far the two are apart: one of them is at least half of that away.
-    """
-    return is_far_off((row.gap or 0.0) / 2 if row.distance is None else row.distance)
-
-
-def is_far_off(distance: float) -> bool:
-    """Whether a saving is too far from what was measured to go without a mark."""
-    return distance > _NEAR
-
-
-def rank(row: Row) -> str:
-    """The ranks that tests leave open, `1–3`, or one alone; empty where nothing was tested."""
-    if row.rank_low is None or row.rank_high is None:
-        return ""
-    return str(row.rank_low) if row.rank_low == row.rank_high else f"{row.rank_low}–{row.rank_high}"
-
-
-def number(metric: str, score: float) -> str:
-    """A score as it is shown: shares in percent with one decimal, other numbers with four digits or all before the
-    point.
-    """
-    if metric_of(metric).unit == "share":
-        return f"{100 * score:.1f}"
-    return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
-
-
-def amount(value: float) -> str:
-    """A cost with three digits and an SI prefix: `1.24 G`."""
-    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= factor:
-            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
-    return f"{value:#.3g}".rstrip(".")
-
-
-def percent(share: float) -> str:
-    """A share in percent with one decimal; what rounds to nothing has no sign."""
-    return f"{100 * share:.1f}".replace("-0.0", "0.0") if abs(share) < 0.0005 else f"{100 * share:.1f}"
 
 
 def _percent(share: float | None) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 from adaptive_bench.tables.comparable import Conditions, differences
 
-from .grid import marks, number
+from .marks import marks
+from .numbers import number
 from .row import Row
 from .rows import first_metrics
 from .tables import NONE

@@ -11,7 +11,8 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 
-from .grid import Grid, grids, number
+from .grid import Grid, grids
+from .numbers import number
 from .row import Row
 from .rows import first_metrics
 

@@ -15,8 +15,10 @@ from adaptive_bench.tables.comparison import Difference
 from .against import at_own_savings, base_of, over_base
 from .decisions import FLOOR, is_apart, is_floor
 from .frame import Board
-from .grid import AXES, Grid, is_far, marks, number, percent
+from .grid import AXES, Grid
 from .headroom import headroom as about_headroom
+from .marks import is_far, marks
+from .numbers import number, percent
 from .paired import Comparison
 from .paper import paper_tables
 from .plain import markdown

@@ -16,10 +16,11 @@ from . import dials
 from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
-from .grid import AXES, percent
+from .grid import AXES
 from .groups import Group, groups_of, view_name
 from .links import links_of
 from .markdown import written
+from .numbers import percent
 from .page import ROWS, files_of
 from .plain import cell, markdown
 from .provenance import matched_on

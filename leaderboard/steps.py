@@ -14,7 +14,8 @@ from tabulate import tabulate
 
 from adaptive_bench.tables.doubling import reversals_text
 
-from .grid import AXES, NOT_CONVERGED, grids
+from .grid import AXES, grids
+from .marks import NOT_CONVERGED
 from .plain import plain
 from .row import Row
 from .rows import Rejected, checked, read_json

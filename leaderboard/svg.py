@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from .grid import Grid, grids, number
+from .grid import Grid, grids
+from .numbers import number
 from .row import Row
 from .rows import first_metrics
 

@@ -8,7 +8,9 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
-from .grid import AXES, COSTS, Grid, amount, grids, marks, number, percent, rank
+from .grid import AXES, COSTS, Grid, grids
+from .marks import marks
+from .numbers import amount, number, percent, rank
 from .paired import RANDOM, is_trained_static
 from .provenance import METHOD_FACTS, OTHER_CODE
 from .row import Row

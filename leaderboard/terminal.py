@@ -14,7 +14,9 @@ from adaptive_bench.spec import method_name
 
 from .curves import add_curves
 from .decisions import decisions
-from .grid import Grid, grids, marks, number, percent
+from .grid import Grid, grids
+from .marks import marks
+from .numbers import number, percent
 from .row import Row
 from .rows import first_metrics
 from .verdict import answer, level_of

@@ -8,8 +8,10 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 
 from .frame import Board
-from .grid import AXES, STATIC, Grid, grids, is_far, marks, percent
+from .grid import AXES, STATIC, Grid, grids
 from .headroom import headroom
+from .marks import is_far, marks
+from .numbers import percent
 from .paired import Comparison
 from .plain import plain
 from .row import Row

@@ -17,11 +17,12 @@ from markupsafe import Markup
 from .. import dials
 from ..evidence import REPRODUCED, REPRODUCED_EARLIER, REPRODUCED_NOW, STATES
 from ..frame import Board
-from ..grid import ALL_MARKS, AXES, COSTS, NOT_CONVERGED
+from ..grid import AXES, COSTS
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
 from ..layout import layouts
 from ..links import Links, bibtex, links_of
+from ..marks import ALL_MARKS, NOT_CONVERGED
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..row import Row
@@ -272,7 +273,7 @@ def _by_code(rows: Sequence[Row]) -> str:
     states = {row.evidence for row in rows}
     if REPRODUCED_EARLIER not in states:
         return ""
-    return ", in part by earlier code" if states & {REPRODUCED, REPRODUCED_NOW} else " by earlier code"
+    return ", in part by earlier code" if states & {REPRODUCED, REPRODUCED_NOW} else ", by earlier code"
 
 
 def source(name: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..answer import answer
-from ..grid import marks as marks_of
-from ..grid import number, percent
 from ..groups import Group
+from ..marks import marks as marks_of
+from ..numbers import number, percent
 from ..row import Row
 from ..standing import Line, Standing, preferred, standings
 from ..tables import NONE

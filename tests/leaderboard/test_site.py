@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.leaderboard.frame import board_of, read_board
-from adaptive_bench.leaderboard.grid import number
+from adaptive_bench.leaderboard.numbers import number
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.plain import markdown
 from adaptive_bench.leaderboard.rows import checked
