@@ -8,7 +8,6 @@ import html
 import io
 import json
 import re
-import tarfile
 from statistics import fmean
 
 import pytest
@@ -18,6 +17,7 @@ from adaptive_bench.leaderboard.ranks import ranks
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
+from adaptive_bench.store.archive import files_in
 
 METHODS = ("dense", "random_skip", "gateskip")
 
@@ -36,8 +36,7 @@ def raw(home):
     """By method the scores and shares of saved tokens of its points, one list for each training, out of the archive."""
     entry, _ = home
     found = {}
-    with tarfile.open(entry / "records.tar.xz") as archive:
-        files = {one.name: archive.extractfile(one).read().decode() for one in archive.getmembers()}
+    files = {name: content.decode() for name, content in files_in(entry / "records.tar.xz", str)}
     for name, text in files.items():
         sweep, _, file = name.rpartition("/")
         if "/eval/" in name and re.fullmatch(r"[0-9.]+\.json", file):
