@@ -8,13 +8,16 @@ from typing import get_args
 
 import pytest
 
-from adaptive_bench.docs import charts, drawing, figures, schemes
+from adaptive_bench.docs import charts, drawing, figures, mechanisms, results, schemes
 from adaptive_bench.method import KVPolicy
 
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
-OF_CONCEPTS = ("concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md", "leaderboard.md")
+OF_CONCEPTS = (
+    "concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md", "leaderboard.md",
+    "tuning.md", "speculation.md", "decisions.md", "findings.md",
+)  # fmt: skip
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -109,6 +112,43 @@ def test_the_headroom_is_that_of_its_record():
         (found,) = [one["headroom"] for one in task["levels"] if one["level"] == 0.15]
         value, low, high = (f"{100 * found[key]:+.1f}" for key in ("difference", "low", "high"))
         assert {task["task"], f"{value} [{low}, {high}]"} <= set(_texts(WRITTEN["headroom.svg"]))
+
+
+def test_trials_are_those_of_their_record():
+    record = _record("nano_trials.json")
+    texts, svg = _texts(WRITTEN["trials.svg"]), WRITTEN["trials.svg"]
+    assert set(record["best"]) <= set(texts)
+    legend = 3
+    assert svg.count("<circle") == sum(one["value"] is not None for one in record["trials"]) + legend
+    confirmed = {one["method"] for one in record["confirmed"]}
+    assert svg.count("<polygon") == len(confirmed) + 1
+    moved = {**record, "trials": [{**one, "value": 0.5} for one in record["trials"]]}
+    assert results.trials(moved).svg() != svg
+
+
+def test_who_is_ahead_is_what_the_findings_say():
+    page = (DOCS / "findings.md").read_text(encoding="utf-8")
+    found = results.ahead_in(page)
+    assert list(found) == ["nano_math", "nano_qa"]  # the third task has no score in percent
+    for rows in found.values():
+        assert [row.method for row in rows] == [row.method for row in sorted(rows, key=lambda row: -row.score)]
+        for row in rows:
+            assert 1 <= row.first <= row.last <= len(rows) and row.low <= row.score <= row.high
+    first = found["nano_math"][0]
+    assert (
+        f"| `{first.method}` | {first.score}≈ [{first.low}, {first.high}] % | {first.first} to {first.last} |" in page
+    )
+    assert WRITTEN["ahead.svg"].count("<circle") == sum(map(len, found.values()))
+
+
+def test_drafts_and_decisions_are_drawn_as_the_pages_tell():
+    kept = mechanisms.accepted()
+    assert (
+        mechanisms.DRAFT[:kept] == mechanisms.TEXT[1 : 1 + kept] and mechanisms.DRAFT[kept] != mechanisms.TEXT[1 + kept]
+    )
+    assert any(f"{kept + 1} from one call" in text for text in _texts(WRITTEN["speculation.svg"]))
+    assert all(len(keep) == len(mechanisms.SITES) for keep in mechanisms.KEEP)
+    assert set(mechanisms.KEEP) <= set(_texts(WRITTEN["decisions.svg"]))
 
 
 def test_numbers_follow_the_record():

@@ -130,10 +130,12 @@ def test_what_stands_below_the_results_is_what_the_findings_say():
     assert "has 12.0 [6.9, 20.0] %" in _told(page, "What training was worth", "lambada")
 
 
+# The picture is drawn of the page's own tables (`adaptive_bench.docs.results.ahead`).
 EARLIER_BACKBONE = (
     "Measured on the backbone before the present one, whose first layer did nearly everything "
     "([why it was replaced](protocol.md#the-backbone)); nothing was trained on stories, so that `nano_text` measures "
-    "what was forgotten."
+    "what was forgotten.\n\n![Scores of all methods with intervals on two tasks, best first, and the ranks that are "
+    "left open beside them.](figures/ahead.svg)"
 )
 
 

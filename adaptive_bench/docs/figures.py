@@ -6,17 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.docs import charts, schemes
+from adaptive_bench.docs import charts, mechanisms, results, schemes
 
 
 def figures(records: Path) -> dict[str, str]:
     """SVG by file name.
 
     Args:
-        records: The folder `docs/records`, which numbers are taken from.
+        records: The folder `docs/records`, which numbers are taken from; those of findings are of the page above it.
     """
-    names = ("nano_intact_start", "nano_steps", "nano_headroom")
-    intact, steps, headroom = (_record(records / f"{name}.json") for name in names)
+    names = ("nano_intact_start", "nano_steps", "nano_headroom", "nano_trials")
+    intact, steps, headroom, trials = (_record(records / f"{name}.json") for name in names)
     found = {
         "branch": schemes.branch(),
         "shuffled": schemes.shuffled(),
@@ -25,6 +25,10 @@ def figures(records: Path) -> dict[str, str]:
         "ranks": charts.ranks(steps),
         "headroom": charts.headroom(headroom),
         "entry": schemes.entry(),
+        "trials": results.trials(trials),
+        "ahead": results.ahead((records.parent / "findings.md").read_text(encoding="utf-8")),
+        "speculation": mechanisms.speculation(),
+        "decisions": mechanisms.decisions(),
     }
     return {f"{name}.svg": drawing.svg() for name, drawing in found.items()}
 
