@@ -19,7 +19,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.source import FLOORS, TABLES
 from adaptive_bench.store import atomic
-from adaptive_bench.store.manifest import FILE as MANIFEST
+from adaptive_bench.store.manifest import PACKED as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 
 from .recorded import recorded

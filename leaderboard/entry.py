@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.store.manifest import FILE as MANIFEST
+from adaptive_bench.store.manifest import PACKED as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
 from .headroom import FILE_NAME as HEADROOM

@@ -138,7 +138,7 @@ def _contents(run: Path) -> dict[str, bytes]:
         "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
         **({} if steps is None else {STEPS: (run / STEPS).read_bytes()}),
-        **({manifest.FILE: (run / manifest.FILE).read_bytes()} if (run / manifest.FILE).is_file() else {}),
+        **({manifest.PACKED: manifest.packed(run)} if (run / manifest.FILE).is_file() else {}),
     }
 
 

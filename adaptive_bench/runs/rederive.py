@@ -20,9 +20,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.files import read_file
-from adaptive_bench.store.manifest import FILE as LIST
-from adaptive_bench.store.manifest import Manifest, from_json
+from adaptive_bench.store.manifest import PACKED, read_packed
 from adaptive_bench.store.packing import unpack
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import RUN, digest_in_entry, read_json
@@ -81,7 +79,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
     """
     with tempfile.TemporaryDirectory() as folder:
         unpack(packed, Path(folder), digest_in_entry(packed), _records_beside(packed))
-        listed = _list_beside(packed, Path(folder))
+        listed = read_packed(packed.with_name(PACKED), Path(folder))
         if listed is not None:
             # Timings of the archive have seals of their own: those of the list are of files that may name a folder.
             replace(listed, timings={}).check()
@@ -178,12 +176,6 @@ def _records_beside(packed: Path) -> list[str] | None:
     about = packed.with_name(RUN)
     named = read_json(about).get("records") if about.is_file() else None
     return named if isinstance(named, list) else None
-
-
-def _list_beside(packed: Path, out: Path) -> Manifest | None:
-    """The list of its records that an entry has, for records that lie in an output folder."""
-    about = read_file(packed.with_name(LIST))
-    return None if about is None else from_json(about, out)
 
 
 def _is_comparable(row: _Row, away: Collection[str]) -> bool:

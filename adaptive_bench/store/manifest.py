@@ -7,6 +7,7 @@ data that are here now. Whether it may be used again does, and that only a run t
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -16,15 +17,17 @@ from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic, seals, timings
-from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.digest import sealed, unsealed
 from adaptive_bench.store.files import files_of, forget, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import check_key, output_of, run_command
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.schema import SCHEMA, check_schema
 from adaptive_bench.store.seals import Seals
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
+PACKED = f"{FILE}.xz"  # of an entry: half of it are names that stand there often
+_LARGEST_BYTES = 50_000_000  # of an entry's, which is untrusted
 Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
@@ -264,6 +267,34 @@ def read(folder: Path) -> Manifest | None:
         raise EnvironmentProblem(
             f"A run's {FILE} lists its records, but that in {str(folder)!r} does not ({type(error).__name__}: "
             f"{error}). {_anew(folder)}"
+        ) from error
+
+
+def packed(folder: Path) -> bytes:
+    """The manifest of a run as entries have it."""
+    return lzma.compress((folder / FILE).read_bytes(), preset=9 | lzma.PRESET_EXTREME)
+
+
+def read_packed(file: Path, out: Path) -> Manifest | None:
+    """The manifest that an entry has, of records in an output folder; `None` where it has none.
+
+    Raises:
+        EnvironmentProblem: It is not what a run wrote.
+    """
+    if not file.is_file():
+        return None
+    try:
+        unpacker = lzma.LZMADecompressor()
+        content = unpacker.decompress(file.read_bytes(), _LARGEST_BYTES)
+        if not unpacker.eof or unpacker.unused_data:
+            raise ValueError(f"it was cut, something was added, or it is larger than {_LARGEST_BYTES} bytes")
+        about = unsealed(content)
+        check_schema(about, str(file))
+        return from_json(about, out)
+    except (lzma.LZMAError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise EnvironmentProblem(
+            f"An entry's {PACKED} lists its records as its run did, but {str(file)!r} does not "
+            f"({type(error).__name__}: {error}). Submit the run again."
         ) from error
 
 

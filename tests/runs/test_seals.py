@@ -1,6 +1,7 @@
 """What a finished run ended with: nothing of it is changed, swapped or missing without a word of whoever reads it."""
 
 import json
+import lzma
 import shutil
 from pathlib import Path
 
@@ -386,9 +387,20 @@ def test_an_entry_takes_its_seals_along(finished, tmp_path):
     entry = submit(folder, tmp_path / "entries", with_records=True)
     rows = read_table(folder / "table.json")
     assert rederive(config, entry / "records.tar.xz", rows).sealed
-    change(entry / manifest.FILE, seals={**manifest.read(folder).seals, sweep.parents[1].name: "cost.json:" + "0" * 16})
+    packed, loose = entry / manifest.PACKED, tmp_path / manifest.FILE
+    whole = packed.read_bytes()
+    loose.write_bytes(lzma.decompress(whole))
+    assert loose.read_bytes() == (folder / manifest.FILE).read_bytes()
+    change(loose, seals={**manifest.read(folder).seals, sweep.parents[1].name: "cost.json:" + "0" * 16})
+    packed.write_bytes(manifest.packed(tmp_path))
     with pytest.raises(EnvironmentProblem, match=r"cost\.json changed"):
         rederive(config, entry / "records.tar.xz", rows)
+    loose.write_text(loose.read_text().replace("cost.json", "cast.json"))
+    bomb = lzma.compress(bytes(51_000_000), preset=0)
+    for content in (b"", b"[]", whole[:-9], whole + b"1", bomb, lzma.compress(b"{}"), manifest.packed(tmp_path)):
+        packed.write_bytes(content)
+        with pytest.raises(EnvironmentProblem, match=r"manifest\.json\.xz lists its records .* Submit the run again"):
+            rederive(config, entry / "records.tar.xz", rows)
     change(sweep / "0.3.json", wall_s=9.0)
     with pytest.raises(EnvironmentProblem, match=HELD_TO):
         submit(folder, tmp_path / "others", with_records=True)
