@@ -23,7 +23,7 @@ FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 DERIVED = ("table.json", "answers.json")  # left out where there are records: a board makes them of those
 OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
-# Of all files together but for table and answers: a training with its points on three tasks has about 0.04 MB.
+# Of all files together but for table and answers: a training with its points on three tasks has 0.02 to 0.08 MB.
 LARGEST_BYTES = 16_000_000
 LARGEST_DERIVED_BYTES = 32_000_000  # of those two, which an entry without records has, and early ones have all
 _LONGEST_REASON = 2000
