@@ -126,20 +126,17 @@ def _check_name(name: str, records: Collection[str] | None) -> None:
 
 def _put(folder: Path, records: Iterable[str], out: Path) -> Unpacked:
     """Put what was unpacked and holds where it belongs. What is there already stays."""
-    different = list(_put_timings(folder / timings.FOLDER, out / timings.FOLDER))
-    written = known = 0
-    for record in records:
-        target = out / "records" / record
-        if target.exists():
-            known += 1
-            different += _different(folder / record, target)
-            continue
-        written += 1
-        with atomic.new_folder(target) as place:
+    places = {record: out / "records" / record for record in records}
+    known = [record for record, target in places.items() if target.exists()]
+    # What is there may be unreadable: that is found before the first is put.
+    different = [found for record in known for found in _different(folder / record, places[record])]
+    different += _put_timings(folder / timings.FOLDER, out / timings.FOLDER)
+    for record in (record for record in places if record not in known):
+        with atomic.new_folder(places[record]) as place:
             for piece in (folder / record).iterdir():
                 piece.rename(place / piece.name)
             atomic.write_json(place / WITHOUT_WEIGHTS, {"schema": SCHEMA})
-    return Unpacked(written, known, tuple(different))
+    return Unpacked(len(places) - len(known), len(known), tuple(different))
 
 
 def _put_timings(folder: Path, target: Path) -> Iterator[str]:

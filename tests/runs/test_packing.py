@@ -110,7 +110,6 @@ HOSTILE = {
     "another file": [f"{KEY}/run.sh"],
     "code": [f"{KEY}/eval/task-{KEY}/plugin.py"],
     "a folder": [f"{KEY}/eval/"],
-    "no name": [""],
     "a long name": [f"{KEY}/eval/{'a' * 5000}-{KEY}/config.json"],
     "other letters": ["０123456789abcdef/config.json"],
     "a timing of another folder": ["time/../../escaped.json"],

@@ -11,6 +11,7 @@ Compressed one after the other they take more than twice as much as arranged lik
 
 from __future__ import annotations
 
-from .part import MOST_VALUES, STREAMS, Part, arranged, restored
+from .literals import MOST_VALUES
+from .part import STREAMS, arranged, restored
 
-__all__ = ["MOST_VALUES", "STREAMS", "Part", "arranged", "restored"]
+__all__ = ["MOST_VALUES", "STREAMS", "arranged", "restored"]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
-_STRING = r'"(?:[^"\\\n]|\\.)*"'
-# Keys belong to the form. A string that no quote ends is no value, so that every value stays on its line.
-_VALUE = re.compile(rf"{_STRING}\s*:|({_STRING}|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)", re.ASCII)
+_OPEN = r'"(?:[^"\\\n]|\\.)*+'
+# Keys belong to the form, and so does a string that no quote ends, so that every value stays on its line.
+_VALUE = re.compile(rf'{_OPEN}"\s*:|({_OPEN}"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|{_OPEN}', re.ASCII)
 
 Form = tuple[str, ...]
 

@@ -1,55 +1,49 @@
-"""Values by their kind in streams of bytes: numbers in binary, each byte of a kind beside those of the other values.
+"""Values by their kind in streams of bytes: numbers in binary, each byte beside those of the other values.
 
-A kind is right for values that it gives back as they were written; which of the right ones compresses best is tried.
+They are numbers if that gives them back as they were written; which kind compresses better is tried.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
-from .words import lengthened
-
 TEXT: Final = "text"
-# Kind -> type in the stream, and how a number is written. Weights and losses are of 32 bits, shares of 64; counts of
-# operations are whole, with a point (`whole`) or without.
-_NUMBERS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
-    "single": ("<f4", repr),
-    "double": ("<f8", repr),
-    "whole": ("<i8", lambda value: repr(float(value))),
-    "count": ("<i8", lambda value: str(int(value))),
-}
-KINDS: Final = (TEXT, *_NUMBERS)
+DOUBLE: Final = "double"
+KINDS: Final = (TEXT, DOUBLE)
+MOST_VALUES: Final = 4_000_000  # of a part: each takes some 200 bytes of memory while it is read
+_TYPE: Final = "<f8"
+_BYTES: Final = 8
 
 
 def written(values: Sequence[str]) -> tuple[str, bytes]:
-    """The kind of some values, and their bytes in its stream; of text as it is before `words.shortened`."""
+    """The kind of some values, and their bytes in its stream."""
     found = {TEXT: "".join(f"{value}\n" for value in values).encode("utf-8", "surrogateescape")}
-    if values and all(value[0] in "-0123456789" for value in values):
-        for kind in _NUMBERS:
-            if (content := _numbers(kind, values)) is not None:
-                found[kind] = content
+    if values and all(value[0] in "-0123456789" for value in values) and (numbers := _numbers(values)) is not None:
+        found[DOUBLE] = numbers
     kind = min(found, key=lambda kind: len(zlib.compress(found[kind])))
     return kind, found[kind]
 
 
-def _numbers(kind: str, values: Sequence[str]) -> bytes | None:
-    """Their bytes as one kind of number, if it gives back what was written."""
-    type_, _ = _NUMBERS[kind]
+def _numbers(values: Sequence[str]) -> bytes | None:
+    """Their bytes as numbers, if those give back what was written."""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            numbers = np.array([float(value) for value in values]).astype(type_)
-    except (ValueError, OverflowError):
+        numbers = np.array([float(value) for value in values]).astype(_TYPE)
+    except ValueError:
         return None
-    content = np.ascontiguousarray(numbers.view(np.uint8).reshape(len(values), -1).T).tobytes()
-    return content if Stream(kind, content).take(len(values)) == list(values) else None
+    content = np.ascontiguousarray(numbers.view(np.uint8).reshape(len(values), _BYTES).T).tobytes()
+    return content if Stream(DOUBLE, content).take(len(values)) == list(values) else None
 
 
 class Stream:
-    """The values of a kind, to be taken in the order in which they were written."""
+    """The values of a kind, to be taken in the order in which they were written.
+
+    Raises:
+        ValueError: They are more than a part may have, or not whole.
+    """
 
     def __init__(self, kind: str, content: bytes) -> None:
         self.kind = kind
@@ -57,11 +51,15 @@ class Stream:
         self._at = 0
         self._lines: Iterator[str] = iter(())
         if kind == TEXT:
-            lines = lengthened(content).split("\n")
-            self._left = len(lines) - 1  # the last one ends with its line too
-            self._lines = iter(lines)
+            self._left = content.count(b"\n")
+            whole = not content or content.endswith(b"\n")
         else:
-            self._left = len(content) // np.dtype(_NUMBERS[kind][0]).itemsize
+            self._left, rest = divmod(len(content), _BYTES)
+            whole = rest == 0
+        if not whole or self._left > MOST_VALUES:
+            raise ValueError(f"values of kind {kind} are whole, and at most {MOST_VALUES}")
+        if kind == TEXT:
+            self._lines = iter(content.decode("utf-8", "surrogateescape").split("\n"))
 
     def take(self, count: int) -> list[str]:
         """The next values.
@@ -74,12 +72,9 @@ class Stream:
         self._left -= count
         if self.kind == TEXT:
             return [next(self._lines) for _ in range(count)]
-        type_, text = _NUMBERS[self.kind]
-        size = np.dtype(type_).itemsize
-        piece = np.frombuffer(self._content, np.uint8, count * size, self._at).reshape(size, count)
-        self._at += count * size
-        numbers = np.ascontiguousarray(piece.T).view(type_).reshape(count)
-        return [text(value) for value in numbers.tolist()]
+        piece = np.frombuffer(self._content, np.uint8, count * _BYTES, self._at).reshape(_BYTES, count)
+        self._at += count * _BYTES
+        return [repr(value) for value in np.ascontiguousarray(piece.T).view(_TYPE).reshape(count).tolist()]
 
     def check_end(self) -> None:
         """Refuse what nobody asked for.
@@ -87,7 +82,5 @@ class Stream:
         Raises:
             ValueError: There is some.
         """
-        rest = next(self._lines, "") if self.kind == TEXT and not self._left else ""
-        whole = self.kind == TEXT or self._at == len(self._content)
-        if self._left or rest or not whole:
-            raise ValueError(f"values of kind {self.kind} stand there that belong to no file")
+        if self._left:
+            raise ValueError(f"{self._left} values of kind {self.kind} belong to no file")

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .forms import Form, put_together, taken_apart
-from .literals import KINDS, TEXT, Stream, written
+from .literals import KINDS, MOST_VALUES, Stream, written
 from .prediction import NEW, Rule, best_rule, recalled
-from .words import shortened
 
-MOST_VALUES: Final = 20_000_000  # of a part: each takes some 100 bytes of memory while it is read
+LARGEST_FORMS_BYTES: Final = 8_000_000  # of what is read as JSON: a list in it takes forty times its two letters
 _FORMS, _COLUMNS, _LINES, _RANKS = "forms", "columns", "lines", "ranks"
 STREAMS: Final = (_FORMS, _COLUMNS, _LINES, _RANKS, *KINDS)
 _UNSIGNED: Final = "I"  # of `array`: 4 bytes
@@ -45,8 +44,7 @@ def arranged(texts: Sequence[tuple[str, bool]]) -> dict[str, bytes]:
         _FORMS: _json([[has_rows, *form] for has_rows, form in rows]),
         _COLUMNS: _json(columns),
         _LINES: _little(lines).tobytes(),
-        **{name: b"".join(found) for name, found in streams.items() if name != TEXT},
-        TEXT: shortened(b"".join(streams[TEXT]).decode("utf-8", "surrogateescape")),
+        **{name: b"".join(found) for name, found in streams.items()},
     }
 
 
@@ -78,7 +76,6 @@ def restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
     try:
         yield from _restored(part)
     except (
-        OSError,
         LookupError,
         TypeError,
         AttributeError,
@@ -91,10 +88,14 @@ def restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
 
 
 def _restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
+    if max(len(part[_FORMS]), len(part[_COLUMNS])) > LARGEST_FORMS_BYTES:
+        raise ValueError(f"the forms of a part have at most {LARGEST_FORMS_BYTES} bytes")
+    if max(len(part[_RANKS]), len(part[_LINES]) // array(_UNSIGNED).itemsize) > MOST_VALUES:
+        raise ValueError(f"a part has at most {MOST_VALUES} lines and values")
     forms = [(bool(has_rows), tuple(map(str, pieces))) for has_rows, *pieces in json.loads(part[_FORMS])]
     files = list(_files(part[_LINES], len(forms)))
-    if len(part[_RANKS]) > MOST_VALUES:
-        raise ValueError(f"a part has at most {MOST_VALUES} values, this one {len(part[_RANKS])}")
+    if not files:
+        raise ValueError("a part has a file")
     places: list[list[tuple[int, int]]] = [[] for _ in forms]
     for file, rows in enumerate(files):
         for line, number in enumerate(rows):

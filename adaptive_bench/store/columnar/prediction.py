@@ -12,10 +12,8 @@ from typing import Final, NamedTuple
 LAST: Final = "last"
 RECENT: Final = "recent"
 COPY: Final = "copy"
-WORD: Final = "word"
 TIMES: Final = "times"
 NEW: Final = 255  # stands for a value that no rule gives
-_LOOKED_AT: Final = 12  # columns before one whose values may decide its own
 _BETTER: Final = 0.8  # of the new values of another rule, for one that costs more to note
 _FEWER: Final = 0.95  # of the new values of `LAST`, for `RECENT`, which has more to say of the others
 _PLACES: Final = (0.0, 0.3, 0.5, 0.8, 1.0)  # of a column, where a rule is tried before all of it is
@@ -25,10 +23,9 @@ class Rule(NamedTuple):
     """How values are predicted.
 
     Attributes:
-        name: `LAST`, the value that the last row of the same line had (where column `of` is given: of those rows that
-            have the same value there); `RECENT`, one of those that such rows had, counted back from the last; `COPY`,
-            the value of column `of`; `WORD`, its last word; `TIMES`, it times `factor`.
-        of: Place of a column that is known already.
+        name: `LAST`, the value that the last row of the same line had; `RECENT`, one of those that such rows had,
+            counted back from the last; `COPY`, the value of column `of`; `TIMES`, it times `factor`.
+        of: Of `COPY` and `TIMES` the place of a column that is known already.
     """
 
     name: str
@@ -39,17 +36,17 @@ class Rule(NamedTuple):
 def ranks(rule: Rule, column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> bytes:
     """For each row 0 if the rule gives its value, `NEW` if it does not; of `RECENT` how far back it is."""
     if rule.name == LAST:
-        memory: dict[object, str] = {}
+        memory: dict[int, str] = {}
         found = bytearray()
-        for key, value in zip(_keys(rule, lines, known), column, strict=True):
-            found.append(0 if memory.get(key) == value else NEW)
-            memory[key] = value
+        for line, value in zip(lines, column, strict=True):
+            found.append(0 if memory.get(line) == value else NEW)
+            memory[line] = value
         return bytes(found)
     if rule.name == RECENT:
-        recent: dict[object, list[str]] = {}
+        recent: dict[int, list[str]] = {}
         found = bytearray()
-        for key, value in zip(_keys(rule, lines, known), column, strict=True):
-            values = recent.setdefault(key, [])
+        for line, value in zip(lines, column, strict=True):
+            values = recent.setdefault(line, [])
             found.append(values.index(value) if value in values else NEW)
             _move(values, found[-1], value)
         return bytes(found)
@@ -67,9 +64,9 @@ def recalled(
     values = iter(literals)
     column: list[str] = []
     if rule.name in (LAST, RECENT):
-        recent: dict[object, list[str]] = {}
-        for key, rank in zip(_keys(rule, lines, known), found, strict=True):
-            before = recent.setdefault(key, [])
+        recent: dict[int, list[str]] = {}
+        for line, rank in zip(lines, found, strict=True):
+            before = recent.setdefault(line, [])
             column.append(next(values) if rank == NEW else before[rank])
             if rule.name == RECENT:
                 _move(before, rank, column[-1])
@@ -97,28 +94,18 @@ def best_rule(column: Sequence[str], lines: Sequence[int], known: Mapping[int, S
     Args:
         known: The columns of the same form that a reader will have by then, by place, in their order.
     """
-    fewest = len(set(lines))  # each line has a first value, which no row before it tells
-    best: tuple[Rule, bytes, int] | None = None
-    for of in (None, *reversed([*known][-_LOOKED_AT:])):
-        best = _better(best, Rule(LAST, of), column, lines, known)
-        if best[2] <= fewest:
-            break
-    assert best is not None
-    if best[2] > 1:
+    best = _better(None, Rule(LAST), column, lines, known)
+    if best[2] > len(set(lines)):  # each line has a first value, which no row before it tells
         places = {int(share * (len(column) - 1)) for share in _PLACES}
         for before, other in known.items():
             if any(other[place] == column[place] for place in places):
                 best = _better(best, Rule(COPY, before), column, lines, known)
-            if any(_last_word(other[place]) == column[place] for place in places):
-                best = _better(best, Rule(WORD, before), column, lines, known)
             if (factor := _factor(column, other, places)) is not None:
                 best = _better(best, Rule(TIMES, before, factor), column, lines, known, _BETTER)
     rule, found, new = best
-    if rule.name == LAST:
-        distinct = len({*zip(_keys(rule, lines, known), column, strict=True)})
-        if distinct < _FEWER * new:
-            rule = Rule(RECENT, rule.of)
-            found = ranks(rule, column, lines, known)
+    if rule.name == LAST and len({*zip(lines, column, strict=True)}) < _FEWER * new:
+        rule = Rule(RECENT)
+        found = ranks(rule, column, lines, known)
     return rule, found
 
 
@@ -145,25 +132,14 @@ def _factor(column: Sequence[str], other: Sequence[str], places: Iterable[int]) 
     return None
 
 
-def _keys(rule: Rule, lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> Iterable[object]:
-    return lines if rule.of is None else zip(lines, known[rule.of], strict=True)
-
-
 def _guesses(rule: Rule, known: Mapping[int, Sequence[str]]) -> Iterable[str]:
     if rule.of is None:
         raise ValueError(f"{rule.name!r} predicts from another column")
     if rule.name == COPY:
         return known[rule.of]
-    if rule.name == WORD:
-        return map(_last_word, known[rule.of])
     if rule.name != TIMES:
         raise ValueError(f"{rule.name!r} is no rule")
     return [_times(value, rule.factor) for value in known[rule.of]]
-
-
-def _last_word(value: str) -> str:
-    """Of a string, as a string: the answer in what was written."""
-    return '"' + value[1:].rpartition(" ")[2] if value.startswith('"') else value
 
 
 def _number(value: str) -> float | None:
