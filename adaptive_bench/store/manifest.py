@@ -28,6 +28,7 @@ from adaptive_bench.task import DocumentSplit
 FILE = "manifest.json"
 PACKED = f"{FILE}.xz"  # of an entry: half of it are names that stand there often
 _LARGEST_BYTES = 50_000_000  # of an entry's, which is untrusted
+_UNPACKER_BYTES = 200_000_000  # of memory: xz says itself how far it looks back
 Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
@@ -284,7 +285,7 @@ def read_packed(file: Path, out: Path) -> Manifest | None:
     if not file.is_file():
         return None
     try:
-        unpacker = lzma.LZMADecompressor()
+        unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
         content = unpacker.decompress(file.read_bytes(), _LARGEST_BYTES)
         if not unpacker.eof or unpacker.unused_data:
             raise ValueError(f"it was cut, something was added, or it is larger than {_LARGEST_BYTES} bytes")
