@@ -10,7 +10,7 @@ import pytest
 
 from adaptive_bench.store.results import write_run
 
-ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-all"
+ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "real-text-3M"
 WRITERS = {
     "export": ("export", "few", "-o"),
     "export as JSON": ("export", "few", "--format", "json", "-o"),
