@@ -66,6 +66,7 @@ from adaptive_bench.method import (
 from .branch_routers import EXECUTE, SKIP, biased_linear, target_distance
 from .path_search import shortest_right_paths
 
+VERSION = 2  # in 1 the target of training was a share of all tokens, which answers alone had to reach
 SEARCH_WINDOWS, SEARCH_WIDTH = 8, 128
 GAMMA, BETA = 2.0, 0.999
 
