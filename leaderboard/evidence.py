@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,15 @@ class Evidence:
     def _state(self, spec: str, task: str) -> str:
         if self.state != REDERIVED or self.again is None or not self.again.agrees(spec, task):
             return self.state
-        measured, now = self.codes.get(spec), code_of(method_name(spec))
+        measured, now = self.codes.get(spec), self._present[spec]
         if now is None or measured == now:  # of a plugin that is not here nobody knows whether its code is another
             return REPRODUCED
         return REPRODUCED_NOW if self.again.code(spec, task) == now else REPRODUCED_EARLIER
+
+    @cached_property
+    def _present(self) -> Mapping[str, str | None]:
+        """By spec the digest of the code at hand, of which there are few for thousands of rows."""
+        return {spec: code_of(method_name(spec)) for spec in set(map(spec_of, self.rows))}
 
     def said(self) -> str:
         """What stands behind it, as one sentence without its full stop."""

@@ -181,10 +181,10 @@ def _again(folder: Path) -> Again:
     return Again(when, points, hold, alike, trained, documents, equal, agreeing)
 
 
-def _agreeing(measured: object, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
+def _agreeing(measured: Any, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
     """Method and task of the points that agree, in a file that names each, with the code that measured them again."""
     try:
-        found = [(spec_of(one), one["task"], one["verdict"], one.get("code")) for one in measured]  # type: ignore[attr-defined]
+        found = [(spec_of(one), one["task"], one["verdict"], one.get("code")) for one in measured]
     except (TypeError, KeyError, AttributeError) as error:
         raise Rejected(f"{FILE_NAME}: measured names each point") from error
     if strange := [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from adaptive_bench.store.runs import run_folders, run_name
 from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from adaptive_bench.cli.schemas.listing import RunRow
 
 STATES = ("done", "partial", "unfinished", "damaged")
@@ -75,15 +78,13 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
 
 def _run(folder: Path) -> RunRow:
     """A run as it is listed. An edited file may hold anything: `model: 2026-11-20` is a date in YAML."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from adaptive_bench.cli.schemas.listing import RunRow
+    from pydantic import ValidationError
 
     about = read_run(folder / "config.yaml")
     if "problem" not in about and (problem := problem_of(folder) or _of_its_list(folder)):
         about |= {"state": "damaged", "problem": problem}
     try:
-        return TypeAdapter(RunRow).validate_python(_row(folder, about), strict=True)
+        return _rows().validate_python(_row(folder, about), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         problem = (
@@ -91,6 +92,15 @@ def _run(folder: Path) -> RunRow:
             f"its own config.yaml, command.json and run.json back."
         )
         return _row(folder, {"state": "damaged", "problem": problem})
+
+
+@cache  # to make it takes as long as to read a run
+def _rows() -> TypeAdapter[RunRow]:
+    from pydantic import TypeAdapter
+
+    from adaptive_bench.cli.schemas.listing import RunRow
+
+    return TypeAdapter(RunRow)
 
 
 def _row(folder: Path, about: Mapping[str, Any]) -> RunRow:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import lzma
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +19,14 @@ from typing import Final
 from adaptive_bench.store.columnar import MOST_VALUES, STREAMS, arranged, restored
 from adaptive_bench.store.digest import seal_of, without_seal
 from adaptive_bench.store.files import DOCUMENTS, POINT
+from adaptive_bench.store.xz import compressed, unpacked
 
 LARGEST_UNPACKED_BYTES = 2_000_000_000
 LARGEST_FILE_BYTES = 50_000_000
 MOST_FILES = 500_000
 LARGEST_STREAMS_BYTES = 250_000_000  # of all, which are in memory together; as many as 2 GB of files come to
-_UNPACKER_BYTES: Final = 200_000_000  # of memory: xz says itself how far it looks back
-_PIECE_BYTES: Final = 1_000_000
 _PART_VALUES: Final = MOST_VALUES // 2  # of files, arranged at a time, as far as they are JSON
 _PART_BYTES: Final = 25_000_000  # of them: so no stream of theirs is larger than a member may be
-_PRESET: Final = 9 | lzma.PRESET_EXTREME  # of xz: looks back 64 MB
 _NAMES: Final = "names"
 _LEFT_OUT: Final = "left_out"  # a byte for each name
 _FILES_DIGEST: Final = "digest"
@@ -76,7 +73,7 @@ def archived(files: Iterable[tuple[str, bytes]]) -> bytes:
             archive.addfile(member, io.BytesIO(members[name]))
     for name, content in _files_of(_members(plain.getvalue()), str):  # what could not be read is not written
         assert content == contents[name]
-    return lzma.compress(plain.getbuffer(), preset=_PRESET)
+    return compressed(plain.getbuffer())
 
 
 def files_in(file: Path, check: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
@@ -88,7 +85,7 @@ def files_in(file: Path, check: Callable[[str], object]) -> Iterator[tuple[str, 
     Raises:
         OSError, EOFError, LZMAError, tarfile.TarError, ValueError: It is no such archive, or too large.
     """
-    yield from _files_of(_members(_unpacked(file)), check)
+    yield from _files_of(_members(unpacked(file, LARGEST_STREAMS_BYTES)), check)
 
 
 def _files_of(members: Mapping[str, bytes], check: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
@@ -216,23 +213,6 @@ def _parts(members: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     if numbers != set(range(len(numbers))):
         raise ValueError("its parts are numbered from 0")
     return [{stream: members.get(f"{number}/{stream}", b"") for stream in STREAMS} for number in range(len(numbers))]
-
-
-def _unpacked(file: Path) -> bytes:
-    """What was compressed, all of it at once: it may not be larger than its members may be together."""
-    unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
-    found = io.BytesIO()
-    with file.open("rb") as stream:
-        while not unpacker.eof:
-            piece = stream.read(_PIECE_BYTES) if unpacker.needs_input else b""
-            if unpacker.needs_input and not piece:
-                raise EOFError("it was cut")
-            found.write(unpacker.decompress(piece, _PIECE_BYTES))
-            if found.tell() > LARGEST_STREAMS_BYTES:
-                raise ValueError(f"it is too large: more than {LARGEST_STREAMS_BYTES} bytes")
-        if unpacker.unused_data or stream.read(1):
-            raise ValueError("something was added behind it")
-    return found.getvalue()
 
 
 def _members(plain: bytes) -> dict[str, bytes]:

@@ -7,10 +7,10 @@ data that are here now. Whether it may be used again does, and that only a run t
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from lzma import LZMAError
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,12 +23,12 @@ from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import check_key, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA, check_schema
 from adaptive_bench.store.seals import Seals
+from adaptive_bench.store.xz import compressed, unpacked
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
 PACKED = f"{FILE}.xz"  # of an entry: half of it are names that stand there often
 _LARGEST_BYTES = 50_000_000  # of an entry's, which is untrusted
-_UNPACKER_BYTES = 200_000_000  # of memory: xz says itself how far it looks back
 Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
@@ -273,7 +273,7 @@ def read(folder: Path) -> Manifest | None:
 
 def packed(folder: Path) -> bytes:
     """The manifest of a run as entries have it."""
-    return lzma.compress((folder / FILE).read_bytes(), preset=9 | lzma.PRESET_EXTREME)
+    return compressed((folder / FILE).read_bytes())
 
 
 def read_packed(file: Path, out: Path) -> Manifest | None:
@@ -285,14 +285,10 @@ def read_packed(file: Path, out: Path) -> Manifest | None:
     if not file.is_file():
         return None
     try:
-        unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
-        content = unpacker.decompress(file.read_bytes(), _LARGEST_BYTES)
-        if not unpacker.eof or unpacker.unused_data:
-            raise ValueError(f"it was cut, something was added, or it is larger than {_LARGEST_BYTES} bytes")
-        about = unsealed(content)
+        about = unsealed(unpacked(file, _LARGEST_BYTES))
         check_schema(about, str(file))
         return from_json(about, out)
-    except (lzma.LZMAError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+    except (LZMAError, EOFError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise EnvironmentProblem(
             f"An entry's {PACKED} lists its records as its run did, but {str(file)!r} does not "
             f"({type(error).__name__}: {error}). Submit the run again."

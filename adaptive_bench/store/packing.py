@@ -126,17 +126,18 @@ def _check_name(name: str, records: Collection[str] | None) -> None:
 
 def _put(folder: Path, records: Iterable[str], out: Path) -> Unpacked:
     """Put what was unpacked and holds where it belongs. What is there already stays."""
-    places = {record: out / "records" / record for record in records}
-    known = [record for record, target in places.items() if target.exists()]
+    targets = {record: out / "records" / record for record in records}
+    known = {record: target for record, target in targets.items() if target.exists()}
+    new = {record: target for record, target in targets.items() if record not in known}
     # What is there may be unreadable: that is found before the first is put.
-    different = [found for record in known for found in _different(folder / record, places[record])]
+    different = [found for record, target in known.items() for found in _different(folder / record, target)]
     different += _put_timings(folder / timings.FOLDER, out / timings.FOLDER)
-    for record in (record for record in places if record not in known):
-        with atomic.new_folder(places[record]) as place:
+    for record, target in new.items():
+        with atomic.new_folder(target) as place:
             for piece in (folder / record).iterdir():
                 piece.rename(place / piece.name)
             atomic.write_json(place / WITHOUT_WEIGHTS, {"schema": SCHEMA})
-    return Unpacked(len(places) - len(known), len(known), tuple(different))
+    return Unpacked(len(new), len(known), tuple(different))
 
 
 def _put_timings(folder: Path, target: Path) -> Iterator[str]:

@@ -42,7 +42,7 @@ def _generative(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, item
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
         encoded = tokenizer([item.prompt for item in batch], return_tensors="pt", padding=True)
-        written = model.generate(  # type: ignore[operator]
+        written = model.generate(  # type: ignore[operator]  # of a PreTrainedModel it may be a tensor, says torch
             input_ids=encoded["input_ids"],
             attention_mask=encoded["attention_mask"],
             max_new_tokens=_MAX_NEW_TOKENS,

@@ -72,8 +72,8 @@ class Difference(TypedDict):
     near_tie: bool
 
 
-class GreedyDecoding(TypedDict):
-    """Greedy decoding of all texts."""
+class Decoding(TypedDict):
+    """All texts, decoded in one way."""
 
     tokens: int
     decoded_tokens: int
@@ -83,7 +83,7 @@ class GreedyDecoding(TypedDict):
     tokens_per_s: Quantiles
 
 
-class SpeculationPoint(TypedDict):
+class SpeculationPoint(Decoding):
     """One saving of the draft.
 
     Attributes:
@@ -104,12 +104,6 @@ class SpeculationPoint(TypedDict):
     acceptance: float | None
     verifications: int
     tokens_per_verification: float | None
-    tokens: int
-    decoded_tokens: int
-    bytes_per_token: float | None
-    flops_per_token: float | None
-    parts: dict[str, TokenCost]
-    tokens_per_s: Quantiles
     speedup: Quantiles
     equal_texts: int
     differences: list[Difference]
@@ -119,7 +113,7 @@ class SpeculationBatch(TypedDict):
     """One batch size."""
 
     batch: int
-    greedy: GreedyDecoding
+    greedy: Decoding
     points: list[SpeculationPoint]
 
 

@@ -75,15 +75,8 @@ def restored(part: Part) -> Iterator[tuple[int, Iterator[str]]]:
     """
     try:
         yield from _restored(part)
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        StopIteration,
-        RuntimeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    # Of a value that is not there a generator makes a RuntimeError, and so is what is nested too deeply.
+    except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"its columns do not fit together ({type(error).__name__}: {error})") from error
 
 

@@ -14,6 +14,7 @@ RECENT: Final = "recent"
 COPY: Final = "copy"
 TIMES: Final = "times"
 NEW: Final = 255  # stands for a value that no rule gives
+_REMEMBERED: Final = {LAST: 1, RECENT: NEW}  # how many of the values of a line
 _BETTER: Final = 0.8  # of the new values of another rule, for one that costs more to note
 _FEWER: Final = 0.95  # of the new values of `LAST`, for `RECENT`, which has more to say of the others
 _PLACES: Final = (0.0, 0.3, 0.5, 0.8, 1.0)  # of a column, where a rule is tried before all of it is
@@ -35,20 +36,13 @@ class Rule(NamedTuple):
 
 def ranks(rule: Rule, column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> bytes:
     """For each row 0 if the rule gives its value, `NEW` if it does not; of `RECENT` how far back it is."""
-    if rule.name == LAST:
-        memory: dict[int, str] = {}
+    if (most := _REMEMBERED.get(rule.name)) is not None:
+        memory: dict[int, list[str]] = {}
         found = bytearray()
         for line, value in zip(lines, column, strict=True):
-            found.append(0 if memory.get(line) == value else NEW)
-            memory[line] = value
-        return bytes(found)
-    if rule.name == RECENT:
-        recent: dict[int, list[str]] = {}
-        found = bytearray()
-        for line, value in zip(lines, column, strict=True):
-            values = recent.setdefault(line, [])
-            found.append(values.index(value) if value in values else NEW)
-            _move(values, found[-1], value)
+            before = memory.setdefault(line, [])
+            found.append(before.index(value) if value in before else NEW)
+            _remember(before, found[-1], value, most)
         return bytes(found)
     return bytes(0 if guess == value else NEW for guess, value in zip(_guesses(rule, known), column, strict=True))
 
@@ -63,15 +57,12 @@ def recalled(
     """
     values = iter(literals)
     column: list[str] = []
-    if rule.name in (LAST, RECENT):
-        recent: dict[int, list[str]] = {}
+    if (most := _REMEMBERED.get(rule.name)) is not None:
+        memory: dict[int, list[str]] = {}
         for line, rank in zip(lines, found, strict=True):
-            before = recent.setdefault(line, [])
+            before = memory.setdefault(line, [])
             column.append(next(values) if rank == NEW else before[rank])
-            if rule.name == RECENT:
-                _move(before, rank, column[-1])
-            else:
-                before[:] = column[-1:]
+            _remember(before, rank, column[-1], most)
         return column
     for rank, guess in zip(found, _guesses(rule, known), strict=True):
         if rank not in (0, NEW):
@@ -80,12 +71,12 @@ def recalled(
     return column
 
 
-def _move(values: list[str], rank: int, value: str) -> None:
+def _remember(values: list[str], rank: int, value: str, most: int) -> None:
     """Put a value first, from where it was."""
     if rank != NEW:
         del values[rank]
     values.insert(0, value)
-    del values[NEW:]
+    del values[most:]
 
 
 def best_rule(column: Sequence[str], lines: Sequence[int], known: Mapping[int, Sequence[str]]) -> tuple[Rule, bytes]:
