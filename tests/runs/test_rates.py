@@ -180,6 +180,8 @@ def test_the_protocol_shows_the_trials_of_the_record():
         "router_tuned_mod",
         "skipgpt",
         "informed_routing",
+        "prompt_router",
+        "d_llm",
     )
     shown = {}
     for line in lines[2 : lines.index("")]:
