@@ -30,9 +30,11 @@ def capability_table(methods: Sequence[str]) -> str:
             if capability not in differing
         ]
         parts.append("What each can do, as found by `adaptive-bench check`:")
-        parts.append(in_parts(table))
+        if differing:
+            parts.append(in_parts(table))
         if shared:
-            parts.append(wrapped(f"The same for all: {'; '.join(shared)}."))
+            of_all = "The same for all: " if len(rows) > 1 else ""
+            parts.append(wrapped(f"{of_all}{'; '.join(shared)}."))
     if missing := [name for name, matrix in probed.items() if not matrix]:
         parts.append(wrapped(f"Not probed yet: {', '.join(missing)}. `adaptive-bench check NAME` does it."))
     return "\n\n".join(parts)

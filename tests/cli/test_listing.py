@@ -233,5 +233,7 @@ def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
     assert "calm@paper" not in rows  # does what calm does
     assert "scaled" in rows["mod"] and "exact" in rows["dense"]
     assert "The same for all: families llama, qwen3, gemma2" in " ".join(after.split())
+    _, _, alone = command("list", "methods", "d_llm").stdout.partition("adaptive-bench check`:\n\n")
+    assert alone.startswith("families llama")  # with one row nothing differs, and nothing is the same for all
     missing = " ".join(after.partition("Not probed yet: ")[2].split())
     assert "unprobed" in missing and "`adaptive-bench check NAME` does it." in missing
