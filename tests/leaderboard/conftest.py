@@ -2,10 +2,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from board_page import browser, opened, site
 from swept_board import board_maker
 
 from adaptive_bench.leaderboard.frame import Board
 
+__all__ = ["board", "browser", "make_row", "opened", "site"]
 MakeRow = Callable[..., dict[str, Any]]
 
 

@@ -3,109 +3,16 @@
 import json
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
-from pathlib import Path
-from shutil import which
 from threading import Thread
 
 import pandas
 import pytest
+from board_page import wait
 
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.schema import SCHEMA
 
 pytestmark = pytest.mark.browser
-CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt install chromium)")
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """A board of four methods on two tasks, with a record that has samples, and of two on another model."""
-    root = tmp_path_factory.mktemp("board")
-    run = root / "runs" / "0123456789abcdef"
-    sweep = root / "records" / "aaaaaaaaaaaaaaaa" / "eval" / "nano_math-1"
-    run.mkdir(parents=True)
-    sweep.mkdir(parents=True)
-    rows = []
-    for axis in ("net", "tokens", "claimed"):
-        for task, metric in (("nano_math", "exact_match,strict-match"), ("text", "bits_per_byte,none")):
-            for place, method in enumerate(("dense", "random_skip", "gateskip", "mod")):
-                for level in (0.0, 0.15, 0.25):
-                    score = None if method == "dense" and level else 0.9 - level * (4 - place) * (axis == "net") / 2
-                    about = {"method": method, "task": task, "metric": metric, "axis": axis, "level": level}
-                    about |= {"score": score, "status": "ok" if score is not None else "outside", "seeds": 2}
-                    about |= {"low": score and score - 0.05, "high": score and score + 0.05}
-                    rows.append(about | {"beyond_target": level == 0.25, "saved_net": level})
-    other = {"task": "story", "metric": "acc,none", "axis": "net", "model": "other", "seeds": 1, "status": "ok"}
-    for method, level, score in (("dense", 0.0, 0.8), ("calm", 0.0, 0.7), ("calm", 0.15, 0.0), ("free", 0.15, 0.004)):
-        rows.append(other | {"method": method, "level": level, "score": score, "low": 0.0, "high": score})
-    (run / "table.json").write_text(json.dumps(rows))
-    (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
-    (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
-    about = {"schema": SCHEMA, "savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}
-    (sweep / "0.1.json").write_text(sealed(json.dumps(about)))
-    sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
-    (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
-    metric, sweeps = "exact_match,strict-match", []
-    for place, method in enumerate(("random_skip", "gateskip", "mod"), 1):
-        for seed in (1, 2):
-            right = {0.0: 180, 0.25: 80 + 25 * place}  # of 200: the scores of the rows
-            points = [
-                {"saved": {"net": saved}, "times": {}, "scores": {metric: "1" * count + "0" * (200 - count)}}
-                for saved, count in right.items()
-            ]
-            about = {"method": method, "semantics": "bench", "task": "nano_math", "seed": seed, "target": None}
-            about |= {"documents": list(range(200)), "documents_sha256": None, "points": points}
-            sweeps.append(about)
-    (run / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
-    facts = {"gateskip": {"causality": "C0", "kv_policy": "recompute"}, "mod": {"causality": "C2"}}
-    (run / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
-    write_run(run, {"records": ["aaaaaaaaaaaaaaaa"], "failures": ["mod: out of <b>memory</b>"]})
-    build([run / "table.json"], root / "site")
-    return root / "site" / "index.html"
-
-
-@pytest.fixture
-def opened(browser, site):
-    """Open the page; afterwards nothing was asked of a network and no script failed."""
-    pages, wrong = [], []
-
-    def open_page(fragment="", width=1280, scheme="light"):
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("request", lambda request: request.url.startswith("file:") or wrong.append(request.url))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
-        page.goto(f"{site.as_uri()}{fragment}")
-        page.wait_for_selector("html[data-ready]")
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert wrong == []
-
-
-def _wait(page, condition):
-    """Until a condition holds. Asked from here: the page's policy forbids what `wait_for_function` evaluates in it."""
-    for _ in range(500):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(f"never came to be: {condition}")
 
 
 def _first_column(page):
@@ -126,7 +33,7 @@ def test_a_switch_changes_the_table_and_the_link_restores_it(opened):
     page = opened()
     before = page.locator("#board").inner_text()
     page.select_option("#choose-axis", "tokens")
-    _wait(page, "current() && chosen()[0].axis === 'tokens' && !document.querySelector('#status').innerText")
+    wait(page, "current() && chosen()[0].axis === 'tokens' && !document.querySelector('#status').innerText")
     page.select_option("#choose-value", "kept")
     page.fill("#choose-filter", "gate")
     page.click("section[data-task=nano_math] button.pin")
@@ -199,14 +106,14 @@ def test_the_drawer_shows_what_is_behind_a_row_and_gives_the_focus_back(opened):
         "() => { window.lost += document.activeElement === document.body; }, {capture: true})"
     )
     page.keyboard.press("Escape")
-    _wait(page, "!location.hash.includes('open=')")  # the page has heard of it
+    wait(page, "!location.hash.includes('open=')")  # the page has heard of it
     assert not page.locator("dialog").is_visible()
     assert page.evaluate("document.activeElement.dataset.key") == opener and "nano_math" in opener
     assert page.evaluate("window.lost") == 0
     linked = opened("#open=gateskip")
     linked.wait_for_selector("dialog >> text=config.yaml")
     linked.keyboard.press("Escape")
-    _wait(linked, "document.activeElement.innerText === 'gateskip'")
+    wait(linked, "document.activeElement.innerText === 'gateskip'")
 
 
 def test_a_cell_says_what_the_paired_test_found(opened):
@@ -299,19 +206,6 @@ def test_it_prints_without_controls(opened, tmp_path):
     assert (tmp_path / "board.pdf").stat().st_size > 10_000
 
 
-def test_every_method_has_a_look_of_its_own(browser, tmp_path, make_row):
-    rows = [make_row(method=f"method_{number}", level=level) for number in range(40) for level in (0.0, 0.1)]
-    (tmp_path / "table.json").write_text(json.dumps(rows))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    page = browser.new_page()
-    page.goto((tmp_path / "site" / "index.html").as_uri())
-    page.wait_for_selector("html[data-ready]")
-    looks = page.locator("#standing .key").evaluate_all("(all) => all.map((one) => one.innerHTML)")
-    assert len(looks) == 40 == len(set(looks))
-    page.close()
-
-
 def test_another_model_is_read_when_it_is_chosen_and_the_link_restores_it(opened):
     page = opened()
     assert "calm" not in page.locator("body").inner_text()
@@ -322,15 +216,6 @@ def test_another_model_is_read_when_it_is_chosen_and_the_link_restores_it(opened
     again = opened("#" + page.url.partition("#")[2])
     again.wait_for_selector("#standing >> text=calm")
     assert again.locator("#standing").inner_text() == page.locator("#standing").inner_text()
-
-
-def test_where_every_method_is_at_the_floor_a_sentence_stands_instead_of_a_chart(opened):
-    page = opened()
-    assert page.locator(".charts svg").count() == 2
-    page.select_option("#choose-board", label="other")
-    page.wait_for_selector("#standing >> text=calm")
-    assert page.locator(".charts svg").count() == 0
-    assert "No method scores above 1 %" in page.locator(".charts").inner_text()
 
 
 @pytest.mark.parametrize("width", [390, 768, 1300])
@@ -352,56 +237,6 @@ def test_targets_are_large_enough_for_a_finger(opened, width):
         "return box.width && (box.width < 24 || box.height < 24); }).map((one) => one.outerHTML)"
     )
     assert small == []
-
-
-def test_a_chart_is_read_by_keyboard_and_pointer_and_has_names_that_cover_none(opened):
-    page = opened()
-    figure = page.locator("figure").first
-    chart, readout = figure.locator("svg"), figure.locator(".readout")
-    chart.focus()
-    page.keyboard.press("ArrowRight")
-    first = readout.inner_text()
-    page.keyboard.press("ArrowRight")
-    assert first != readout.inner_text() and "gateskip at 15 %: " in readout.inner_text()
-    page.keyboard.press("ArrowDown")
-    assert "mod at 15 %: " in readout.inner_text()
-    shown = page.locator("section[data-task=nano_math] tr:has-text('mod') td:nth-child(3)").inner_text().split()
-    assert shown[0].rstrip("‡≈*") in readout.inner_text()
-    page.keyboard.press("Enter")
-    _wait(page, "location.hash.includes('pin=mod')")
-    boxes = figure.locator("text.name").evaluate_all(
-        "(all) => all.map((one) => { const box = one.getBoundingClientRect(); return [box.top, box.bottom]; })"
-    )
-    boxes.sort()
-    assert len(boxes) > 2 and all(one[1] <= other[0] + 2 for one, other in pairwise(boxes))
-
-
-def test_a_value_far_from_the_others_is_marked_and_does_not_press_them_together(browser, tmp_path, make_row):
-    about = {"metric": "bits_per_byte,none", "phase": "all"}
-    rows = []
-    for number, method in enumerate(("dense", "mod", "calm", "free", "gateskip")):
-        for level in (0.0, 0.1, 0.2):
-            score = 12.7 if (method, level) == ("free", 0.2) else 1 + 0.1 * number * level
-            rows.append(make_row(method=method, level=level, score=score, low=score - 0.01, high=score + 9, **about))
-    (tmp_path / "table.json").write_text(json.dumps(rows))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    page = browser.new_page()
-    page.goto((tmp_path / "site" / "index.html").as_uri() + "#pin=free&pin=mod")
-    page.wait_for_selector("html[data-ready]")
-    ticks = page.locator("figure .tick[text-anchor=end]").all_text_contents()
-    assert max(map(float, ticks)) < 3
-    assert page.locator("figure .beyond").count() == 1 and page.locator("figure .cut").count() >= 5
-    assert len(set(page.locator("figure .lit").evaluate_all("(all) => all.map((one) => one.dataset.name)"))) <= 5
-    page.close()
-
-
-@pytest.mark.parametrize(("value", "caption"), [("kept", "% of the dense score"), ("reach", "the line stands at 90 %")])
-def test_captions_say_what_a_chart_shows(opened, value, caption):
-    page = opened(f"#value={value}")
-    assert caption in page.locator("figcaption").first.inner_text()
-    assert "% of dense" in page.locator("figure svg").first.inner_html()
-    assert (">90 %<" in page.locator("figure svg").first.inner_html()) == (value == "reach")
 
 
 def test_it_works_from_a_static_server_as_from_a_disk(browser, site):

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from shutil import which
 from time import perf_counter
 
 import numpy as np
@@ -13,7 +12,6 @@ from adaptive_bench.inspection.study import Inspection, Point, Reading
 from adaptive_bench.leaderboard.inspection import render
 from adaptive_bench.model.text_decisions import TextDecisions
 
-CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 EVIL = " <img src=x onerror=document.title='acted'></script><script>document.title='acted'</script>"
 METHODS = ("gateskip", "mod", "calm")
 
@@ -48,17 +46,6 @@ def test_no_text_becomes_markup():
     page = render(record_of(inspected()))
     assert "<img src=x" not in page and page.count("</script>") == 2 and "a run &lt;b&gt;" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt install chromium)")
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,102 @@
+"""The board's page in headless Chromium: fixtures."""
+
+import json
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from adaptive_bench.leaderboard.site import build
+from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.results import write_run
+from adaptive_bench.store.schema import SCHEMA
+
+CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian: apt install chromium)")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A board of four methods on two tasks, with a record that has samples, and of two on another model."""
+    root = tmp_path_factory.mktemp("board")
+    run = root / "runs" / "0123456789abcdef"
+    sweep = root / "records" / "aaaaaaaaaaaaaaaa" / "eval" / "nano_math-1"
+    run.mkdir(parents=True)
+    sweep.mkdir(parents=True)
+    rows = []
+    for axis in ("net", "tokens", "claimed"):
+        for task, metric in (("nano_math", "exact_match,strict-match"), ("text", "bits_per_byte,none")):
+            for place, method in enumerate(("dense", "random_skip", "gateskip", "mod")):
+                for level in (0.0, 0.15, 0.25):
+                    score = None if method == "dense" and level else 0.9 - level * (4 - place) * (axis == "net") / 2
+                    about = {"method": method, "task": task, "metric": metric, "axis": axis, "level": level}
+                    about |= {"score": score, "status": "ok" if score is not None else "outside", "seeds": 2}
+                    about |= {"low": score and score - 0.05, "high": score and score + 0.05}
+                    rows.append(about | {"beyond_target": level == 0.25, "saved_net": level})
+    other = {"task": "story", "metric": "acc,none", "axis": "net", "model": "other", "seeds": 1, "status": "ok"}
+    for method, level, score in (("dense", 0.0, 0.8), ("calm", 0.0, 0.7), ("calm", 0.15, 0.0), ("free", 0.15, 0.004)):
+        rows.append(other | {"method": method, "level": level, "score": score, "low": 0.0, "high": score})
+    (run / "table.json").write_text(json.dumps(rows))
+    (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
+    (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
+    about = {"schema": SCHEMA, "savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}
+    (sweep / "0.1.json").write_text(sealed(json.dumps(about)))
+    sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
+    (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
+    metric, sweeps = "exact_match,strict-match", []
+    for place, method in enumerate(("random_skip", "gateskip", "mod"), 1):
+        for seed in (1, 2):
+            right = {0.0: 180, 0.25: 80 + 25 * place}  # of 200: the scores of the rows
+            points = [
+                {"saved": {"net": saved}, "times": {}, "scores": {metric: "1" * count + "0" * (200 - count)}}
+                for saved, count in right.items()
+            ]
+            about = {"method": method, "semantics": "bench", "task": "nano_math", "seed": seed, "target": None}
+            about |= {"documents": list(range(200)), "documents_sha256": None, "points": points}
+            sweeps.append(about)
+    (run / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": sweeps}))
+    facts = {"gateskip": {"causality": "C0", "kv_policy": "recompute"}, "mod": {"causality": "C2"}}
+    (run / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
+    write_run(run, {"records": ["aaaaaaaaaaaaaaaa"], "failures": ["mod: out of <b>memory</b>"]})
+    build([run / "table.json"], root / "site")
+    return root / "site" / "index.html"
+
+
+@pytest.fixture
+def opened(browser, site):
+    """Open the page; afterwards nothing was asked of a network and no script failed."""
+    pages, wrong = [], []
+
+    def open_page(fragment="", width=1280, scheme="light"):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: request.url.startswith("file:") or wrong.append(request.url))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
+        page.goto(f"{site.as_uri()}{fragment}")
+        page.wait_for_selector("html[data-ready]")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def wait(page, condition):
+    """Until a condition holds. Asked from here: the page's policy forbids what `wait_for_function` evaluates in it."""
+    for _ in range(500):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never came to be: {condition}")
