@@ -1,39 +1,30 @@
 """What a finished run ended with: nothing of it is changed, swapped or missing without a word of whoever reads it."""
 
 import json
-import lzma
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from finished_run import HELD_TO, change, forget_rows, read, table_only
 
-from adaptive_bench import registry
 from adaptive_bench.cli.diff import compared, diff
 from adaptive_bench.cli.run_list import Wanted, runs_in
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.cli.show import _run as shown
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard import provenance
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.provenance import runs_of
-from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.methods.random_skip import RandomSkip
 from adaptive_bench.progress import Line, Reporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome import table_files
-from adaptive_bench.runs.rederive import rederive
 from adaptive_bench.store import manifest, timings
-from adaptive_bench.store.archive import files_in
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.overview import pieces
-from adaptive_bench.store.packing import pack, unpack
-from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import key_in, run_command
 from adaptive_bench.tables.matching import Interpolation
-
-HELD_TO = "as they were when it ended"
 
 
 class Lines(Reporter):
@@ -47,15 +38,6 @@ class Lines(Reporter):
             self.said.append(event.text)
 
 
-def read(folder):
-    known = manifest.read(folder)
-    return documents(known, known.evaluations, 0.3)
-
-
-def table_only(config):
-    return run(config, table_only=True)
-
-
 READERS = {
     "samples": lambda config, folder: read(folder),
     "diff": lambda config, folder: list(compared(folder, folder)),
@@ -65,32 +47,6 @@ READERS = {
 
 def untimed(rows):
     return [row | {"seconds": None} for row in rows]
-
-
-def change(file: Path, **values):
-    """Another content, sealed again."""
-    about = json.loads(file.read_text())
-    about.pop("content_sha256", None)
-    write_sealed(file, about | values)
-
-
-@pytest.fixture(scope="module")
-def master(tmp_path_factory):
-    """Where one finished run is kept for all tests."""
-    return tmp_path_factory.mktemp("seals")
-
-
-@pytest.fixture
-def finished(master, config_of, tmp_path):
-    """A finished run, its folder and the folder of a measured sweep; a copy that a test may damage."""
-    if not (master / "out").is_dir():
-        run(config_of("gateskip,dense", out=master / "out"), jobs=1)
-    shutil.copytree(master / "out", tmp_path / "out")
-    config = config_of("gateskip,dense")
-    (folder,) = (config.out / "runs").iterdir()
-    sweep = config.out / "records" / next(one for one in manifest.read(folder).evaluations if not one.variant).record
-    assert (sweep / "0.3.json").is_file()
-    return config, folder, sweep
 
 
 def test_nothing_is_said_of_a_run_that_is_as_it_ended(finished):
@@ -281,16 +237,6 @@ def test_a_copy_beside_a_point_is_nobody_s(finished):
     assert read(folder) == before and list(compared(folder, folder)) and table_only(config).rows
 
 
-@pytest.fixture
-def shared(finished, config_of):
-    """A finished run whose sweeps another run has gone on with, for points of its own."""
-    config, folder, sweep = finished
-    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
-    other = config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
-    assert run(other, jobs=1).exit_code == 0 and (sweep / "0.2.json").is_file()
-    return config, folder, sweep, before
-
-
 def test_points_that_another_run_measured_are_not_shown(shared):
     config, folder, _, (texts, rows, listed) = shared
     forget_rows(folder)
@@ -301,38 +247,10 @@ def test_points_that_another_run_measured_are_not_shown(shared):
         assert table_only(config).rows and (folder / manifest.FILE).read_bytes() == listed
 
 
-def test_an_entry_has_the_records_that_its_run_ended_with(shared, tmp_path):
-    config, folder, sweep, _ = shared
-    DialEvaluationRecord(sweep).move("running")
-    (sweep / "0.2.json").unlink()  # the other run was killed while it measured this one
-    archive = submit(folder, tmp_path / "entries", with_records=True) / "records.tar.xz"
-    found = rederive(config, archive, read_table(folder / "table.json"))
-    assert found.sealed and not found.differences
-    names = [Path(name).name for name, _ in files_in(archive, str)]
-    assert "0.3.json" in names and not {"0.2.json", "0.2.samples.jsonl"} & set(names)
-    unpack(archive, tmp_path / "there")
-    assert {piece.state for piece in pieces(tmp_path / "there")} == {"done"}
-
-
-def test_an_entry_with_an_edited_answer_is_refused(finished, tmp_path):
-    _, folder, sweep = finished
-    file = sweep / "0.3.samples.jsonl"
-    file.write_text(file.read_text().replace('"doc": 0', '"doc": 9', 1))
-    with pytest.raises(EnvironmentProblem, match=r"0\.3\.samples\.jsonl changed since"):
-        submit(folder, tmp_path / "entries", with_records=True)
-    assert not (tmp_path / "entries").exists()
-
-
 def doubled_scores(monkeypatch, factor=2.0):
     """Another rule of matching, which nobody raised a version for."""
     right = Interpolation.of
     monkeypatch.setattr(Interpolation, "of", lambda mix, values: factor * right(mix, values))
-
-
-def forget_rows(folder):
-    """As after an edit of the code, by whose bytes rows are remembered."""
-    for name in ("remembered.json", "remembered.jsonl"):
-        (folder / name).unlink()
 
 
 @pytest.mark.parametrize("again", [run, table_only])
@@ -380,81 +298,3 @@ def test_the_command_of_a_moved_run_names_where_it_lies(finished, tmp_path):
     (folder / "table.json").write_text("[]")
     with pytest.raises(EnvironmentProblem, match=f"--out {moved} --table-only"):
         read_table(folder / "table.json")
-
-
-def test_an_entry_takes_its_seals_along(finished, tmp_path):
-    config, folder, sweep = finished
-    entry = submit(folder, tmp_path / "entries", with_records=True)
-    rows = read_table(folder / "table.json")
-    assert rederive(config, entry / "records.tar.xz", rows).sealed
-    packed, loose = entry / manifest.PACKED, tmp_path / manifest.FILE
-    whole = packed.read_bytes()
-    loose.write_bytes(lzma.decompress(whole))
-    assert loose.read_bytes() == (folder / manifest.FILE).read_bytes()
-    change(loose, seals={**manifest.read(folder).seals, sweep.parents[1].name: "cost.json:" + "0" * 16})
-    packed.write_bytes(manifest.packed(tmp_path))
-    with pytest.raises(EnvironmentProblem, match=r"cost\.json changed"):
-        rederive(config, entry / "records.tar.xz", rows)
-    loose.write_text(loose.read_text().replace("cost.json", "cast.json"))
-    bomb = lzma.compress(bytes(51_000_000), preset=0)
-    for content in (b"", b"[]", whole[:-9], whole + b"1", bomb, lzma.compress(b"{}"), manifest.packed(tmp_path)):
-        packed.write_bytes(content)
-        with pytest.raises(EnvironmentProblem, match=r"manifest\.json\.xz lists its records .* Submit the run again"):
-            rederive(config, entry / "records.tar.xz", rows)
-    change(sweep / "0.3.json", wall_s=9.0)
-    with pytest.raises(EnvironmentProblem, match=HELD_TO):
-        submit(folder, tmp_path / "others", with_records=True)
-
-
-def test_unpacking_compares_digests(finished, tmp_path):
-    config, folder, sweep = finished
-    archive = submit(folder, tmp_path / "entries", with_records=True) / "records.tar.xz"
-    assert not unpack(archive, config.out).different and not unpack(archive, tmp_path / "there").different
-    change(sweep / "0.3.json", wall_s=9.0)
-    (name,) = unpack(archive, config.out).different
-    assert "0.3.json is another one" in name and sweep.name in name
-    with pytest.raises(EnvironmentProblem, match=r"digest is not the one in the entry\.json"):
-        unpack(archive, tmp_path / "there", "0" * 64)
-
-
-def test_an_archive_with_an_edited_file_is_refused(finished, tmp_path):
-    _, _, sweep = finished
-    record = sweep.parents[1]
-    for name, old, new, why in (
-        ("0.3.json", '"docs": 3', '"docs": 4', r"0\.3\.json changed"),
-        ("0.samples.jsonl", '"doc": 0', '"doc": 9', r"0\.samples\.jsonl changed"),
-    ):
-        text = (sweep / name).read_text()
-        (sweep / name).write_text(text.replace(old, new, 1))
-        archive = tmp_path / "records.tar.xz"
-        archive.write_bytes(pack([record]))
-        with pytest.raises(EnvironmentProblem, match=why):
-            unpack(archive, tmp_path / "there")
-        (sweep / name).write_text(text)
-
-
-class Own(RandomSkip):
-    """A method whose plugin goes away."""
-
-
-def test_without_its_plugin_a_finished_run_is_read_and_an_entry_verified(config_of, registered, tmp_path, monkeypatch):
-    registered("own", Own)
-    config = config_of("dense,own")
-    outcome = run(config, jobs=1)
-    entry = submit(outcome.folder, tmp_path / "entries", with_records=True)
-    archive = entry / "records.tar.xz"
-    whole = rederive(config, archive, outcome.rows)
-    assert not whole.differences and not whole.unprojected
-    monkeypatch.delitem(registry._registered, ("methods", "own"))
-    found = rederive(config, archive, outcome.rows)
-    assert not found.differences and found.unprojected == ("own",) and 0 < found.rows < whole.rows
-    false = [row | {"score": 0.9} if row["method"] == "own" else row for row in outcome.rows]
-    assert rederive(config, archive, false).differences
-    again = run(config, table_only=True)
-    assert again.rows == outcome.rows and "is not here" in again.warnings[-1]
-    point = next((config.out / "records").glob("*/eval/*/0.3.json"))
-    change(point, wall_s=9.0)
-    with pytest.raises(EnvironmentProblem, match=HELD_TO):
-        run(config, table_only=True)
-    with pytest.raises(UsageError, match="No method is called 'own'"):
-        run(config.model_copy(update={"out": tmp_path / "nothing"}), table_only=True)

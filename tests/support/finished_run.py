@@ -1,0 +1,66 @@
+"""A finished run that a test may damage, and what reads it: fixtures and helpers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from adaptive_bench.cli.diff import compared
+from adaptive_bench.cli.samples import documents
+from adaptive_bench.runs import run
+from adaptive_bench.store import manifest
+from adaptive_bench.store.atomic import write_sealed
+
+HELD_TO = "as they were when it ended"
+
+
+def read(folder):
+    known = manifest.read(folder)
+    return documents(known, known.evaluations, 0.3)
+
+
+def table_only(config):
+    return run(config, table_only=True)
+
+
+def change(file: Path, **values):
+    """Another content, sealed again."""
+    about = json.loads(file.read_text())
+    about.pop("content_sha256", None)
+    write_sealed(file, about | values)
+
+
+def forget_rows(folder):
+    """As after an edit of the code, by whose bytes rows are remembered."""
+    for name in ("remembered.json", "remembered.jsonl"):
+        (folder / name).unlink()
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    """Where one finished run is kept for all tests."""
+    return tmp_path_factory.mktemp("seals")
+
+
+@pytest.fixture
+def finished(master, config_of, tmp_path):
+    """A finished run, its folder and the folder of a measured sweep; a copy that a test may damage."""
+    if not (master / "out").is_dir():
+        run(config_of("gateskip,dense", out=master / "out"), jobs=1)
+    shutil.copytree(master / "out", tmp_path / "out")
+    config = config_of("gateskip,dense")
+    (folder,) = (config.out / "runs").iterdir()
+    sweep = config.out / "records" / next(one for one in manifest.read(folder).evaluations if not one.variant).record
+    assert (sweep / "0.3.json").is_file()
+    return config, folder, sweep
+
+
+@pytest.fixture
+def shared(finished, config_of):
+    """A finished run whose sweeps another run has gone on with, for points of its own."""
+    config, folder, sweep = finished
+    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
+    other = config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
+    assert run(other, jobs=1).exit_code == 0 and (sweep / "0.2.json").is_file()
+    return config, folder, sweep, before
