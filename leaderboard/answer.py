@@ -52,8 +52,9 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     ahead of it on a task and behind it on none. Where others are above it, none of them is certainly better, and the
     sentence says among whom it leads. It is tied with those that its rank interval does not tell from it.
 
-    Cutting layers is `static_depth[trained=true]`: at the level where that was measured near it, else at the nearest
-    of its own savings within 5 points.
+    Cutting layers is trained static depth, of several rules that with the best score of the task at the level, which
+    favours the control: at the level where that was measured near it, else at the nearest of its own savings within 5
+    points.
 
     Args:
         standing: Of the board's rows.
@@ -183,7 +184,7 @@ def _at_level(board: Board, grid: Grid, row: Row, control: Row) -> str:
     tests = board.comparisons.get((grid.place, row.level))
     found = None if tests is None else tests.over_static.get(row.label)
     scores = [grid.score(one.label, row.level) for one in (row, control)]
-    told = f"{grid.name}: {row.label} {scores[0]}, cutting layers {scores[1]}"
+    told = f"{grid.name}: {row.label} {scores[0]}, cutting layers ({control.label}) {scores[1]}"
     if found is None:
         return f"{told}; told apart by intervals that do not overlap, not by a paired test."
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
@@ -201,14 +202,15 @@ def _at_own(board: Board, grid: Grid, leader: str, control: Row, level: float) -
         if abs(one.saving - level) <= NEAR and leader in one.over
     ]
     if not own:
-        return None, f"{grid.name}: cutting layers was not measured within {100 * NEAR:.0f} points of this saving."
+        told = f"{grid.name}: cutting layers ({control.label}) was not measured"
+        return None, f"{told} within {100 * NEAR:.0f} points of this saving."
     near = min(own, key=lambda one: abs(one.saving - level))
     found = near.over[leader]
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
     told = (
-        f"{grid.name}: at {percent(near.saving)} %, where cutting layers was measured, the difference is "
-        f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}, corrected for the "
-        f"comparisons there"
+        f"{grid.name}: at {percent(near.saving)} %, where cutting layers ({control.label}) was measured, the "
+        f"difference is {difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}, corrected "
+        f"for the comparisons there"
     )
     if reservations := "".join(dict.fromkeys(near.marks[leader] + near.marks[control.label])):
         return None, f"{told}; not counted, marked {reservations}."
