@@ -29,6 +29,7 @@ from .rows import Rejected, read_json, spec_of
 FILE_NAME = "verified.json"
 SCHEMA = 4  # 1 counted as differing what another seed may score, 2 named no points, 3 no code
 UNVERIFIED = "not measured again"
+_VERDICTS = ("holds", "alike", "differs")
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _MOST = 10**9
 _CODE = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -77,22 +78,27 @@ class Again:
     """What was measured again of an entry, as whoever merged it vouches.
 
     Attributes:
-        when: A day.
         points: Measured again; of them `hold`, and `alike` score as another seed may.
         trained: Points of models that were trained again; the others were of models that were there.
         documents: Asked again; of them `equal` have the same score.
+        since: When that was.
         agreeing: By method (with its semantics) and task of each point that holds or is alike the digest of the code
             that measured it again, as far as the file says; `None` where one of an earlier version has counts alone.
     """
 
-    when: str
     points: int
     hold: int
     alike: int
     trained: int
     documents: int
     equal: int
+    since: datetime
     agreeing: Mapping[tuple[str, str], str | None] | None = None
+
+    @property
+    def when(self) -> str:
+        """The day."""
+        return f"{self.since:%Y-%m-%d}"
 
     def code(self, spec: str, task: str) -> str | None:
         """Digest of the code that measured a point of a method on a task again, as far as it is known."""
@@ -134,9 +140,8 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     if not (folder / FILE_NAME).is_file():
         return None
     found = _again(folder)
-    when = date_of(FILE_NAME, "verified", read_json(folder / FILE_NAME)["verified"])
     if (since := submitted(folder)) is not None:
-        check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", when))
+        check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", found.since))
     places = {(str(one["method"]), str(one.get("semantics", "bench")), str(one["task"])) for one in rows}
     if found.points > len(places):
         raise Rejected(f"{FILE_NAME}: points {found.points}, in the entry {len(places)}")
@@ -150,16 +155,14 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
 
 
 def _again(folder: Path) -> Again:
-    try:
-        values = dict(read_json(folder / FILE_NAME))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, Rejected):
-            raise
-        raise Rejected(f"{FILE_NAME} does not hold what `leaderboard verify --record` writes") from error
-    if values.get("schema") == 1:
+    values = read_json(folder / FILE_NAME)
+    if not isinstance(values, dict):
+        raise Rejected(f"{FILE_NAME} does not hold what `leaderboard verify --record` writes")
+    schema = values.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= SCHEMA:
+        raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(schema, 20)}")
+    if schema == 1:
         values["alike"] = 0
-    if values.get("schema") not in (1, 2, 3, SCHEMA):
-        raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(values.get('schema'), 20)}")
     digest = entry.digest_of((folder / entry.FILE_NAME).read_bytes())
     if values.get("entry_sha256") != digest:
         raise Rejected(
@@ -175,18 +178,24 @@ def _again(folder: Path) -> Again:
             f"{FILE_NAME}: {', '.join(map(' '.join, zip(_COUNTS, map(str, counts), strict=True)))} cannot be"
         )
     agreeing = None
-    if values["schema"] > 2:
-        agreeing = _agreeing(values.get("measured"), hold, alike)
-    when = plain(str(values.get("verified"))[:10])
-    return Again(when, points, hold, alike, trained, documents, equal, agreeing)
+    if schema > 2:
+        agreeing = _agreeing(values.get("measured"), points, hold, alike)
+    since = date_of(FILE_NAME, "verified", values.get("verified"))
+    return Again(points, hold, alike, trained, documents, equal, since, agreeing)
 
 
-def _agreeing(measured: Any, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
-    """Method and task of the points that agree, in a file that names each, with the code that measured them again."""
-    try:
-        found = [(spec_of(one), one["task"], one["verdict"], one.get("code")) for one in measured]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise Rejected(f"{FILE_NAME}: measured names each point") from error
+def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
+    """Method and task of the points that agree, in a file that names each, with the code that measured them again.
+
+    A method trained towards several savings has several points on a task: it agrees there if none of them differs.
+    """
+    if not isinstance(measured, list) or not all(_is_point(one) for one in measured):
+        raise Rejected(
+            f"{FILE_NAME}: measured names each point, with its method, task and verdict, one of {', '.join(_VERDICTS)}"
+        )
+    if len(measured) != points:
+        raise Rejected(f"{FILE_NAME}: points {points}, named are {len(measured)}")
+    found = [(spec_of(one), one["task"], one["verdict"], one.get("code")) for one in measured]
     if strange := [
         code for *_, code in found if code is not None and not (isinstance(code, str) and _CODE.fullmatch(code))
     ]:
@@ -194,4 +203,15 @@ def _agreeing(measured: Any, hold: int, alike: int) -> dict[tuple[str, str], str
     counts = Counter(verdict for _, _, verdict, _ in found)
     if (counts["holds"], counts["alike"]) != (hold, alike):
         raise Rejected(f"{FILE_NAME}: hold {hold}, alike {alike}, by its points {counts['holds']}, {counts['alike']}")
-    return {(spec, task): code for spec, task, verdict, code in found if verdict in ("holds", "alike")}
+    differing = {(spec, task) for spec, task, verdict, _ in found if verdict == "differs"}
+    return {(spec, task): code for spec, task, _, code in found if (spec, task) not in differing}
+
+
+def _is_point(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and all(isinstance(one.get(key), str) for key in ("method", "task"))
+        and isinstance(one.get("semantics", "bench"), str)
+        and isinstance(one.get("trained", True), bool)
+        and one.get("verdict") in _VERDICTS
+    )

@@ -128,6 +128,12 @@ def verified(**values):
     return forge
 
 
+def measured_twice(verdict, points=2):
+    point = {"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}
+    how = {"points": points, "trained": 0, "hold": 1 + (verdict == "holds")}
+    return verified(schema=4, measured=[point, point | {"verdict": verdict}], **how)
+
+
 def archive(change):
     """A forgery of the members of the archive: names and contents."""
 
@@ -261,6 +267,7 @@ FORGED = {
         verified(schema=3, points=1, hold=1, trained=1, documents=3, equal=3, measured=[
             {"method": "gateskip", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}]),
         "verified.json: gateskip on nano_qa_ll"),
+    "verified more often": (measured_twice("differs", points=1), "verified.json: points 1, named are 2"),
     "another model": (config(model="llama"), "run.json: model .*, in config.yaml llama"),
     "more seeds in the configuration": (config(seeds=[1, 2, 3]), r"run.json: seeds \[1, 2\], in config.yaml"),
     "more seeds everywhere": (both(config(seeds=[1, 2, 3]), of_run(seeds=[1, 2, 3])), "records.tar.xz.*seed 3"),
@@ -342,6 +349,14 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
     (evidence,) = board.evidence.values()
     assert evidence.again.trained == 1 and "1 of 1 points hold" in evidence.said()
+
+
+@pytest.mark.parametrize(("verdict", "state"), [("holds", REPRODUCED), ("differs", REDERIVED)])
+def test_a_row_is_reproduced_where_no_point_of_it_differs(entries, tmp_path, verdict, state):
+    entry = shutil.copytree(entries[0], tmp_path / "entry")
+    measured_twice(verdict)(entry, None)
+    found = {line["method"]: line["evidence"] for line in read_board([entry / "table.json"]).lines}
+    assert found["dense"] == state
 
 
 @pytest.mark.parametrize(
