@@ -14,7 +14,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.store.results import read_json
 from adaptive_bench.store.runs import run_name
 from adaptive_bench.store.timings import BATCHES
@@ -90,10 +90,17 @@ def unpack(
     Weights do not come along; what needs them is trained anew.
     """
     from adaptive_bench.store.packing import unpack as put
-    from adaptive_bench.store.results import PACKED_RECORDS, RUN, digest_in_entry, read_run
+    from adaptive_bench.store.results import PACKED_RECORDS, RUN, digest_in_entry
 
     folder = entry if entry.is_dir() else entry.parent
     file = entry / PACKED_RECORDS if entry.is_dir() else entry
+    if not file.is_file():
+        raise UsageError(
+            f"What is unpacked is an entry with {PACKED_RECORDS}, or such a file, but there is no {str(file)!r}. Name "
+            f"an entry that was submitted with --records."
+        )
+    config = folder / "config.yaml"
+    seeds = _seeds_of(config) if config.is_file() else ()  # before anything is written
     named = read_json(folder / RUN).get("records") if (folder / RUN).is_file() else None
     found = put(file, out, digest_in_entry(file), named if isinstance(named, list) else None)
     typer.echo(f"Unpacked into {out / 'records'}: {found.written} records, {found.known} were there.")
@@ -102,14 +109,32 @@ def unpack(
             f"Of those that were there {len(found.different)} file(s) are not the entry's, and stay: "
             f"{found.different[0]}. A table of the entry alone is made in another folder: give --out."
         )
-    if (folder / "config.yaml").is_file():
+    if seeds:
         options = [part for path in plugin or () for part in ("--plugin", str(path))]
-        named = ["--config", str(folder / "config.yaml"), "--out", str(out), *options]
+        named = ["--config", str(config), "--out", str(out), *options]
         again = shlex.join(["adaptive-bench", "run", *named])
         typer.echo(f"\nTheir table, made again:\n  {again} --table-only")
-        seeds = [int(seed) for seed in read_run(folder / "config.yaml")["seeds"]]
         more = ",".join(map(str, [*seeds, max(seeds) + 1]))
         typer.echo(f"\nWith another seed, which alone is trained:\n  {again} --seeds {more}")
+
+
+def _seeds_of(config: Path) -> list[int]:
+    """The seeds of a run by its config.yaml.
+
+    Raises:
+        EnvironmentProblem: It is no config of a run.
+    """
+    from adaptive_bench.store.results import read_run
+
+    about = read_run(config)
+    seeds = about.get("seeds")
+    if not (isinstance(seeds, list) and seeds and all(type(seed) is int for seed in seeds)):
+        why = about.get("problem") or f"Its seeds are {one_line(repr(seeds), 60)}."
+        raise EnvironmentProblem(
+            f"An entry's config.yaml is that of its run, with a list of seeds, but {str(config)!r} is none. {why} "
+            f"Fetch the entry again."
+        )
+    return seeds
 
 
 def verify(
