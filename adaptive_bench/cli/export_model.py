@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
+from adaptive_bench.store.results import read_table
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
@@ -82,6 +82,5 @@ def _results(run: Path, spec: MethodSpec) -> str:
     if not table.is_file() or "markdown" not in registry.names("leaderboards"):
         return ""
     ours = str(replace(spec, semantics="bench")), spec.semantics  # as rows name a spec
-    rows = json.loads(table.read_text(encoding="utf-8"))
-    rows = [row for row in rows if (row["method"], row["semantics"]) in (ours, ("dense", "bench"))]
+    rows = [row for row in read_table(table) if (row["method"], row["semantics"]) in (ours, ("dense", "bench"))]
     return str(registry.get("leaderboards", "markdown")(rows))
