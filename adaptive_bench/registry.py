@@ -60,7 +60,8 @@ def check_name(group: Group, name: str) -> None:
         UsageError: With the closest one.
     """
     if (group, name) not in _registered and name not in _installed(group):
-        raise UsageError(f"No {group.removesuffix('s')} is called {name!r}. {did_you_mean(name, names(group))}")
+        one = "family" if group == "families" else group.removesuffix("s")
+        raise UsageError(f"No {one} is called {name!r}. {did_you_mean(name, names(group))}")
 
 
 def get(group: Group, name: str) -> Any:

@@ -66,6 +66,8 @@ def check(
         registry.load_plugins(plugin)
     for spec in chain.from_iterable(map(parse_specs, methods or [])):
         registry.check_name("methods", spec.name)  # before seconds go by
+    for one in family or ():
+        registry.check_name("families", one)
     for file in filter(None, (json_file, capabilities)):
         output.check(file)  # before what would be lost is measured
     load_libraries()

@@ -132,9 +132,11 @@ def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Seque
         return runs_in(out, wanted)
     if wanted.model is not None or methods is not None:
         if what is not Listed.methods or wanted.model is None:
+            given = {"--model": wanted.model, "--methods": methods}
+            got = " and ".join(f"{option} {value}" for option, value in given.items() if value is not None)
             raise UsageError(
                 f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
-                f"`list {what}` with --model {wanted.model}. Try `adaptive-bench list methods --model nano`."
+                f"`list {what}` with {got}. Try `adaptive-bench list methods --model nano`, or --method of `list runs`."
             )
         return overhead_rows(wanted.model, methods)
     if what is Listed.keys:
@@ -151,7 +153,7 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
         UsageError: There is none.
     """
     key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
-    if found := [row for row in rows if row[key] == name]:
+    if found := [row for row in rows if row[key] == name or (what is Listed.runs and Path(row[key]).name == name)]:
         return found
     hint = registry.did_you_mean(name, [row[key] for row in rows])
     raise UsageError(f"`list {what} NAME` takes one of `list {what}`, got {one_line(name, 60)!r}. {hint}")

@@ -220,6 +220,10 @@ NUMBERS = [
     (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
 ]
 PLACES = [
+    (("leaderboard", "unpack", "absent"), USAGE, "there is no 'absent'"),
+    (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
+    (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),
+    (("list", "runs", "--methods", "mod"), USAGE, "got `list runs` with --methods mod. Try"),
     (("show", "last", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
     (("samples", "{here}", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
     (("headroom", "nano", "--tasks", "nano_math", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),

@@ -67,6 +67,10 @@ def test_runs_are_filtered(command, tmp_path):
     assert listed("--model", "nano") == listed("--task", "gsm8k") == ["one"]
     assert listed("--since", "2026-11-21") == listed("--model", "tin", "--method", "calm") == ["two"]
     assert listed("--status", "done") == []
+    assert listed("two") == ["two"]
+    (tmp_path / "runs").rename(tmp_path / "other")
+    assert listed("two", "--out", "other") == ["other/two"]
+    (tmp_path / "other").rename(tmp_path / "runs")
     assert "no such runs" in command("list", "runs", "--status", "done").stdout
 
 
