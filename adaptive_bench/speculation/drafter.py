@@ -102,6 +102,11 @@ def find_drafter(
         spec = spec or read_saved(checkpoint).spec
         known = stored_calibration.names(checkpoint, spec)
         stored = next((each for each in (tasks[0], stored_calibration.POOLED) if each in known), "auto")
+        if stored == "auto" and len(known) > 1 and kind == "fixed":
+            raise UsageError(
+                f"A draft takes what {spec} was calibrated to on the first task, or the pooled one, got {tasks[0]!r}. "
+                f"Give one of {', '.join(known)} first in --tasks."
+            )
         model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored, dtype=dtype)
         if kind == "fixed":
             check_has_dials(folder, model, known)

@@ -95,8 +95,7 @@ def study(drafter: Drafter, settings: Settings, reporter: Reporter) -> dict[str,
             f"A batch of {max(settings.batches)} needs as many prompts, but {', '.join(settings.tasks)} with --limit "
             f"{settings.limit} has {len(prompts.token_ids)}. Raise --limit or lower --batch."
         )
-    for saving in settings.savings:
-        drafter.at(saving)  # what cannot be saved is said before anything is measured
+    _check_savings(drafter, settings.savings)  # before anything is measured
     with reporter.task("speculate", 2 * len(settings.batches)) as task:
         measured = [_Batches(drafter, settings, prompts, rows, task.advance).measure() for rows in settings.batches]
     greedy = measured[0][1]
@@ -113,6 +112,28 @@ def study(drafter: Drafter, settings: Settings, reporter: Reporter) -> dict[str,
         "ideal": ideal(model, prompts.token_ids, greedy, settings.drafts),
         "batches": [record for record, _ in measured],
     }
+
+
+def _check_savings(drafter: Drafter, savings: Iterable[float]) -> None:
+    """Refuse what the dial does not reach, by the option's name: its default may be more than a method can save."""
+    for saving in savings:
+        if (why := _refused(drafter, saving)) is None:
+            continue
+        most = next((share for share in range(int(100 * saving), 0, -1) if not _refused(drafter, share / 100)), None)
+        if most is None:
+            raise UsageError(f"{drafter.trained_as} drafts at none of --savings. {why} Name another --method.")
+        raise UsageError(
+            f"{drafter.trained_as} drafts with savings up to {most / 100:g} here, got {saving:g} in --savings. Give "
+            f"smaller ones, such as --savings {most / 100:g}."
+        )
+
+
+def _refused(drafter: Drafter, saving: float) -> UsageError | None:
+    try:
+        drafter.at(saving)
+    except UsageError as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True)

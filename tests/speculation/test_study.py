@@ -151,5 +151,7 @@ def test_a_saving_beyond_the_method_is_refused_before_anything_is_measured(measu
     monkeypatch.setattr(study_module, "new_tokens", never)
     model = shared_model("layerskip")
     assert model.method.max_saved_tokens < 0.9
-    with pytest.raises(UsageError, match=r"can save from 0 to .* got saving 0\.9"):
+    with pytest.raises(
+        UsageError, match=r"up to 0\.\d+ here, got 0\.9 in --savings\. Give smaller ones, such as --savings"
+    ):
         measured(model, savings=(0.25, 0.9))
