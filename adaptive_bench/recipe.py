@@ -22,6 +22,7 @@ from adaptive_bench.validation import refuse_truth_for_number
 from adaptive_bench.weight_forms import Quantization
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
+LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
 _LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
 _MOST = 1e6
 LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
@@ -192,7 +193,7 @@ class EvalRecipe(Strict):
         description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
     )
 
-    temperature: Annotated[float, Field(gt=0, le=10)] | None = Field(
+    temperature: Annotated[float, Field(ge=LEAST_TEMPERATURE, le=10)] | None = Field(
         default=None,
         description="Write answers by drawing at this temperature, with one seed for all methods; by default the "
         "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",

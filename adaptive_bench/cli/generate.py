@@ -56,6 +56,13 @@ def generate(
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     import torch
 
+    from adaptive_bench.recipe import LEAST_TEMPERATURE
+
+    if 0 < temperature < LEAST_TEMPERATURE:
+        raise UsageError(
+            f"--temperature is 0, for the likeliest token, or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
+            f"Give 0."
+        )
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as
