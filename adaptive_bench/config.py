@@ -344,7 +344,8 @@ class _Explanation:
             hint = registry.did_you_mean(location[-1], around)
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":
-            return f"The config key {key!r} is needed{self._where(location)}. Add it to the file."
+            where = self._where(location)
+            return f"The config key {key!r} is needed{where}. {'Add it to the file' if where else 'Give it too'}."
         rule = rule_of(problem)
         hint = (
             " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""

@@ -199,6 +199,9 @@ FLAGS = [
 ]
 # Accepted silently until now, or refused without the value that was given.
 NUMBERS = [
+    (("run", "--set", "evaluation.temperature=1e-300"), USAGE, "should be greater than or equal to 0.000001"),
+    (("run", "--set", "train.betas=[0.9]"), USAGE, "The config key 'train.betas.1' is needed. Give it too."),
+    (("generate", "{model}", "a", "--temperature", "1e-300"), USAGE, "at least 1e-06, got 1e-300"),
     (("run", "--limit", "abc"), PARSER, "'abc'"),
     (("samples", "nowhere", "--docs", "many"), PARSER, "'many'"),
     (("tune", "--trials", "0"), PARSER, "'0'"),
