@@ -41,7 +41,7 @@ def export_decisions(
     known = manifest_of(run)
     if len(specs := parse_specs(method)) != 1:
         raise UsageError(f"One method is exported at a time, got --method {method!r}. Name one spec of the run.")
-    one, *_ = evaluations_of(known, task, method)
+    one, *_ = evaluations_of(known, task, method, option="--method")
     found = documents(known, [one], level, axis_of(run)[0])[:docs]
     if not found or any(each.prompt is None for each in found):
         raise UsageError(

@@ -96,11 +96,12 @@ def samples(
 
 
 def evaluations_of(
-    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False
+    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False, option: str = "--methods"
 ) -> list[EvaluationEntry]:
     """What a run's first seed was measured on: one task, the methods that are named or all.
 
     Args:
+        option: What gives the methods.
         shuffled: The controls of shuffled decisions as well.
 
     Raises:
@@ -112,7 +113,8 @@ def evaluations_of(
         raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
     chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
     seed = known.training_of(tests[0]).seed
-    return _wanted([one for one in tests if one.task == chosen and known.training_of(one).seed == seed], methods)
+    found = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
+    return _wanted(found, methods, option)
 
 
 def axis_of(run: Path) -> tuple[str, str]:
@@ -210,11 +212,12 @@ def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
     if wanted is None and len(tasks) == 1:
         return tasks[0]
     if wanted is None or wanted not in tasks:
-        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {wanted!r}.")
+        got = "none" if wanted is None else repr(wanted)
+        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {got}.")
     return wanted
 
 
-def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
+def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None, option: str) -> list[EvaluationEntry]:
     if methods is None:
         return list(evaluations)
     by_spec: dict[str, list[EvaluationEntry]] = {}
@@ -222,5 +225,5 @@ def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list
         by_spec.setdefault(one.method, []).append(one)
     specs = [str(spec) for spec in parse_specs(methods)]
     if unknown := [spec for spec in specs if spec not in by_spec]:
-        raise UsageError(f"--methods are specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
+        raise UsageError(f"{option} takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
     return [one for spec in specs for one in by_spec[spec]]

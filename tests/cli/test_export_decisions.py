@@ -96,7 +96,11 @@ def test_gates_for_each_feature_are_said_to_be_missing(command, folder, tmp_path
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [(("--method", "gateskip@paper"), "earlier text alone"), (("--method", "mod", "--task", "nano_qa"), "--task")],
+    [
+        (("--method", "gateskip@paper"), "earlier text alone"),
+        (("--method", "mod", "--task", "nano_qa"), "--task"),
+        (("--method", "calm"), "--method takes specs of the run"),
+    ],
 )
 def test_what_is_no_mask_of_a_measured_text_is_refused(command, folder, asked, said):
     result = command("export-decisions", str(folder), *asked)

@@ -94,9 +94,9 @@ def test_records_of_earlier_versions_have_no_prompt(command, finished):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nano_math, nano_qa_ll"),
+        ([], "nano_math, nano_qa_ll, got none."),
         (["--task", "gsm8k"], "gsm8k"),
-        (["--task", "nano_math", "--methods", "mod"], "mod"),
+        (["--task", "nano_math", "--methods", "mod"], "--methods takes specs of the run"),
     ],
 )
 def test_mistakes(command, finished, arguments, said):
