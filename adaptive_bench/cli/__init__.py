@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -197,5 +198,7 @@ def _options(
 
 def main() -> None:
     """Entry point of the `adaptive-bench` script."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # help has characters that not every terminal's encoding has
     with reported(debug="--debug" in sys.argv):
         app()

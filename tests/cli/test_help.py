@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,13 @@ OPTIONS = (
     *("--num-fewshot", "--train-steps", "--train-on", "--out", "--device", "--plugin", "--dry-run", "--debug"),
 )
 HELPED = ("run", "list", "check", "samples", "diff", "export")
+
+
+def test_help_is_shown_where_the_terminal_knows_ascii_alone():
+    program = [sys.executable, "-m", "adaptive_bench", "run", "--help"]
+    known = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = subprocess.run(program, capture_output=True, env=known)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.isascii() and b"--methods" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in HELPED)])
