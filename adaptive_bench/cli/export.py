@@ -50,7 +50,10 @@ def export(
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    form = form or _form_of(to)
+    named_so = _form_of(to)
+    if form not in (None, Form.lm_eval, named_so) and to.suffix == f".{named_so}":
+        raise UsageError(f"A file ends as its format, got --format {form} and -o {str(to)!r}. Leave --format out.")
+    form = form or named_so
     if form is Form.parquet and output.is_stdout(to) and sys.stdout.isatty():
         raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
     if form is Form.lm_eval:

@@ -96,6 +96,13 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
         load_results(out="nowhere")
 
 
+def test_an_export_has_the_ending_of_its_format(command, folders, tmp_path):
+    result = command("export", str(folders[0]), "--format", "csv", "-o", "rows.parquet")
+    assert result.exit_code == 2 and "got --format csv and -o 'rows.parquet'" in " ".join(result.stderr.split())
+    assert not (tmp_path / "rows.parquet").exists()
+    assert command("export", str(folders[0]), "--format", "json", "-o", "rows.text").exit_code == 0
+
+
 def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
     """Every measured point, scores and errors as lm-eval computes them; its own tools read the files."""
     result = command("export", str(folders[0]), "--format", "lm-eval", "-o", "results")
