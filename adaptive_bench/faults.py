@@ -23,7 +23,10 @@ from adaptive_bench.errors import (
 )
 
 _watched: set[str] = set()  # files and folders that plugins' code lies in
-_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM}
+_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM),
+    errno.ELOOP,
+}
 
 
 def watch(path: Path) -> None:

@@ -73,6 +73,7 @@ def test_an_exit_in_a_plugin_is_told_from_a_signal(plugin, ending):
 def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     full = OSError(errno.ENOSPC, "No space left on device")
     assert isinstance(faults.explained(full), EnvironmentProblem)
+    assert isinstance(faults.explained(OSError(errno.ELOOP, "Too many levels of links")), EnvironmentProblem)
     assert isinstance(faults.explained(MemoryError()), EnvironmentProblem)
     assert isinstance(faults.explained(KeyError("x")), Defect)
     blamed = faults.explained(KeyError("x"), "the method 'mine'")

@@ -183,6 +183,11 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
         _check_fields(source, split, rows.column_names)
         return rows.to_list()
     file = place.split_file(split)
+    if file is None and split in place.splits:
+        raise MissingData(
+            f"The split {split!r} of {source} cannot be read: what is called {split}.jsonl or {split}.jsonl.gz in "
+            f"{str(place.folder)!r} is no file but a folder, or a link that leads nowhere. Put the file there."
+        )
     if file is None:
         raise MissingData(
             f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "

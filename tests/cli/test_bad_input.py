@@ -154,6 +154,17 @@ def test_an_entry_without_its_config_is_not_unpacked(refused, tmp_path, content,
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_data_file_that_is_no_file(refused, tmp_path, kind):
+    _write(tmp_path / "data" / "gsm8k" / "train.jsonl", GSM8K_TRAIN)
+    test = tmp_path / "data" / "gsm8k" / "test.jsonl"
+    test.mkdir() if kind == "folder" else test.symlink_to("nowhere")
+    how = ("--model", "{model}", "--data-dir", "{data}", "--methods", "dense", "--dry-run", "--train-steps", "1")
+    refused(
+        ("run", "--tasks", "gsm8k", *how), corpus.ENVIRONMENT, "is no file but a folder, or a link that leads nowhere"
+    )
+
+
 def test_the_corpus_is_large():
     counts = [len(value) for name, value in vars(corpus).items() if name.isupper() and isinstance(value, list)]
     assert sum(counts) >= 300
