@@ -61,7 +61,7 @@ class Thresholds:
             known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"
             raise UsageError(
                 f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
-                "Call model.calibrate(batches, savings) with a saving at least that far."
+                "Ask for a smaller one, or call model.calibrate(batches, savings) with a saving at least that far."
             )
         upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
         if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
