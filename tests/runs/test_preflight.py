@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -16,7 +17,9 @@ from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
+from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.recipes import preset_by_size
+from adaptive_bench.runs.checks.tasks import _check_length
 
 SHARED_MODEL = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models/tinystories-llama-3M"
 
@@ -85,6 +88,34 @@ def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_not
     notes = preflight(config_of("dense", model=str(changed_model(max_position_embeddings=120)))).notes
     assert [note for note in notes if "lose their beginning" in note]
     assert [note for note in notes if "training text of nano_qa_ll" in note and "is cut" in note]
+
+
+def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
+    def check(*tokens, shots=0):
+        asked = [
+            SimpleNamespace(request_type="generate_until", doc_id=n, args=("a " * length, {"max_gen_toks": 20}))
+            for n, length in enumerate(tokens)
+        ]
+        nothing = SimpleNamespace(set_fewshot_seed=lambda seed: None, build_all_requests=lambda **_: None)
+        harness = SimpleNamespace(**vars(nothing), instances=asked, config=SimpleNamespace(num_fewshot=shots))
+        found = Findings()
+        _check_length(
+            SimpleNamespace(name="long"),
+            harness,
+            [],
+            lambda text: SimpleNamespace(input_ids=text.split()),
+            32,
+            found,
+            None,
+        )
+        return found.notes
+
+    (note,) = check(10, 15, 25, 20)
+    assert "(25 tokens" in note and "leave 7 of 20 tokens" in note and check(5, 10) == []
+    with pytest.raises(UsageError, match=r"document 2 of 'long' has 32\. Choose a model with a longer context"):
+        check(30, 32)
+    with pytest.raises(UsageError, match=r"has 40\. Lower --num-fewshot or choose"):
+        check(30, 40, shots=2)
 
 
 def test_more_shots_than_there_are_examples(config_of):

@@ -215,22 +215,23 @@ def _check_length(
             "the data and --num-fewshot."
         ) from error
     shots = int(harness.config.num_fewshot or 0)
+    mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
+    most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
     for request in harness.instances:
         if request.request_type == "generate_until":
             tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
             if tokens >= context:
                 raise UsageError(
                     f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
-                    f"worked examples document {request.doc_id + 1} of {task.name!r} has {tokens}. Lower "
-                    f"--num-fewshot or choose a model with a longer context."
+                    f"worked examples document {request.doc_id + 1} of {task.name!r} has {tokens}. {mend}."
                 )
-            if tokens + room > context:
-                findings.note(
+            if tokens + room > context and tokens > most:
+                most = tokens
+                said = (
                     f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) leave "
                     f"{context - tokens} of {room} tokens for the answer: it is cut where the context of {context} "
                     f"ends."
                 )
-                return
         elif request.request_type == "loglikelihood":
             tokens = _count("".join(request.args), tokenizer)
             if _count(request.args[1], tokenizer) > context:
@@ -238,12 +239,14 @@ def _check_length(
                     f"A continuation must fit the context of {context} tokens, but document {request.doc_id + 1} of "
                     f"{task.name!r} has a longer one. Choose a model with a longer context."
                 )
-            if tokens > context + 1:
-                findings.note(
+            if tokens > context + 1 and tokens > most:
+                most = tokens
+                said = (
                     f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) lose their "
-                    f"beginning: the model's context has {context} tokens. Lower --num-fewshot to keep them whole."
+                    f"beginning: the model's context has {context} tokens. {mend} to keep them whole."
                 )
-                return
+    if said:
+        findings.note(said)
 
 
 def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
