@@ -118,8 +118,14 @@ def evaluations_of(
 
 
 def axis_of(run: Path) -> tuple[str, str]:
-    """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it."""
+    """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it.
+
+    Raises:
+        EnvironmentProblem: The run does not say, as its files are damaged.
+    """
     about = read_run(run / "config.yaml")
+    if problem := about.get("problem"):
+        raise EnvironmentProblem(problem)
     axis, phase = about.get("match_on"), about.get("match_phase", "all")
     if axis not in COUNTED:
         return saving_name("tokens"), UNITS["tokens"]

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 
 import pytest
 
@@ -102,6 +103,13 @@ def test_records_of_earlier_versions_have_no_prompt(command, finished):
 def test_mistakes(command, finished, arguments, said):
     result = command("samples", str(finished), *arguments)
     assert result.exit_code == 2 and said in " ".join(result.stderr.split())
+
+
+def test_a_damaged_run_is_shown_on_no_other_axis(command, finished, tmp_path):
+    home = shutil.copytree(finished.parents[1], tmp_path / "out")
+    (home / "runs" / finished.name / "run.json").write_text("")
+    result = command("samples", str(home / "runs" / finished.name), "--task", "nano_math")
+    assert result.exit_code == 1 and not result.stdout and "run.json" in result.stderr
 
 
 def test_a_folder_that_is_no_run(command, tmp_path):
