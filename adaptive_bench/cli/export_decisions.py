@@ -16,6 +16,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.results import read_run
 
+_ENDINGS = (".jsonl", ".safetensors")
+
 
 def export_decisions(
     run: Run,
@@ -37,6 +39,8 @@ def export_decisions(
     Another engine replays them on the same weights: docs/decisions.md has the format and what has to be kept to.
     """
     registry.load_plugins(plugin)
+    if to != output.STDOUT and to.suffix not in ("", *_ENDINGS):  # a pipe's name has no ending
+        raise UsageError(f"-o is a file that ends in one of {', '.join(_ENDINGS)}, got {str(to)!r}. Name such a file.")
     output.check(to)
     known = manifest_of(run)
     if len(specs := parse_specs(method)) != 1:

@@ -100,6 +100,7 @@ def test_gates_for_each_feature_are_said_to_be_missing(command, folder, tmp_path
         (("--method", "gateskip@paper"), "earlier text alone"),
         (("--method", "mod", "--task", "nano_qa"), "--task"),
         (("--method", "calm"), "--method takes specs of the run"),
+        (("--method", "mod", "-o", "decisions.safetensor"), "ends in one of .jsonl, .safetensors, got"),
     ],
 )
 def test_what_is_no_mask_of_a_measured_text_is_refused(command, folder, asked, said):
