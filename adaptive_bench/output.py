@@ -105,6 +105,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         BrokenPipeError: Nobody reads standard output any more.
     """
     if path == STDOUT:
+        if sys.stdout is None:  # as Python has it where a shell closed it: `>&-`
+            raise EnvironmentProblem("Output goes to standard output, which is closed. Name a file with -o.")
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

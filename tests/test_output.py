@@ -95,6 +95,12 @@ def test_standard_output_is_written_where_it_stands(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_closed_standard_output_is_said(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(EnvironmentProblem, match=r"which is closed\. Name a file with -o"):
+        output.write_text(output.STDOUT, "text")
+
+
 def test_the_name_of_a_file_may_be_a_dash(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     output.write_text(output.file("./-"), TEXT)
