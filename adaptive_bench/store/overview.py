@@ -94,7 +94,8 @@ def _described(folder: Path, training: RecordStatus | None, sealed: Sequence[tup
     files = Files(folder)
     names, damaged = files.names(), files.damaged()
     about, status = files.read("config.json") or {}, files.read("status.json") or {}
-    seed = about.get("seed") if training is None else training.seed
+    said = about.get("seed")
+    seed = (said if type(said) is int else None) if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
     if state == "running" and not attempts.is_held(folder):

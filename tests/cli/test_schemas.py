@@ -11,6 +11,7 @@ from adaptive_bench.cli import app
 from adaptive_bench.cli.schemas import SCHEMAS, json_schema
 from adaptive_bench.config import load_config
 from adaptive_bench.runs import run
+from adaptive_bench.store.digest import sealed
 
 NAME = "RUN"  # stands for the run's name
 CHEAP = ("--device", "cpu")
@@ -117,3 +118,12 @@ def test_an_edited_run_is_damaged_and_breaks_no_list(command, tmp_path):
     (row,) = json.loads(command("list", "runs", "--json").stdout)
     assert row["state"] == "damaged" and "model" in row["problem"] and "2026" in row["problem"]
     assert not _found([row], json_schema("list-runs"))
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, None, [1]])
+def test_a_record_without_a_seed_has_null(command, tmp_path, seed):
+    folder = tmp_path / "runs" / "records" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(sealed(json.dumps({"method": "mod", "seed": seed}, indent=2)))
+    rows = json.loads(command("status", "--json").stdout)
+    assert [row["seed"] for row in rows] == [None] and not _found(rows, json_schema("status"))
