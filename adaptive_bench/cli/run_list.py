@@ -46,10 +46,8 @@ class Wanted:
         if self.state is not None and self.state not in STATES:
             hint = registry.did_you_mean(self.state, STATES)
             raise UsageError(f"--status is one of {', '.join(STATES)}, got {self.state!r}. {hint}")
-        try:
-            date.fromisoformat(self.since or "2026-11-20")
-        except ValueError:
-            raise UsageError(f"--since takes a day like 2026-11-20, got {self.since!r}.") from None
+        if self.since is not None and not _is_day(self.since):
+            raise UsageError(f"--since takes a day like 2026-11-20, got {self.since!r}. Write it so.")
 
     def fit(self, run: Mapping[str, Any]) -> bool:
         """Whether a run is wanted."""
@@ -61,6 +59,14 @@ class Wanted:
             self.since is None or run["date"] >= self.since,
         ]
         return all(parts)
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a day as runs write theirs: `20261120` is the same day to Python, but sorts elsewhere."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def runs_in(out: Path, wanted: Wanted) -> list[RunRow]:

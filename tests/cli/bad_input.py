@@ -137,6 +137,8 @@ FLAGS = [
     (("list", "configs", "--model", "nano"), USAGE, "list methods"),
     (("list", "runs", "--status", "finished"), USAGE, "done, partial, unfinished, damaged"),
     (("list", "runs", "--since", "yesterday"), USAGE, "a day like 2026-11-20"),
+    (("list", "runs", "--since", "20261120"), USAGE, "a day like 2026-11-20, got '20261120'"),
+    (("list", "runs", "--since", "2026-W47-5"), USAGE, "a day like 2026-11-20"),
     (("list", "tasks", "--task", "gsm8k"), USAGE, "list runs"),
     (("lm-eval", "run", "--tasks", ""), USAGE, "no empty values"),
     (("show", "nowhere"), USAGE, "no such run"),
