@@ -84,14 +84,16 @@ def _moved_before_training(training: TrainingRun, again: Repeated, *, is_made_he
 
 def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     """What a measured point has on record that is otherwise now, as texts."""
-    savings = sweep.record.savings()
-    asked = savings[len(savings) // 2]
-    yield from _moved_in_scoring(sweep, asked)
     calibrated = Calibrated(sweep)
     model = calibrated.model
+    savings = sweep.record.savings()
+    if model.method.solves_dial:  # of those that were added one by one nobody knows in what order
+        savings = sorted({*savings} & {*sweep.first_savings(model.method)}) or savings
+    asked = savings[len(savings) // 2]
+    yield from _moved_in_scoring(sweep, asked)
     if (end := sweep.record.max_saved_tokens) is not None and abs(end - model.method.max_saved_tokens) > _SAME_SHARE:
         yield f"the dial ends at {model.method.max_saved_tokens} saved tokens where the record has {end}"
-    calibrated.calibrate([asked], SilentReporter())
+    calibrated.calibrate_as_measured(asked, SilentReporter())
     yield from _moved_in_savings(sweep, calibrated, asked)
     model.dial = model.method.checked_dial(asked)
     bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None

@@ -9,6 +9,7 @@ import torch
 
 from adaptive_bench import code_digest
 from adaptive_bench.engine import decode, masked, packed
+from adaptive_bench.model import dial_solving
 from adaptive_bench.progress import Line, SilentReporter
 from adaptive_bench.runs import plan, repeated, run, spot_check
 from adaptive_bench.runs.work import calibrated, recording
@@ -150,6 +151,25 @@ def test_what_does_not_move_is_alike(done):
     config, _ = done
     training, (sweep,) = plan(config).trainings[0], plan(config).sweeps
     assert list(repeated.moved_in_training(training, config)) == list(repeated.moved_in_point(sweep)) == []
+
+
+def test_a_dial_that_is_solved_for_is_the_one_that_was_measured(config_of, monkeypatch):
+    # What is saved falls again on the way: a dial that is looked for from its ends is not one between two others.
+    def measured(model, batches, travel):
+        return 0.5 * travel - 0.15 * (0.45 < travel < 0.7)
+
+    monkeypatch.setattr(dial_solving, "_measure", measured)
+    config = config_of("calm", evaluation={"grid": (0.0, 0.1, 0.2, 0.3, 0.4)})
+    run(config, jobs=1)
+    (sweep,) = plan(config).sweeps
+    known = {saving: sweep.record.point(saving).dial for saving in sweep.record.savings()}
+    first = [saving for saving in sweep.first_savings(calibrated.Calibrated(sweep).model.method) if saving in known]
+    assert len(first) > 3
+    for saving in first:
+        again = calibrated.Calibrated(sweep)
+        again.calibrate_as_measured(saving, SilentReporter())
+        assert again.model.method.checked_dial(saving) == known[saving]
+    assert list(repeated.moved_in_point(sweep)) == []
 
 
 def test_more_documents_are_asked_where_only_the_best_choice_is_on_record(done, monkeypatch):
