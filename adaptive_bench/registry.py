@@ -53,6 +53,11 @@ def names(group: Group) -> list[str]:
     return sorted({*_installed(group), *(name for of, name in _registered if of == group)})
 
 
+def one_of(group: Group) -> str:
+    """What a thing of a group is called: `method` of `methods`."""
+    return "family" if group == "families" else group.removesuffix("s")
+
+
 def check_name(group: Group, name: str) -> None:
     """Refuse a name that nobody registered, without importing anything.
 
@@ -60,8 +65,7 @@ def check_name(group: Group, name: str) -> None:
         UsageError: With the closest one.
     """
     if (group, name) not in _registered and name not in _installed(group):
-        one = "family" if group == "families" else group.removesuffix("s")
-        raise UsageError(f"No {one} is called {name!r}. {did_you_mean(name, names(group))}")
+        raise UsageError(f"No {one_of(group)} is called {name!r}. {did_you_mean(name, names(group))}")
 
 
 def get(group: Group, name: str) -> Any:
@@ -178,7 +182,7 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
             return thing
         if name in names(group):
             raise UsageError(
-                f"The {group.removesuffix('s')} {name!r} exists already ({origin(group, name)}). Choose another name."
+                f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name."
             )
         _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
         opened.watch(_registered[group, name][1])

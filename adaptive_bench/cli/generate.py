@@ -54,8 +54,6 @@ def generate(
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    import torch
-
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:
@@ -63,6 +61,8 @@ def generate(
             f"--temperature is 0, for the likeliest token, or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
             f"Give 0."
         )
+    import torch
+
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as

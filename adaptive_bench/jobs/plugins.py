@@ -23,7 +23,7 @@ def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | No
     """Those of some methods and tasks that come from plugins, as an error names them; `None` without any."""
     groups: list[tuple[registry.Group, Iterable[str]]] = [("methods", methods), ("tasks", tasks)]
     found = [
-        f"the {group.removesuffix('s')} {name!r} of {registry.origin(group, name)}"
+        f"the {registry.one_of(group)} {name!r} of {registry.origin(group, name)}"
         for group, names in groups
         for name in sorted(_registered(names, group))
         if registry.is_foreign(group, name)

@@ -1,16 +1,12 @@
 """The page in headless Chromium: switches, drawer, link, keyboard, both themes, print and a phone's width."""
 
-import json
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pandas
 import pytest
-from board_page import wait
-
-from adaptive_bench.leaderboard.site import build
-from adaptive_bench.store.results import write_run
+from board_page import board_of, wait
 
 pytestmark = pytest.mark.browser
 
@@ -139,12 +135,7 @@ def test_columns_show_what_each_method_is_and_sort_by_it(opened):
 
 def test_a_large_board_shows_its_first_methods_until_all_are_asked_for(browser, tmp_path, make_row):
     rows = [make_row(method=f"method_{number}", level=level) for number in range(230) for level in (0.0, 0.1)]
-    (tmp_path / "table.json").write_text(json.dumps(rows))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    page = browser.new_page()
-    page.goto((tmp_path / "site" / "index.html").as_uri())
-    page.wait_for_selector("html[data-ready]")
+    page = board_of(rows, browser, tmp_path)
     assert page.locator("#board tbody tr").count() == 50
     assert page.locator(".charts .series").count() == 24
     page.click("text=show all")

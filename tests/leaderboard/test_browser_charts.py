@@ -1,25 +1,16 @@
 """Charts of the page in headless Chromium: looks, names, values by keyboard and pointer, marked cuts."""
 
-import json
 from itertools import pairwise
 
 import pytest
-from board_page import wait
-
-from adaptive_bench.leaderboard.site import build
-from adaptive_bench.store.results import write_run
+from board_page import board_of, wait
 
 pytestmark = pytest.mark.browser
 
 
 def test_every_method_has_a_look_of_its_own(browser, tmp_path, make_row):
     rows = [make_row(method=f"method_{number}", level=level) for number in range(40) for level in (0.0, 0.1)]
-    (tmp_path / "table.json").write_text(json.dumps(rows))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    page = browser.new_page()
-    page.goto((tmp_path / "site" / "index.html").as_uri())
-    page.wait_for_selector("html[data-ready]")
+    page = board_of(rows, browser, tmp_path)
     looks = page.locator("#standing .key").evaluate_all("(all) => all.map((one) => one.innerHTML)")
     assert len(looks) == 40 == len(set(looks))
     page.close()
@@ -63,12 +54,7 @@ def test_a_value_far_from_the_others_is_marked_and_does_not_press_them_together(
         for level in (0.0, 0.1, 0.2):
             score = 12.7 if (method, level) == ("free", 0.2) else 1 + 0.1 * number * level
             rows.append(make_row(method=method, level=level, score=score, low=score - 0.01, high=score + 9, **about))
-    (tmp_path / "table.json").write_text(json.dumps(rows))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    page = browser.new_page()
-    page.goto((tmp_path / "site" / "index.html").as_uri() + "#pin=free&pin=mod")
-    page.wait_for_selector("html[data-ready]")
+    page = board_of(rows, browser, tmp_path, "#pin=free&pin=mod")
     ticks = page.locator("figure .tick[text-anchor=end]").all_text_contents()
     assert max(map(float, ticks)) < 3
     assert page.locator("figure .beyond").count() == 1 and page.locator("figure .cut").count() >= 5

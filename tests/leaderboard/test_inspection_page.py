@@ -6,6 +6,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from board_page import watched
 
 from adaptive_bench.inspection.record import record_of
 from adaptive_bench.inspection.study import Inspection, Point, Reading
@@ -58,21 +59,10 @@ def file(tmp_path_factory) -> Path:
 @pytest.fixture
 def opened(browser, file):
     """Open the page; afterwards nothing was asked of a network and no script failed."""
-    pages, wrong = [], []
-
-    def open_page(fragment="", width=1300, scheme="light", path=file):
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("request", lambda request: request.url.startswith(path.as_uri()) or wrong.append(request.url))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
-        page.goto(f"{path.as_uri()}{fragment}")
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert wrong == []
+    with watched(browser) as open_file:
+        yield lambda fragment="", width=1300, scheme="light", path=file: open_file(
+            path, path.as_uri(), fragment, width, scheme
+        )
 
 
 @pytest.mark.browser

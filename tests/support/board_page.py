@@ -1,6 +1,7 @@
-"""The board's page in headless Chromium: fixtures."""
+"""Pages in headless Chromium: fixtures, and what tests of several pages share."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 
@@ -75,22 +76,45 @@ def site(tmp_path_factory) -> Path:
 @pytest.fixture
 def opened(browser, site):
     """Open the page; afterwards nothing was asked of a network and no script failed."""
+    with watched(browser) as open_file:
+
+        def open_page(fragment="", width=1280, scheme="light"):
+            page = open_file(site, "file:", fragment, width, scheme)
+            page.wait_for_selector("html[data-ready]")
+            return page
+
+        yield open_page
+
+
+@contextmanager
+def watched(browser):
+    """Open files in pages; afterwards nothing but addresses that begin so was asked for, and no script failed."""
     pages, wrong = [], []
 
-    def open_page(fragment="", width=1280, scheme="light"):
+    def open_file(path, asked, fragment, width, scheme):
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("request", lambda request: request.url.startswith("file:") or wrong.append(request.url))
+        page.on("request", lambda request: request.url.startswith(asked) or wrong.append(request.url))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
-        page.goto(f"{site.as_uri()}{fragment}")
-        page.wait_for_selector("html[data-ready]")
+        page.goto(f"{path.as_uri()}{fragment}")
         pages.append(page)
         return page
 
-    yield open_page
+    yield open_file
     for page in pages:
         page.close()
     assert wrong == []
+
+
+def board_of(rows, browser, folder, fragment=""):
+    """The page of a board that has these rows."""
+    (folder / "table.json").write_text(json.dumps(rows))
+    write_run(folder, {})
+    build([folder / "table.json"], folder / "site")
+    page = browser.new_page()
+    page.goto((folder / "site" / "index.html").as_uri() + fragment)
+    page.wait_for_selector("html[data-ready]")
+    return page
 
 
 def wait(page, condition):
