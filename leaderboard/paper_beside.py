@@ -10,7 +10,7 @@ from adaptive_bench.errors import UsageError
 
 from .agreement import commands_of, groups_of, said_of
 from .beside import Beside, beside, numbers
-from .frame import read_board
+from .frame import Board, read_board
 from .provenance import variants_of
 from .tables import NONE
 
@@ -30,9 +30,13 @@ def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, An
     if number not in numbers():
         raise UsageError(f"The paper's tables are {', '.join(map(str, numbers()))}, got {number}.")
     board = read_board(tables) if tables else None
-    rows = board.rows if board else ()
-    found = beside(rows, number, variants_of(board.folders) if board else None)
-    return [_plain(one) for one in found], list(board.problems) if board else []
+    return beside_board(board, number), list(board.problems) if board else []
+
+
+def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
+    """As `paper_beside`, of a board that was read before."""
+    found = beside(board.rows if board else (), number, variants_of(board.folders) if board else None)
+    return [_plain(one) for one in found]
 
 
 def contents() -> list[dict[str, str]]:
