@@ -14,7 +14,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 # By name: what they import takes seconds, which the server spends while this process goes on.
-_PRELOADED = ["adaptive_bench.runs", "adaptive_bench.jobs.pool", "adaptive_bench.methods.dense"]
+_PRELOADED = ["adaptive_bench.preloaded_first"]
+_PRELOADED += ["adaptive_bench.runs", "adaptive_bench.jobs.pool", "adaptive_bench.methods.dense"]
 _PRELOADED += ["lm_eval.tasks", "safetensors.torch", "transformers.integrations.sdpa_attention"]
 _PRELOADED += [
     f"transformers.models.{name}.modeling_{name}" for name in ("llama", "mistral", "qwen2", "qwen3", "gemma2")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import warnings
 
+from adaptive_bench.notices import QUIET, silence
+
 _SETTINGS = {
+    QUIET: "1",
     "DATASETS_VERBOSITY": "error",
     "HF_HUB_VERBOSITY": "error",
     "LMEVAL_LOG_LEVEL": "ERROR",
@@ -15,8 +17,6 @@ _SETTINGS = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-# transformers imports torchao where it is installed, which then tells what it could do on other machines.
-_LOGGERS = ("torchao", "torch.utils._pytree")
 
 
 def quiet() -> None:
@@ -24,5 +24,4 @@ def quiet() -> None:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    silence()

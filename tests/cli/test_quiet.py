@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import warnings
 
 from adaptive_bench.cli import quiet
@@ -12,3 +15,30 @@ def test_what_the_user_has_set_stays(monkeypatch):
     assert environment["TRANSFORMERS_VERBOSITY"] == "debug"
     assert environment["TQDM_DISABLE"] == "1"
     assert shown == []
+
+
+def test_processes_of_the_fork_server_are_as_quiet(monkeypatch, tmp_path):
+    monkeypatch.setattr(quiet.os, "environ", dict(os.environ))
+    quiet.quiet()
+    script = tmp_path / "fork.py"
+    script.write_text(LEVEL_IN_A_FORK)
+    told = subprocess.run([sys.executable, script], env=quiet.os.environ, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["40", "40"]
+
+
+LEVEL_IN_A_FORK = """
+import logging
+
+from adaptive_bench import fork_server
+
+
+def tell():
+    print(logging.getLogger("torchao").level, logging.getLogger("torch.utils._pytree").level)
+
+
+if __name__ == "__main__":
+    fork_server._PRELOADED[1:] = []  # what comes later takes seconds, and is loaded by then
+    process = fork_server.context().Process(target=tell)
+    process.start()
+    process.join()
+"""
