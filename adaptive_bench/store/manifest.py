@@ -306,7 +306,8 @@ def from_json(about: Mapping[str, Any], out: Path) -> Manifest:
     known: tuple[Mapping[str, str], ...] = about.get("seals", {}), about.get("timings", {})
     if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in known):
         raise TypeError("seals are texts by record")
-    for name in (*(one.record for one in (*trainings, *evaluations)), *known[0], *known[1]):
+    records = [*(one.record for one in trainings), *(one.record for one in evaluations)]
+    for name in (*records, *known[0], *known[1]):
         if not name or {"", ".", ".."} & set(name.split("/")):
             raise LookupError(f"{name!r} is not the name of anything below the folder of records")
     return Manifest(out, trainings, evaluations, about.get("run_key"), *known)
