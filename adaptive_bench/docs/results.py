@@ -12,6 +12,8 @@ _ROW = re.compile(r"^\| `(?P<method>[^`]+)` \| (?P<score>[\d.]+)\S* \[(?P<low>[\
                   r"(?P<first>\d+)(?: to (?P<last>\d+))? \|$", re.MULTILINE)  # fmt: skip
 _TASK = re.compile(r"^\*\*(\S+)\*\* by saved net FLOPs:\n\n(.*?)\n\n", re.MULTILINE | re.DOTALL)
 
+_CHARACTER = 6.2  # px that a character of a name takes at most, at size 11
+
 
 def trials(record: Mapping[str, Any]) -> Drawing:
     """What each trial of a study scored, by method, and which one stands after the best was trained again.
@@ -99,10 +101,12 @@ def ahead(page: str) -> Drawing:
         page: The text of `findings.md`, whose numbers these are.
     """
     tasks = ahead_in(page)
-    left, right, ranks = 186, 366, 422
+    names = max(len(row.method) for rows in tasks.values() for row in rows)
+    left = 24 + round(_CHARACTER * names)
+    right, ranks = left + 180, left + 236
     height = sum(58 + 18 * len(rows) for rows in tasks.values()) + 24
     drawing = Drawing(
-        430,
+        ranks + 8,
         height,
         f"Scores with 95 % intervals of all methods at 15 % saved net FLOPs on {' and '.join(tasks)}, best first, and "
         f"beside them the ranks that tests of all pairs leave open.",

@@ -165,8 +165,12 @@ function made(table, row, make) {
   return known.get(seen);
 }
 
-// A name in pieces between which a line may end: after what opens or separates parameters, before their values.
-const breakable = (name) => name.split(/(?<=[[,=])|(?=@)/).flatMap((piece, at) => (at ? [element("wbr", {}), piece] : [piece]));
+// A name, its parameters smaller below it; a line may end after what opens or separates them, before their values.
+const pieces = (text) => text.split(/(?<=[[,=_])|(?=@)/).flatMap((piece, at) => (at ? [element("wbr", {}), piece] : [piece]));
+const breakable = (name) => {
+  const at = name.indexOf("[");
+  return at < 0 ? pieces(name) : [name.slice(0, at), element("small", { class: "parameters" }, ...pieces(name.slice(at)))];
+};
 
 function grid(table, rows, matching) {
   const reach = state.value === "reach";

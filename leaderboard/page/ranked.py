@@ -79,9 +79,14 @@ def _line(line: Line, settings: list[str]) -> dict[str, Any]:
         "rank": "" if rank is None else str(rank[0]) if rank[0] == rank[1] else f"{rank[0]}–{rank[1]}",
         "overall": [_share(line.overall), _share(low), _share(high)],
         "lost": _lost(line),
-        "times": " / ".join(_share((line.times or {}).get(name)) for name in settings),
+        "times": " / ".join(_time((line.times or {}).get(name)) for name in settings),
         "cells": [None if row is None else _cell(row) for row in line.rows],
     }
+
+
+def _time(saved: float | None) -> str:
+    """Saved time in whole %: times of two runs differ by more than a tenth."""
+    return NONE if saved is None else str(round(100 * saved))
 
 
 def _unmeasured(standing: Standing, settings: list[str]) -> str:
