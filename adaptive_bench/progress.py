@@ -222,7 +222,8 @@ class PlainReporter(Reporter):
                 self._advance(self._tasks[event.task], event)
             case TaskFinished():
                 task = self._tasks.pop(event.task)
-                say(f"{task.label}: {task} in {duration(time.monotonic() - task.start_s)}", self.stream)
+                if task.total:  # nothing is said of work that there is none of: a model that is not trained
+                    say(f"{task.label}: {task} in {duration(time.monotonic() - task.start_s)}", self.stream)
 
     def _advance(self, task: ShownTask, event: TaskAdvanced) -> None:
         now_s = task.advance(event)

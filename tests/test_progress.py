@@ -59,6 +59,13 @@ def test_given_up_work_is_not_shown_as_done(clock):
     assert stream.getvalue() == "train: 2/5 in 0:00\n"
 
 
+def test_nothing_is_said_of_work_that_there_is_none_of(clock):
+    stream = io.StringIO()
+    with PlainReporter(stream).task("train base", total=0):
+        pass
+    assert stream.getvalue() == ""
+
+
 def test_live_display_shows_nested_work_and_its_own_lines():
     stream = io.StringIO()
     with (

@@ -12,7 +12,10 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.former import check_runs_folder
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Out, Runs
+from adaptive_bench.cli.waiting import waiting
 from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables, tables_below
+
+_MAKING = "Reading the tables; that of an entry which is new here is made from its records, a minute for a large one"
 
 
 def build(
@@ -50,7 +53,9 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
-    for text in site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file, manual=manual):
+    with waiting(_MAKING):
+        said = list(site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file, manual=manual))
+    for text in said:
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")
@@ -77,7 +82,9 @@ def ranks(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     known = None if before is None else tables_below(before)
     registry.load_plugins(plugin)
-    output.write_text(to, registry.get("sites", "ranks")(chosen, known))
+    with waiting(_MAKING):
+        text = registry.get("sites", "ranks")(chosen, known)
+    output.write_text(to, text)
     typer.echo(f"The ranks are {to}", err=output.is_stdout(to))
 
 
@@ -96,6 +103,8 @@ def findings(
     check_value("--axis", axis, AXES)
     check_runs_folder(out, "findings")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
-    for text in registry.get("sites", "findings")(chosen, to, axis, level, note):
+    with waiting(_MAKING):
+        said = list(registry.get("sites", "findings")(chosen, to, axis, level, note))
+    for text in said:
         typer.echo(text, err=True)
     typer.echo(f"The findings are {to}", err=output.is_stdout(to))
