@@ -241,11 +241,11 @@ def _tables(label: str, value: Any) -> list[tuple[str, dict[Any, Any], dict[Any,
     inner = {label: value} if isinstance(value, dict) else {}
     if not inner and _is_guarded(type(value).__module__, sys.modules.get(type(value).__module__)):
         kept = getattr(value, "__dict__", {})
-        inner = {f"{label}.{name}": each for name, each in kept.items() if isinstance(each, dict)}
+        inner = {f"{label}.{name}": each for name, each in dict(kept).items() if isinstance(each, dict)}
     found = []
     for name, table in inner.items():
-        # Dictionaries of libraries load what they hold when they are asked themselves.
-        functions = {key: each for key, each in dict.items(table) if isinstance(each, (FunctionType, type))}
+        # Dictionaries of libraries load what they hold when they are asked themselves, and threads fill them meanwhile.
+        functions = {key: each for key, each in dict.copy(table).items() if isinstance(each, (FunctionType, type))}
         if functions:
             found.append((name, table, functions))
     return found
