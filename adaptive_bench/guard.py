@@ -245,7 +245,8 @@ def _tables(label: str, value: Any) -> list[tuple[str, dict[Any, Any], dict[Any,
     found = []
     for name, table in inner.items():
         # Dictionaries of libraries load what they hold when they are asked themselves, and threads fill them meanwhile.
-        functions = {key: each for key, each in dict.copy(table).items() if isinstance(each, (FunctionType, type))}
+        pairs = list(dict.items(table))
+        functions = {key: each for key, each in pairs if isinstance(each, (FunctionType, type))}
         if functions:
             found.append((name, table, functions))
     return found
