@@ -115,7 +115,7 @@ def own_files(file: Path) -> frozenset[Path]:
 def imports_of_own(file: Path) -> dict[str, Path]:
     """`own_files` by their names: `mod`, and `parts.gates` of what is in a folder."""
     home = file.resolve().parent
-    return {".".join(path.relative_to(home).with_suffix("").parts): path for path in own_files(file)}
+    return {".".join(path.relative_to(home).with_suffix("").parts): path for path in sorted(own_files(file))}
 
 
 def class_digest(found: type) -> str:

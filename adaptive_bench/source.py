@@ -27,6 +27,7 @@ FLOORS = {
     "method": 1,
     "engine": 1,
     "model": 1,
+    "dials": 1,
     "training": 1,
     "evaluation": 1,
     "timing": 1,
@@ -36,6 +37,8 @@ FLOORS = {
 # depends on it, and a table of another version is made again.
 TABLES = 1
 _UNDER = ("backbone", "method", "engine", "model")
+_DIALS = "dials"  # how dials are solved for: under the methods that say so alone, and under plugins
+_SAYS_SO = "solves_dial"
 _VERSION = "VERSION"  # of a method, at the top of its file; 1 where there is none
 Work = Literal["training", "evaluation", "timing"]
 
@@ -53,10 +56,13 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
     registry.check_name("methods", method)
     file = registry.file_of("methods", method)
     versions: dict[str, Any] = {floor: FLOORS[floor] for floor in (*_UNDER, work)}
+    own_methods = {} if file is None or registry.is_foreign("methods", method) else imports_of_own(file)
+    if not own_methods or any(map(_solves_dial, own_methods.values())):
+        versions[_DIALS] = FLOORS[_DIALS]
     if file is None:  # defined in a notebook, say
         return versions | {"source": class_digest(registry.get("methods", method))}
-    if not registry.is_foreign("methods", method):
-        return versions | {"methods": {name: _version(path) for name, path in imports_of_own(file).items()}}
+    if own_methods:
+        return versions | {"methods": {name: _version(path) for name, path in own_methods.items()}}
     source, files, own = closure(file)
     home = _home_of_own()
     return versions | {
@@ -118,3 +124,12 @@ def _version(file: Path) -> int:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _VERSION:
             return int(ast.literal_eval(node.value))
     return 1
+
+
+@cache
+def _solves_dial(file: Path) -> bool:
+    """Whether a method's dial may be solved for, by its source."""
+    return any(
+        isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _SAYS_SO
+        for node in ast.walk(ast.parse(file.read_bytes()))
+    )

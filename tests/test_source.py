@@ -71,6 +71,13 @@ def test_a_raised_version_changes_the_code_of_those_it_concerns(monkeypatch, tmp
     assert source.code_of("mod") != before["mod"]
 
 
+def test_how_dials_are_solved_for_concerns_the_methods_that_solve_and_plugins(tmp_path):
+    registry.load_plugin(plugin(tmp_path / "mine.py"))
+    for name in registry.names("methods"):
+        concerned = registry.is_foreign("methods", name) or registry.get("methods", name).solves_dial
+        assert ("dials" in source.code_behind(name, "evaluation")) == concerned, name
+
+
 @pytest.mark.parametrize(
     ("imports", "helper"),
     [

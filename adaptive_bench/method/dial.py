@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from adaptive_bench.errors import UsageError
+
+TOLERANCE = 0.005  # of a saving: a dial this close to it is not refined
+NARROWEST = 1e-5  # share of the way between the ends of a dial: no closer look
 
 
 @dataclass(frozen=True)
@@ -84,15 +87,39 @@ class DialTable:
                 return below + (travel - low) / (high - low) * (above - below)
         return None
 
-    def bracket(self, saving: float) -> tuple[float, float]:
-        """The nearest measured travels that save at most and at least this much (1 if none saves as much)."""
-        below = max(travel for travel, saved in self.measured.items() if saved <= saving)
-        above = [travel for travel, saved in self.measured.items() if saved >= saving and travel >= below]
-        return below, min(above, default=1.0)
-
     def nearest(self, saving: float) -> tuple[float, float]:
-        """The measured travel whose saving comes closest, and that saving."""
-        return min(self.measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
+        """The measured travel whose saving comes closest, and that saving: for a saving that was solved for the one
+        found then, for another the closest of all.
+        """
+        return self.solve(saving) or _nearest(self.measured, saving)
+
+    def solve(self, saving: float, measure: Callable[[float], float] | None = None) -> tuple[float, float] | None:
+        """The travel whose saving comes closest, and that saving, by a bisection between the two ends of the dial.
+
+        The way to a saving is the same whatever was solved for before, of which only the measurements are used again:
+        a dial that were looked for between earlier ones would hang on which savings were asked for, and in what order.
+
+        Args:
+            saving: Wanted.
+            measure: From a travel to the saving there. Without it nothing is measured, and a way that is not known to
+                its end gives `None`.
+        """
+        low, high, travel = 0.0, 1.0, 0.0
+        visited: dict[float, float] = {}
+        while True:
+            if travel not in self.measured:
+                if measure is None:
+                    return None
+                self.measured[travel] = measure(travel)
+            saved = visited[travel] = self.measured[travel]
+            low, high = (travel, high) if saved <= saving else (low, travel)
+            if abs(saved - saving) <= TOLERANCE or high - low < NARROWEST:
+                return _nearest(visited, saving)
+            travel = (low + high) / 2 if 1.0 in visited else 1.0
+
+
+def _nearest(measured: Mapping[float, float], saving: float) -> tuple[float, float]:
+    return min(measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
 
 
 def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:

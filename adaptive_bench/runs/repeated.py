@@ -87,13 +87,11 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     calibrated = Calibrated(sweep)
     model = calibrated.model
     savings = sweep.record.savings()
-    if model.method.solves_dial:  # of those that were added one by one nobody knows in what order
-        savings = sorted({*savings} & {*sweep.first_savings(model.method)}) or savings
     asked = savings[len(savings) // 2]
     yield from _moved_in_scoring(sweep, asked)
     if (end := sweep.record.max_saved_tokens) is not None and abs(end - model.method.max_saved_tokens) > _SAME_SHARE:
         yield f"the dial ends at {model.method.max_saved_tokens} saved tokens where the record has {end}"
-    calibrated.calibrate_as_measured(asked, SilentReporter())
+    calibrated.calibrate([asked], SilentReporter())
     yield from _moved_in_savings(sweep, calibrated, asked)
     model.dial = model.method.checked_dial(asked)
     bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None

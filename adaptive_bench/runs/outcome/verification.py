@@ -139,7 +139,7 @@ def _again(
 ) -> Checked:
     point = _nearest(entry, saving)
     calibrated = Calibrated(sweep)
-    calibrated.calibrate_as_measured(point["asked"], reporter)
+    calibrated.calibrate([point["asked"]], reporter)
     calibrated.model.dial = calibrated.model.method.checked_dial(point["asked"])
     recipe = sweep.config.evaluation
     known = len(entry["documents"])

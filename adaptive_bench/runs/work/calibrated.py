@@ -114,13 +114,6 @@ class Calibrated:
         self.model.reset_ledger()
         return found
 
-    def calibrate_as_measured(self, saving: float, reporter: Reporter) -> None:
-        """Make one saving ready for the sweep's task as it was when the sweep measured it: a dial that is solved for is
-        looked for between those that were solved for before, so that alone it may come to another value.
-        """
-        first = self._sweep.first_savings(self.model.method) if self.model.method.solves_dial else ()
-        self.calibrate(list(dict.fromkeys([*first, saving])), reporter)
-
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
         """Make the dial values of some savings ready for the sweep's task, each once."""
         if not self.model.needs_calibration:
