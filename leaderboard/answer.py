@@ -72,7 +72,7 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     measured = any(one is not None for one in chance)
     ahead = [line for line, one in zip(sound, chance, strict=True) if one or (one is None and not measured)]
     if not ahead:
-        return _without("no method is separated from random skipping", standing)
+        return _without("no method is certainly ahead of random skipping", standing)
     leader = ahead[0]
     if leader.rank is None or leader.rank[0] > 1:
         return _without(_NONE_NAMED, standing)

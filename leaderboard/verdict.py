@@ -115,10 +115,10 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
         return f"{where} {keeps}, with no random skipping to compare with{behind}{not_near}"
     ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
     if not ahead:
-        return f"{where} no method is separated from {by_chance} (the highest score: {keeps})"
+        return f"{where} no method is certainly ahead of {by_chance} (the highest score of a method: {keeps})"
     if ahead[0] is not leader:
         best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
-        return f"{where} {keeps}, but is not separated from {by_chance}; first of those that are, {best}"
+        return f"{where} {keeps}, but is not certainly ahead of {by_chance}; first of those that are, {best}"
     told = f"{where} {keeps}, ahead of {by_chance}"
     if beaten := [_marked(row) for row in near if marks(row) and apart(leader, row)]:
         told += f" and of {' and '.join(beaten)}"

@@ -78,9 +78,9 @@ def test_a_method_that_is_not_converged_is_not_named(board):
 
 def test_nothing_leads_where_random_skipping_is_as_good(board):
     found = asked(board(CLEAR | {"random_skip": 89}))
-    assert found.text == f"{WHERE}no method is separated from random skipping."
+    assert found.text == f"{WHERE}no method is certainly ahead of random skipping."
     trained = asked(board(CLEAR | {"random_skip[trained=true]": 89}))
-    assert trained.text == f"{WHERE}no method is separated from random skipping."
+    assert trained.text == f"{WHERE}no method is certainly ahead of random skipping."
 
 
 def test_random_skipping_that_was_not_measured_is_said_to_be_missing(board):

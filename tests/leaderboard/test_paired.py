@@ -55,7 +55,7 @@ def test_simulated_equal_methods_are_not_ranked(write_run):
               for seed in range(40)]  # fmt: skip
     ranked = [board for board in boards if {(row.rank_low, row.rank_high) for row in board.rows} != {(1, 5)}]
     assert len(ranked) <= 4  # 5 % of 40 are 2; more than 4 have a probability of 5 % there
-    assert sum("no method is separated" in verdict(board, "net") for board in boards) >= 36
+    assert sum("no method is certainly ahead" in verdict(board, "net") for board in boards) >= 36
 
 
 def test_different_methods_are_told_apart_and_the_sentence_says_so(write_run):
