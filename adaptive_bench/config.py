@@ -268,9 +268,14 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
     base = values.pop("extends", None)
     if base is None:
         return values
+    if not isinstance(base, str):
+        raise UsageError(
+            f"The config {str(path)!r} extends one preset, by its name, got {one_line(repr(base), 60)}. Write for "
+            f"example extends: nano."
+        )
     if base in above:
         raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
-    return merged(_read(_preset(_text(base)), (*above, base)), values)
+    return merged(_read(_preset(base), (*above, base)), values)
 
 
 def default_presets() -> dict[str, ForModels]:

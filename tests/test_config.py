@@ -118,6 +118,13 @@ def test_a_file_may_extend_a_preset(tmp_path):
     assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
 
 
+@pytest.mark.parametrize("base", ["[nano, smoke]", "5", "true", "{a: b}"])
+def test_a_config_extends_one_preset_by_its_name(tmp_path, base):
+    (tmp_path / "mine.yaml").write_text(f"extends: {base}\n")
+    with pytest.raises(UsageError, match=r"mine\.yaml.*extends one preset.*nano"):
+        load_config(tmp_path / "mine.yaml")
+
+
 def test_presets_that_extend_each_other_in_a_circle_are_refused(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("extends: mine\n")
     monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
 _KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
+# What else is read of a run, of which kind: of text, of numbers, of lists of text.
+_TEXTS, _NUMBERS = ("state", "problem", "began", "finished", "directory"), ("took_s",)
+_LISTS = ("records", "warnings", "failures", "notes", "plugins")
 TABLES = ("table.json", "answers.json", "methods.json")
 RUN, ENTRY = "run.json", "entry.json"  # with digests of the tables: of a run, of a run that is passed on
 PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`store.packing`)
@@ -174,6 +177,7 @@ def read_run(config: Path) -> dict[str, Any]:
                 known = read_json(file)
                 if not isinstance(known, dict):
                     raise _foreign(file, f"keys and values, got {type(known).__name__}")
+                _check_kinds(known, file)
                 about |= known
         if missing := [key for key in _KEYS_OF_A_RUN if key not in about]:
             raise _foreign(config, f"a run's {', '.join(_KEYS_OF_A_RUN)}, but has no {', '.join(missing)}")
@@ -182,6 +186,17 @@ def read_run(config: Path) -> dict[str, Any]:
     except AdaptiveBenchError as error:
         return {"state": "damaged", "problem": message_of(error)}
     return about
+
+
+def _check_kinds(known: Mapping[str, Any], file: Path) -> None:
+    for key, value in known.items():
+        for keys, wanted, is_so in (
+            (_TEXTS, "text", isinstance(value, str)),
+            (_NUMBERS, "a number", isinstance(value, int | float)),
+            (_LISTS, "a list of text", isinstance(value, list) and all(isinstance(item, str) for item in value)),
+        ):
+            if key in keys and not is_so:
+                raise _foreign(file, f"{wanted} under {key!r}, got {one_line(repr(value), 60)}")
 
 
 def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:

@@ -59,6 +59,21 @@ def test_show_tells_where_numbers_come_from(command, folders):
     assert command("show", "nowhere").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("command.json", "directory"), ("command.json", "began"), ("run.json", "took_s"), ("run.json", "warnings")],
+)
+def test_values_of_another_kind_are_named(command, folders, name, key):
+    first, second = folders
+    file = first / name
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: [1]}))
+    for arguments in (["show", first], ["diff", first, second], ["list", "runs", "--out", first.parents[1]]):
+        done = command(*map(str, arguments))
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "Defect" not in said
+        assert arguments[0] == "list" or (key in said and "[1]" in said)
+
+
 def test_show_has_the_dial_values_of_a_run(command, folders):
     said = command("show", str(folders[0]), "--dials").stdout
     points = next(
