@@ -80,7 +80,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
             f"A file's name has at most 255 bytes, and a path 4,096, got {one_line(str(error.filename), 60)!r}. Give a "
             f"shorter one."
         )
-    if isinstance(error, OSError) and error.errno in _MACHINE:
+    if (isinstance(error, OSError) and error.errno in _MACHINE) or _is_loop(error):
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
     if suspect is not None:
         return PluginFault(
@@ -91,6 +91,11 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "
         "it with what it shows."
     )
+
+
+def _is_loop(error: BaseException) -> bool:
+    """Whether links lead in a circle, of which `Path.resolve` makes no OSError before Python 3.13."""
+    return isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")
 
 
 def _not_importable(error: ImportError) -> str | None:

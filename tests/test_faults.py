@@ -75,6 +75,7 @@ def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     assert isinstance(faults.explained(full), EnvironmentProblem)
     assert isinstance(faults.explained(OSError(errno.ELOOP, "Too many levels of links")), EnvironmentProblem)
     assert isinstance(faults.explained(MemoryError()), EnvironmentProblem)
+    assert isinstance(faults.explained(RuntimeError("Symlink loop from 'a.py'")), EnvironmentProblem)
     assert isinstance(faults.explained(KeyError("x")), Defect)
     blamed = faults.explained(KeyError("x"), "the method 'mine'")
     assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import say
 
 
@@ -52,6 +53,8 @@ def _complete(arguments: argparse.Namespace) -> None:
     included = arguments.include_path or given.get("include_path")
     named = arguments.tasks or given.get("tasks") or []
     names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
+    if not names:
+        raise UsageError("lm-eval run asks tasks, got none. Name them with --tasks, for example --tasks piqa.")
     for name in names if included is None else ():
         if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
             check_task_name(name)  # before torch is imported
@@ -61,8 +64,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     from adaptive_bench.model.device import find_device
 
     meant = suite_names(names, included)
-    if names:
-        arguments.tasks = [name for found in meant.values() for name in found]
+    arguments.tasks = [name for found in meant.values() for name in found]
     for name, found in meant.items():
         if found != [name]:
             say(f"{name} stands for {', '.join(found)} here.", sys.stderr)

@@ -40,7 +40,7 @@ def rates(
             "--output", "-o", parser=output.file, help="JSON file for the trials and the choice; - for standard output."
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use.")] = None,
 ) -> None:
     """Train each method at every rate of one grid and compare them on validation documents.
 

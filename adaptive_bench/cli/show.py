@@ -236,12 +236,12 @@ def _environment(folder: Path) -> dict[str, Any]:
 
 
 def _losses(folder: Path) -> list[float]:
-    """The loss of each logged step; a line that was cut by a kill is left out."""
+    """The loss of each logged step; a line that was cut by a kill, or is damaged, is left out."""
     log = folder / "train.jsonl"
     if not log.is_file():
         return []
     losses = []
-    for line in log.read_text(encoding="utf-8").splitlines():
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             losses.append(float(json.loads(line)["loss"]))
         except (ValueError, KeyError, TypeError):

@@ -43,7 +43,7 @@ def steps(
             help="JSON file for all of it (RUN/steps.json); - for standard output.",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use.")] = None,
 ) -> None:
     """Train each method for N, 2N and 4N steps and compare them on validation documents.
 

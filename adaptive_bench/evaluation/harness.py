@@ -8,6 +8,7 @@ imported, and the tasks of this package with `task_manager=SuiteTasks()` (`adapt
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import torch
@@ -38,13 +39,14 @@ class AdaptiveCheckpoint(AdaptiveLM):
         max_batch_size: Not used; lm-eval gives it to every model.
 
     Raises:
-        UsageError: Both a saving and a dial, a batch size or type that is none, or a device that is not there.
+        UsageError: No folder, an argument nobody knows, both a saving and a dial or one that is no number, a batch size
+            or type that is none, or a device that is not there.
         EnvironmentProblem: The folder is no saved model with a tokenizer.
     """
 
     def __init__(
         self,
-        pretrained: str,
+        pretrained: str | None = None,
         saving: float | None = None,
         dial: float | None = None,
         spec: str | None = None,
@@ -53,7 +55,17 @@ class AdaptiveCheckpoint(AdaptiveLM):
         batch_size: int | str | None = None,
         device: str | None = None,
         max_batch_size: int | None = None,
+        **unknown: object,
     ) -> None:
+        if unknown:
+            known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
+            raise UsageError(
+                f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
+            )
+        if pretrained is None:
+            raise UsageError(
+                "The model `adaptive` is loaded from a folder, got none. Name it: --model_args pretrained=FOLDER."
+            )
         if saving is not None and dial is not None:
             raise UsageError(f"A model has one dial, got saving={saving} and dial={dial}. Give one of them.")
         precision = getattr(torch, dtype, None)
@@ -63,9 +75,9 @@ class AdaptiveCheckpoint(AdaptiveLM):
         model = AdaptiveModel.from_pretrained(folder, spec, calibration=calibration, dtype=precision)
         model.to(place)
         if saving is not None:
-            model.saving = float(saving)
+            model.saving = saving
         if dial is not None:
-            model.dial = float(dial)
+            model.dial = dial
         super().__init__(model, load_tokenizer(folder), batch_size=_rows(batch_size))
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticUserError,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from torch import Tensor, nn
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Site
-from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.errors import PluginFault, UsageError, message_of
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, as_number, asked_saving
@@ -339,6 +347,10 @@ class Method(nn.Module):
             raise UsageError(f"{spec.name} has no parameter {unknown[0]!r} (in {str(spec)!r}). {hint}")
         try:
             return cls.Config.model_validate(dict(spec.params))
+        except PydanticUserError as error:  # a type that is not there, say
+            raise PluginFault(
+                f"The Config of {spec.name!r} cannot be used: {message_of(error)} Correct the method's file."
+            ) from error
         except ValidationError as error:
             first = error.errors()[0]
             if not first["loc"]:  # parameters that do not go together

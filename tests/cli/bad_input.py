@@ -218,6 +218,8 @@ NUMBERS = [
     (("run", "--flops", "inf"), USAGE, "--flops takes a finite number"),
     (("run", "--table-only", "--wait", "nan"), PARSER, "'nan'"),
     (("run", "--jobs", "9" * 30), USAGE, "--jobs takes whole numbers"),
+    (("steps", "--jobs", "-3"), PARSER, "-3"),
+    (("rates", "--jobs", "0"), PARSER, "0"),
     (("run", "--set", "train=5"), USAGE, "--set train is wrong: keys with values are needed"),
     (("run", "--set", "evaluation.grid=5"), USAGE, "--set evaluation.grid is wrong: a list is needed, such as"),
     (("run", "--set", "train.betas=0.9"), USAGE, "--set train.betas is wrong: a list is needed"),

@@ -104,3 +104,31 @@ def test_the_device(capsys, tmp_path):
             completed(**given)
     assert completed(tasks=["piqa"], model="hf").device is None
     assert completed(tasks=["piqa"], model_args={"device": "cpu"}).device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "folder"),
+        ({"pretrained": "nowhere", "nope": 1}, "takes pretrained, saving, .*, got nope"),
+        ({"saving": "abc"}, "'abc'"),
+        ({"dial": "abc"}, "'abc'"),
+    ],
+)
+def test_arguments_of_the_model_are_refused_by_name(arguments, said, tmp_path):
+    from adaptive_bench.evaluation.harness import AdaptiveCheckpoint
+
+    if arguments.keys() <= {"saving", "dial"} and arguments:
+        nano = find_backbone("nano")
+        model = AdaptiveModel.build(nano.load_model(), "random_skip")
+        model.save_pretrained(tmp_path / "saved", nano.load_tokenizer())
+        arguments = arguments | {"pretrained": str(tmp_path / "saved"), "device": "cpu"}
+    with pytest.raises(UsageError, match=said):
+        AdaptiveCheckpoint(**arguments)
+
+
+def test_no_task_is_said_before_anything_is_loaded():
+    with pytest.raises(UsageError, match="--tasks"):
+        lm_eval._complete(
+            Namespace(config=None, include_path=None, tasks=None, model="hf", model_args=None, device=None)
+        )

@@ -74,6 +74,13 @@ def test_values_of_another_kind_are_named(command, folders, name, key):
         assert arguments[0] == "list" or (key in said and "[1]" in said)
 
 
+def test_show_leaves_out_what_is_damaged_of_a_log_of_losses(command, folders):
+    log = next((folders[0].parent.parent / "records").glob("*/train.jsonl"))
+    log.write_bytes(log.read_bytes() + b"\xff\xfe\n")
+    done = command("show", str(log.parent))
+    assert done.exit_code == 0 and "loss" in done.stdout
+
+
 def test_show_has_the_dial_values_of_a_run(command, folders):
     said = command("show", str(folders[0]), "--dials").stdout
     points = next(

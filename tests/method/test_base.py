@@ -44,6 +44,15 @@ def test_what_falls_in_training_does_not_end_above_its_start(text, said):
     assert "got 0.9 and 0.5" in str(refused.value) and text.partition("[")[0] in str(refused.value)
 
 
+def test_a_config_with_a_type_that_is_not_there_is_the_methods_fault():
+    class Unfinished(WithDial):
+        class Config(MethodConfig):
+            width: "nobody_knows" = 1  # noqa: F821 - that is what it is about
+
+    with pytest.raises(PluginFault, match=r"The Config of 'mine' cannot be used.*nobody_knows"):
+        Unfinished.parse_config(MethodSpec("mine"))
+
+
 @pytest.mark.parametrize("text", ["gateskip[budget_start=0.9,budget_end=0.9]", "gateskip[budget_start=0.5]"])
 def test_it_may_stay_and_its_end_may_be_the_runs(text):
     spec = MethodSpec.parse(text)
