@@ -20,6 +20,10 @@ _WORDS = {"true": True, "false": False}
 _MISSING = object()
 
 
+class PydanticUserError(RuntimeError):
+    """A model that cannot be used as it is written; nothing here raises it."""
+
+
 class ValidationError(ValueError):
     """A value does not fit its field."""
 
