@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.source import FLOORS, TABLES
@@ -39,12 +41,15 @@ def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
         AdaptiveBenchError: The records are damaged, not of this run, or not complete; or a task of theirs is not here.
     """
     place = _place(folder)
-    kept = _kept(place)
-    if kept is None:
-        kept = _derive(folder, config)
-        content = lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=1)
-        atomic.write_bytes(place, content)
-    return kept
+    if (kept := _kept(place)) is not None:
+        return kept
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{place}.lock"):  # what another process is at for a minute is waited for, not made twice
+        if (kept := _kept(place)) is None:
+            kept = _derive(folder, config)
+            content = lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=1)
+            atomic.write_bytes(place, content)
+        return kept
 
 
 def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
