@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from adaptive_bench.errors import PluginFault, one_line
+
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
 
@@ -80,6 +82,22 @@ class Task:
     other_files: tuple[Path, ...] = ()
     harness_name: str = ""
     argument: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what a plugin may have put where something else belongs.
+
+        Raises:
+            PluginFault: A folder is no `Path`, there is no metric, or the training text is no function.
+        """
+        metrics = isinstance(self.metrics, tuple) and all(isinstance(metric, str) for metric in self.metrics)
+        for name, wanted, holds in (
+            ("folder", "a pathlib.Path", isinstance(self.folder, Path)),
+            ("metrics", "a tuple of one or more keys of lm-eval", metrics and self.metrics),
+            ("training", "a function or None", self.training is None or callable(self.training)),
+        ):
+            if not holds:
+                said = one_line(repr(getattr(self, name)), 60)
+                raise PluginFault(f"Of the task {self.name!r}, {name} is {wanted}, got {said}. Correct the plugin.")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,16 @@
 """Tasks of plugins that end their process: they fail alone, and what they stand beside is measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.errors import PluginFault
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.runs import run
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.checks.tasks import check_training_text
+from adaptive_bench.task import Example
 
 DOCS = """
 import os, sys
@@ -54,3 +61,18 @@ def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatc
     assert outcome.exit_code == 1 and len(outcome.failures) == 2
     for name in ("ends", "leaves"):
         assert any(f"the task '{name}'" in str(failure) for failure in outcome.failures)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("folder", "a text"), ("metrics", ()), ("metrics", "acc,none"), ("training", 5)]
+)
+def test_a_field_that_is_something_else_is_the_plugins_fault(field, value):
+    with pytest.raises(PluginFault, match=f"Of the task 'nano_qa_ll', {field} is .*, got "):
+        replace(find_task("nano_qa_ll"), **{field: value})
+
+
+@pytest.mark.parametrize("text", ["a text", Example("a question", None)])
+def test_training_text_that_is_no_text_is_the_plugins_fault(text, config_of, monkeypatch):
+    task = replace(find_task("nano_qa_ll"), training=lambda request: [text])
+    with pytest.raises(PluginFault, match="'nano_qa_ll' is Examples of two texts"):
+        check_training_text(task, config_of(), None, 64, Findings())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -69,6 +69,12 @@ def check_training_text(
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
     examples: list[Example] = task.training(request)
+    for one in examples:
+        if not isinstance(one, Example) or not (isinstance(one.prompt, str) and isinstance(one.completion, str)):
+            raise PluginFault(
+                f"The training text of the task {task.name!r} is Examples of two texts, got {one_line(repr(one), 60)}. "
+                f"Correct the plugin."
+            )
     length = min(config.train.max_length, context)
     chat = config.chat_template
     encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)
