@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
@@ -42,6 +43,7 @@ from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
 
+_PACKAGE = Path(__file__).parents[1]
 # The paper's levels for the two kinds of task.
 GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.3, 0.45, 0.6)
@@ -229,11 +231,19 @@ def setting_up(name: str) -> Iterator[None]:
 
     Raises:
         EnvironmentProblem: The data cannot be read, or the task cannot be set up.
+        PluginFault: The task's code ends Python.
     """
     try:
         yield
     except AdaptiveBenchError:
         raise
+    except SystemExit as error:
+        if Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_PACKAGE):
+            raise  # a process of ours is ended
+        raise PluginFault(
+            f"The code of the task {name!r} ends Python (exit code {error.code}) where it is to give documents. "
+            f"Correct the task's files."
+        ) from error
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "

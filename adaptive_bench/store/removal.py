@@ -140,6 +140,13 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
     Raises:
         EnvironmentProblem: Nobody can tell what one refers to.
     """
+    # What may not be read is left out of lists of runs; here it would lose what it refers to.
+    for folder in (out / "runs", *_folders(out / "runs")):
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise EnvironmentProblem(
+                f"What a run refers to is kept, but {str(folder)!r} may not be read, so nobody can tell what that is. "
+                f"Ask its owner for the right to read it."
+            )
     found: set[str] = set()
     for run in run_folders(out):
         if but is not None and run.resolve() == but.resolve():

@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault
-from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.lookup import find_task, setting_up
 from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.tasks import check_training_text
@@ -76,3 +76,9 @@ def test_training_text_that_is_no_text_is_the_plugins_fault(text, config_of, mon
     task = replace(find_task("nano_qa_ll"), training=lambda request: [text])
     with pytest.raises(PluginFault, match="'nano_qa_ll' is Examples of two texts"):
         check_training_text(task, config_of(), None, 64, Findings())
+
+
+def test_code_of_a_task_that_ends_python_is_its_fault():
+    ending = compile("import sys; sys.exit(0)", "documents.py", "exec")
+    with pytest.raises(PluginFault, match=r"'mine' ends Python .exit code 0"), setting_up("mine"):
+        exec(ending)
