@@ -48,9 +48,14 @@ def place(error: BaseException) -> str | None:
 
 def is_exit_of_plugin(error: SystemExit) -> bool:
     """Whether a plugin itself ended the process, and not a signal while it ran."""
+    return is_watched(ended_by(error))
+
+
+def ended_by(error: SystemExit) -> str:
+    """The file of the code that ended the process."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     own = [name for name in frames if "_sitebuiltins" not in name]  # where `exit` and `quit` are written
-    return bool(own) and is_watched(own[-1])
+    return own[-1] if own else ""
 
 
 def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBenchError:

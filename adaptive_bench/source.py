@@ -37,8 +37,7 @@ FLOORS = {
 # depends on it, and a table of another version is made again.
 TABLES = 1
 _UNDER = ("backbone", "method", "engine", "model")
-_DIALS = "dials"  # how dials are solved for: under the methods that say so alone, and under plugins
-_SAYS_SO = "solves_dial"
+_DIALS = "dials"  # how dials are solved for: under methods that say `solves_dial`, and under plugins
 _VERSION = "VERSION"  # of a method, at the top of its file; 1 where there is none
 Work = Literal["training", "evaluation", "timing"]
 
@@ -130,6 +129,6 @@ def _version(file: Path) -> int:
 def _solves_dial(file: Path) -> bool:
     """Whether a method's dial may be solved for, by its source."""
     return any(
-        isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _SAYS_SO
+        isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "solves_dial"
         for node in ast.walk(ast.parse(file.read_bytes()))
     )

@@ -89,10 +89,10 @@ class Task:
         Raises:
             PluginFault: A folder is no `Path`, there is no metric, or the training text is no function.
         """
-        metrics = isinstance(self.metrics, tuple) and all(isinstance(metric, str) for metric in self.metrics)
+        are_metrics = isinstance(self.metrics, tuple) and all(isinstance(metric, str) for metric in self.metrics)
         for name, wanted, holds in (
             ("folder", "a pathlib.Path", isinstance(self.folder, Path)),
-            ("metrics", "a tuple of one or more keys of lm-eval", metrics and self.metrics),
+            ("metrics", "a tuple of one or more keys of lm-eval", are_metrics and len(self.metrics) > 0),
             ("training", "a function or None", self.training is None or callable(self.training)),
         ):
             if not holds:

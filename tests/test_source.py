@@ -27,7 +27,7 @@ def _nothing_is_known(monkeypatch):
 
 
 def forget():
-    for cached in (closure._walked, closure.own_files, source._version):
+    for cached in (closure._walked, closure.own_files, source._version, source._solves_dial):
         cached.cache_clear()
 
 

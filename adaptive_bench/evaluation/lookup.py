@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
@@ -39,6 +38,7 @@ from adaptive_bench.evaluation.harness_data import (
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.faults import ended_by
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
@@ -238,7 +238,7 @@ def setting_up(name: str) -> Iterator[None]:
     except AdaptiveBenchError:
         raise
     except SystemExit as error:
-        if Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_PACKAGE):
+        if Path(ended_by(error)).is_relative_to(_PACKAGE):
             raise  # a process of ours is ended
         raise PluginFault(
             f"The code of the task {name!r} ends Python (exit code {error.code}) where it is to give documents. "

@@ -33,11 +33,12 @@ def solve(model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Se
         Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
         closer than 1 point.
     """
-    method = model.method
+    method, measure = model.method, partial(_measure, model, batches)
     points = []
     for saving in savings:
-        method.dial_table.solve(min(saving, method.max_saved_tokens), partial(_measure, model, batches))
-        _, realised = method.dial_table.nearest(min(saving, method.max_saved_tokens))
+        reachable = min(saving, method.max_saved_tokens)
+        method.dial_table.solve(reachable, measure)
+        _, realised = method.dial_table.nearest(reachable)
         status = "ok" if abs(realised - saving) <= _FAR else "warn"
         dial = method.checked_dial(saving)
         points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})

@@ -36,8 +36,8 @@ _CORE, _METHOD, _TASKS = PARTS
 _MOST_TOLD = 4  # differences
 _FLOORS = {
     (True, False): "training",
-    (False, True): "evaluation or model",
-    (True, True): "engine, method, backbone or model",
+    (False, True): "evaluation, model or dials",
+    (True, True): "engine, method, backbone, model or dials",
 }
 
 _Work = TrainingRun | DialEvaluation

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 # What every table needs of a row; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
 _KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
-# What else is read of a run, of which kind: of text, of numbers, of lists of text.
-_TEXTS, _NUMBERS = ("state", "problem", "began", "finished", "directory"), ("took_s",)
-_LISTS = ("records", "warnings", "failures", "notes", "plugins")
+# What else is read of a run, with its kind in words; lists are of text.
+_KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("state", "problem", "began", "finished", "directory"), ("text", str)),
+    **dict.fromkeys(("records", "warnings", "failures", "notes", "plugins"), ("a list of text", list)),
+    "took_s": ("a number", (int, float)),
+}
 TABLES = ("table.json", "answers.json", "methods.json")
 RUN, ENTRY = "run.json", "entry.json"  # with digests of the tables: of a run, of a run that is passed on
 PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`store.packing`)
@@ -189,14 +192,11 @@ def read_run(config: Path) -> dict[str, Any]:
 
 
 def _check_kinds(known: Mapping[str, Any], file: Path) -> None:
-    for key, value in known.items():
-        for keys, wanted, is_so in (
-            (_TEXTS, "text", isinstance(value, str)),
-            (_NUMBERS, "a number", isinstance(value, int | float)),
-            (_LISTS, "a list of text", isinstance(value, list) and all(isinstance(item, str) for item in value)),
-        ):
-            if key in keys and not is_so:
-                raise _foreign(file, f"{wanted} under {key!r}, got {one_line(repr(value), 60)}")
+    for key in filter(_KINDS.__contains__, known):  # the first in the file is named
+        value, (wanted, kind) = known[key], _KINDS[key]
+        items = value if isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
+            raise _foreign(file, f"{wanted} under {key!r}, got {one_line(repr(value), 60)}")
 
 
 def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:

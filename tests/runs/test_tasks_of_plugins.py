@@ -72,7 +72,7 @@ def test_a_field_that_is_something_else_is_the_plugins_fault(field, value):
 
 
 @pytest.mark.parametrize("text", ["a text", Example("a question", None)])
-def test_training_text_that_is_no_text_is_the_plugins_fault(text, config_of, monkeypatch):
+def test_training_text_that_is_no_text_is_the_plugins_fault(text, config_of):
     task = replace(find_task("nano_qa_ll"), training=lambda request: [text])
     with pytest.raises(PluginFault, match="'nano_qa_ll' is Examples of two texts"):
         check_training_text(task, config_of(), None, 64, Findings())

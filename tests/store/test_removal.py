@@ -144,11 +144,10 @@ def test_where_nobody_can_tell_what_a_run_refers_to_nothing_is_removed(tmp_path,
 @pytest.mark.parametrize("closed", ["runs", "runs/mine"])
 def test_where_a_run_may_not_be_read_nothing_is_removed(tmp_path, closed, monkeypatch):
     _record(tmp_path, "own", method="mod")
-    run = _run(tmp_path, "mine", ["own"], [], {})
+    _run(tmp_path, "mine", ["own"], [], {})
     assert removal.of_output(tmp_path) == []
     # Nobody is kept out where tests are run by root.
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path / closed)
-    (run / "config.yaml").unlink()
     with pytest.raises(EnvironmentProblem, match=rf"{closed}' may not be read"):
         removal.of_output(tmp_path)
 
