@@ -63,13 +63,15 @@ def generate(
         )
     import torch
 
-    from adaptive_bench.model import AdaptiveModel
+    from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as
+    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
     folder = find_checkpoint(checkpoint, method)
     model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration).to(find_device(device))
+    if saving is not None or dial is not None:
+        check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
         model.saving = saving
     if dial is not None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone, Snapshot
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.method.dial import as_number
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
@@ -58,7 +58,7 @@ class AdaptiveModel(HuggingFaceModel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
-        self._choices: list[str] = []  # stored calibrations to choose from, where none could be chosen
+        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why no stored calibration was taken
         self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
         self._fitted_on = ""  # digest of the text that the method's `fit` read
 
@@ -97,12 +97,9 @@ class AdaptiveModel(HuggingFaceModel):
             self._check_fitted()
         except UsageError as error:
             self.dial = before
-            if not self._choices:
+            if self._uncalibrated is None or self._is_calibrated:
                 raise
-            raise UsageError(
-                f"{self.name_or_path} holds several calibrations of {self.spec}, got none to use. Load it with "
-                f"calibration=... (on the command line --calibration), one of: {', '.join(self._choices)}."
-            ) from error
+            raise self._uncalibrated from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
         """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
@@ -359,7 +356,7 @@ class AdaptiveModel(HuggingFaceModel):
     def _take_calibration(self, folder: Path, wanted: str) -> None:
         name = stored_calibration.choose(folder, self.spec, wanted)
         if name is None:
-            self._choices = stored_calibration.names(folder, self.spec)
+            self._uncalibrated = stored_calibration.why_none(folder, self.spec)
         else:
             stored = stored_calibration.read(folder, self.spec, name)
             stored.give_to(self.method)

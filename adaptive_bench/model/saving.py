@@ -28,6 +28,7 @@ from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.checkpoints import make_again
 from adaptive_bench.store.digest import changed, digests, sealed, unsealed
 from adaptive_bench.store.runs import is_run
 
@@ -211,7 +212,7 @@ def read(folder: Path) -> SavedModel:
     if different := changed(folder, known):
         raise EnvironmentProblem(
             f"The files of a saved model stay as they were written, but {', '.join(different)} in {folder} changed or "
-            f"is missing. Copy the model again; of a run, delete that folder and give the run's command again."
+            f"is missing. {make_again(folder)}"
         )
     try:
         tensors = load_file(folder / _TENSORS)
@@ -233,5 +234,5 @@ def _code_of(spec: MethodSpec) -> dict[str, Any]:
 def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:
     return EnvironmentProblem(
         f"A saved adaptive model needs a readable {part}, got {type(error).__name__} in {folder}: {error}. "
-        "Save or copy the model again."
+        f"{make_again(folder)}"
     )

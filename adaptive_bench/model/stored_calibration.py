@@ -24,6 +24,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Method
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.checkpoints import is_of_run, make_again
 
 POOLED: Final = "pooled"
 FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
@@ -72,16 +73,39 @@ def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
 
     Raises:
-        UsageError: The one wanted is not there.
+        UsageError: The one wanted is not there, but others.
+        EnvironmentProblem: None is there.
     """
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
+    if not known and (problem := _gone(folder, spec)) is not None:
+        raise problem
     if wanted not in known:
         raise UsageError(
             f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}."
         )
     return wanted
+
+
+def why_none(folder: Path, spec: MethodSpec) -> UsageError | EnvironmentProblem | None:
+    """Why `choose` found none of its own accord, to be raised where one is needed; `None` where none was expected."""
+    if known := names(folder, spec):
+        return UsageError(
+            f"{folder} holds several calibrations of {spec}, got none to use. Load it with calibration=... (on the "
+            f"command line --calibration), one of: {', '.join(known)}."
+        )
+    return _gone(folder, spec)
+
+
+def _gone(folder: Path, spec: MethodSpec) -> EnvironmentProblem | None:
+    """That a run's model has no calibration of a spec."""
+    if not is_of_run(folder):
+        return None
+    return EnvironmentProblem(
+        f"What {spec} was calibrated to is stored beside the weights of a run when it is measured, but there is "
+        f"nothing of it in {str(folder / FOLDER)!r}. {make_again(folder)}"
+    )
 
 
 def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibration) -> None:
@@ -132,8 +156,8 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
         table, dials = (dict(map(tuple, tensors.pop(key).tolist())) for key in ("table", "dials"))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise EnvironmentProblem(
-            f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. Delete the file "
-            "and run the same command again."
+            f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. "
+            f"{make_again(folder)}"
         ) from error
     thresholds, fitted = (
         {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}

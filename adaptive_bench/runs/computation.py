@@ -36,7 +36,8 @@ def compute(
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
     known = prepare(config, reporter, folder, jobs, shard, overwrite, recheck=recheck)
-    if (before := ended_before(folder, known.memory)) is not None:
+    # The memory of a run knows its records; the weights beside them may be gone.
+    if not known.plan.untrained and (before := ended_before(folder, known.memory)) is not None:
         return before
     how = (jobs, known.estimator, shard, overwrite, resources)
     launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)

@@ -8,8 +8,25 @@ from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
-from adaptive_bench.store.records import Record
+from adaptive_bench.store.records import CHECKPOINT, Record
 from adaptive_bench.store.runs import DEFAULT_OUT, find_run
+
+
+def is_of_run(folder: Path) -> bool:
+    """Whether the folder of a saved model is the checkpoint of a record."""
+    return folder.name == CHECKPOINT and Record(folder.parent).read("config.json") is not None
+
+
+def make_again(folder: Path) -> str:
+    """What to do about a saved model that is damaged or not complete, as a sentence: a run does nothing anew that its
+    records have.
+    """
+    if not is_of_run(folder):
+        return "Save or copy the model again."
+    return (
+        f"Remove the folder {str(folder.parent)!r} and give the run's command again (`adaptive-bench retry RUN`): it "
+        f"is trained and measured anew."
+    )
 
 
 def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, asked: str = "--method") -> Path:
@@ -38,14 +55,15 @@ def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, aske
     record = Record(listed.out / "records" / training.record)
     manifest.check_training(training, record)
     if record.has_result:
-        return record.folder / "checkpoint"
+        return record.folder / CHECKPOINT
     if record.without_weights:
         raise EnvironmentProblem(
             f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
             f"the folder {str(record.folder)!r} and give the run's command again: it is trained anew."
         )
     raise EnvironmentProblem(
-        f"A model must be trained before it writes, but `{training}` is not finished. Give the run's command again."
+        f"A model must be trained before it writes, but `{training}` is not finished or its checkpoint was removed. "
+        f"Give the run's command again."
     )
 
 

@@ -30,6 +30,7 @@ from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
 
+CHECKPOINT = "checkpoint"  # the folder of the trained model
 WITHOUT_WEIGHTS = "without_weights.json"  # of a training unpacked from an archive without weights
 FILES_READ = "files_read.json"  # of a training; of points it stands in their own files
 State = Literal["planned", "running", "done", "failed", "partial"]
@@ -66,7 +67,7 @@ class Record:
     @property
     def has_result(self) -> bool:
         """Whether what the work is for is there, as far as the folder alone tells."""
-        return (self.folder / "checkpoint").is_dir()
+        return (self.folder / CHECKPOINT).is_dir()
 
     @property
     def without_weights(self) -> bool:

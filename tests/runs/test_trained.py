@@ -1,6 +1,8 @@
 """A run's checkpoints are models that skip as soon as they are loaded."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 
@@ -78,3 +80,25 @@ def test_a_model_of_a_run_by_name(config_of, monkeypatch):
         AdaptiveModel.load("nothing", "dense", out=config.out)
     with pytest.raises(EnvironmentProblem, match=r"AdaptiveModel\.load\(run, method\)"):
         AdaptiveModel.from_pretrained(folder)
+
+
+def test_what_the_advice_about_a_damaged_model_leads_to(config_of):
+    """Weights that are gone are trained anew, and a model that is not what it was is made again by what is advised."""
+    config = config_of("gateskip")
+    folder = run(config).folder
+    (training,) = plan(config).trainings
+    before = training.checkpoint / "method.safetensors"
+    content = before.read_bytes()
+    shutil.rmtree(training.checkpoint)
+    assert not run(config).failures
+    assert before.read_bytes() == content
+    for damage in (
+        lambda: before.write_bytes(content[:-9]),
+        lambda: shutil.rmtree(training.checkpoint / "calibration"),
+    ):
+        damage()
+        with pytest.raises(EnvironmentProblem, match="Remove the folder") as caught:
+            AdaptiveModel.load(folder, "gateskip").saving = 0.3
+        shutil.rmtree(re.search("Remove the folder '(.*?)' and", str(caught.value))[1])
+        run(config)
+        AdaptiveModel.load(folder, "gateskip").saving = 0.3
