@@ -142,7 +142,9 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     found = _again(folder)
     if (since := submitted(folder)) is not None:
         check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", found.since))
-    places = {(str(one["method"]), str(one.get("semantics", "bench")), str(one["task"])) for one in rows}
+    # As `verify` measures them: one of each method, task and saving it was trained towards. A table has no targets.
+    known_of = answers["sweeps"] or rows
+    places = {(spec_of(one), str(one["task"]), str(one.get("target"))) for one in known_of}
     if found.points > len(places):
         raise Rejected(f"{FILE_NAME}: points {found.points}, in the entry {len(places)}")
     asked = found.points * max((len(sweep["documents"]) for sweep in answers["sweeps"]), default=_MOST)

@@ -15,6 +15,7 @@ from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard import evidence, provenance
+from adaptive_bench.leaderboard import verified as verified_now
 from adaptive_bench.leaderboard.entry import DERIVED, digest_of
 from adaptive_bench.leaderboard.evidence import (
     REDERIVED,
@@ -26,6 +27,7 @@ from adaptive_bench.leaderboard.evidence import (
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.provenance import OTHER_CODE, method_facts_of
+from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
@@ -349,6 +351,22 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
     (evidence,) = board.evidence.values()
     assert evidence.again.trained == 1 and "1 of 1 points hold" in evidence.said()
+
+
+def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_towards(entries, tmp_path):
+    """As `verify` measures them: one of each sweep of the entry's first seed."""
+    entry = shutil.copytree(entries[0], tmp_path / "entry")
+    rows, answers = read(entry, "table.json"), read(entry, "answers.json")
+    of_first = [sweep for sweep in answers["sweeps"] if sweep["seed"] == 1]
+    answers = {"sweeps": [sweep | {"target": target} for sweep in of_first for target in (0.1, 0.2)]}
+    point = {"verdict": "holds", "trained": True, "documents": 3, "equal": 3}
+    places = ("method", "semantics", "task")
+    measured = [point | {key: sweep[key] for key in places} for sweep in answers["sweeps"]]
+    verified_now.recorder(entry)(measured)
+    assert verified_now.of_entry(entry, answers, rows).points == 2 * len(of_first)
+    verified_now.recorder(entry)([*measured, measured[0]])
+    with pytest.raises(Rejected, match=f"points {2 * len(of_first) + 1}, in the entry {2 * len(of_first)}"):
+        verified_now.of_entry(entry, answers, rows)
 
 
 @pytest.mark.parametrize(("verdict", "state"), [("holds", REPRODUCED), ("differs", REDERIVED)])
