@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from adaptive_bench.cli.named_run import Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.results import read_json
 from adaptive_bench.store.runs import run_name
 from adaptive_bench.store.timings import BATCHES
@@ -142,6 +144,9 @@ def verify(
     out: Annotated[Path, typer.Option(help="Folder of the runs: trainings are looked for there, or made.")] = Path(
         "runs"
     ),
+    methods: Annotated[
+        str | None, typer.Option(help="Only these specs of the entry, where training all takes too long.")
+    ] = None,
     documents: Annotated[int, typer.Option(min=1, help="How many documents are asked again.")] = 32,
     saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
     tolerance: Annotated[
@@ -167,6 +172,10 @@ def verify(
     Training again on other hardware is like training with another seed: the verdict `alike` says that the mean is one
     the entry's seeds let expect. Exit code 1 if a point differs.
     """
+    if from_records and methods is not None:
+        raise UsageError(
+            "--methods are trained and measured again, but --from-records makes the whole table. Leave one of them out."
+        )
     if from_records and record:
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
@@ -191,6 +200,8 @@ def verify(
         ) from error
     if from_records:
         return _rederived(config, entry, evidence, as_json=as_json)
+    if methods is not None:
+        config, answers = _only(parse_specs(methods), config, answers)
     with open_reporter() as reporter:
         found = measured_again(
             config, answers, saving=saving, documents=documents, tolerance=tolerance, reporter=reporter
@@ -225,6 +236,23 @@ def verify(
     )
     if wrong or not known:
         raise typer.Exit(1)
+
+
+def _only(
+    specs: Sequence[MethodSpec], config: RunConfig, answers: Sequence[Mapping[str, Any]]
+) -> tuple[RunConfig, list[Mapping[str, Any]]]:
+    """Some methods of an entry: its configuration with them alone, and their answers."""
+    from adaptive_bench.tables.dials import spec_of
+
+    known = {str(MethodSpec.parse(text)): text for text in config.methods}
+    for spec in specs:
+        if str(spec) not in known:
+            raise UsageError(
+                f"--methods names specs of the entry, got {str(spec)!r}. {registry.did_you_mean(str(spec), known)}"
+            )
+    chosen = [str(spec) for spec in specs]
+    of_them = [one for one in answers if spec_of(one["method"], one["semantics"]) in chosen]
+    return config.model_copy(update={"methods": tuple(known[one] for one in chosen)}), of_them
 
 
 def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json: bool) -> None:
