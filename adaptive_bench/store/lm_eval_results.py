@@ -16,7 +16,7 @@ from typing import Any
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.results import read_run
+from adaptive_bench.store.results import check_unpacked, read_run
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -29,6 +29,7 @@ def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         EnvironmentProblem: It has no manifest, or a record is damaged.
     """
     if (listed := manifest.read(run)) is None:
+        check_unpacked(run)
         raise EnvironmentProblem(
             f"A run says in its {manifest.FILE} what it measured, but there is none in {str(run)!r}. Give the run's "
             f"command again."

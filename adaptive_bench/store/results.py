@@ -5,6 +5,7 @@ named.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,10 @@ def check_unchanged(file: Path) -> None:
             f"A table is read with what its run says of it, but in {str(folder)!r} there is {file.name} and no {RUN}. "
             f"Put it back, or write both again from the records: `{_again(folder)}`."
         )
+    if not file.is_file():
+        check_unpacked(folder)
+    for each in (about, file):
+        check_readable(each)
     try:
         said = unsealed(about.read_bytes()) if about.name == RUN else read_json(about)
         different = changed(folder, {file.name: said["files"][file.name]})
@@ -110,6 +115,38 @@ def check_unchanged(file: Path) -> None:
     key = said.get("run_key") if about.name == RUN else None
     if key is not None:
         check_key(folder, RUN, key, _again(folder))
+
+
+def check_unpacked(folder: Path) -> None:
+    """Refuse a run that is passed on with its records packed, for what needs its table, documents or models.
+
+    Raises:
+        EnvironmentProblem: It is one.
+    """
+    if (folder / ENTRY).is_file() and (folder / PACKED_RECORDS).is_file():
+        quoted = shlex.quote(str(folder))
+        raise EnvironmentProblem(
+            f"An entry has its records packed and no table or models of its own, got {str(folder)!r}. "
+            f"`adaptive-bench leaderboard unpack {quoted}` puts them where a run has them, and "
+            f"`adaptive-bench leaderboard build {quoted}` makes its board."
+        )
+
+
+def check_readable(file: Path) -> None:
+    """Refuse a file that is there and may not be read: that is no change of it.
+
+    Raises:
+        EnvironmentProblem: It may not be read.
+    """
+    try:
+        with file.open("rb"):
+            pass
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} has to be read, but {message_of(error)}. Allow it, or name another run."
+        ) from error
 
 
 def wrote(file: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pandas
 import pytest
@@ -178,3 +179,41 @@ def _untimed(table):
 @pytest.mark.parametrize(("values", "bars"), [([], ""), ([1.0], "▁"), ([0.0, 1.0], "▁█"), ([2.0, 2.0], "▁▁")])
 def test_a_curve_is_a_line_of_bars(values, bars):
     assert curve(values) == bars
+
+
+def test_a_packed_entry_is_no_run_and_says_what_to_do(command, folders, tmp_path):
+    """Whatever needs a table, documents or models of a run; after what it says there is a run."""
+    authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
+    assert command("leaderboard", "submit", str(folders[0]), "-o", "entries", *authors).exit_code == 0
+    entry = f"entries/{folders[0].name}"
+    for arguments in (
+        ("leaderboard", entry),
+        ("export", entry),
+        ("export", entry, "--format", "lm-eval", "-o", "results"),
+        ("samples", entry),
+        ("generate", entry, "1 + 1", "--method", "gateskip"),
+        ("inspect", entry, "--tasks", "nano_qa"),
+        ("diff", entry, str(folders[1])),
+        ("retry", entry),
+        ("time", "--run", entry),
+    ):
+        said = command(*arguments)
+        assert said.exit_code == 1 and f"leaderboard unpack {entry}" in " ".join(said.stderr.split()), arguments
+    with pytest.raises(EnvironmentProblem, match=f"unpack {entry}"):
+        load_results(entry)
+    assert "earlier version" not in command("show", entry).stdout
+    assert command("leaderboard", "unpack", entry, "--out", "again").exit_code == 0
+    assert command("leaderboard", "build", entry, "-o", "site").exit_code == 0
+
+
+def test_a_table_that_may_not_be_read_is_not_called_changed(command, folders, monkeypatch):
+    path, opened = folders[0] / "table.json", Path.open
+
+    def refused(self, *args, **kwargs):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(EnvironmentProblem, match="Permission denied"):
+        load_results(folders[0])

@@ -14,6 +14,7 @@ from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
+from adaptive_bench.store.results import check_unpacked
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -32,6 +33,7 @@ def config_of(folder: Path) -> RunConfig:
             f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
             f"shows the folders."
         )
+    check_unpacked(folder)
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
