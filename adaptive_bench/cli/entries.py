@@ -12,13 +12,13 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import Run
+from adaptive_bench.cli.named_run import Run, named, run_names
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.results import read_json
-from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.runs import DEFAULT_OUT, run_name
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -140,10 +140,15 @@ def _seeds_of(config: Path) -> list[int]:
 
 
 def verify(
-    entry: Annotated[Path, typer.Argument(help="Folder of an entry, or of a run.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs: trainings are looked for there, or made.")] = Path(
-        "runs"
-    ),
+    entry: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ENTRY|RUN", parser=named, autocompletion=run_names, help="Folder of an entry; or a run, by name."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder of the runs: trainings are looked for there, or made.")
+    ] = DEFAULT_OUT,
     methods: Annotated[
         str | None, typer.Option(help="Only these specs of the entry, where training all takes too long.")
     ] = None,

@@ -84,7 +84,7 @@ def list_names(
     or does not apply is null. `list schemas` names what each command prints with --json, `list schemas NAME` prints its
     JSON Schema.
     """
-    if plugin or model is not None:
+    if plugin or (model is not None and what is Listed.methods):
         load_libraries()
     registry.load_plugins(plugin)
     of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}
@@ -147,7 +147,7 @@ def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Seque
 
 
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
-    """The row of one name.
+    """The row of one name, or those of a section of keys.
 
     Raises:
         UsageError: There is none.
@@ -155,6 +155,8 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
     key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
     if found := [row for row in rows if row[key] == name or (what is Listed.runs and Path(row[key]).name == name)]:
         return found
+    if what is Listed.keys and (section := [row for row in rows if row[key].startswith(f"{name}.")]):
+        return section
     hint = registry.did_you_mean(name, [row[key] for row in rows])
     raise UsageError(f"`list {what} NAME` takes one of `list {what}`, got {one_line(name, 60)!r}. {hint}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.cli.tables import in_parts, listed
+from adaptive_bench.cli.waiting import READING_TABLES, waiting
 from adaptive_bench.store.runs import tables
 
 
@@ -38,7 +40,8 @@ def paper(
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
     chosen = [path for folder in folders or () for path in tables(folder)]
-    found, problems = registry.get("sites", "paper")(chosen, table)
+    with waiting(READING_TABLES) if chosen else nullcontext():
+        found, problems = registry.get("sites", "paper")(chosen, table)
     if style is Form.json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:

@@ -12,10 +12,9 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.former import check_runs_folder
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Out, Runs
-from adaptive_bench.cli.waiting import waiting
+from adaptive_bench.cli.waiting import READING_TABLES, waiting
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables, tables_below
-
-_MAKING = "Reading the tables; that of an entry which is new here is made from its records, a minute for a large one"
 
 
 def build(
@@ -53,7 +52,7 @@ def build(
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
-    with waiting(_MAKING):
+    with waiting(READING_TABLES):
         said = list(site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file, manual=manual))
     for text in said:
         typer.echo(paragraph(text), err=True)
@@ -79,10 +78,12 @@ def ranks(
 ) -> None:
     """Write the ranked tables that an entry changes, and what is refused, as text for a pull request."""
     check_runs_folder(out, "ranks")
+    if before is not None and not before.is_dir():
+        raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is none. Name the folder.")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     known = None if before is None else tables_below(before)
     registry.load_plugins(plugin)
-    with waiting(_MAKING):
+    with waiting(READING_TABLES):
         text = registry.get("sites", "ranks")(chosen, known)
     output.write_text(to, text)
     typer.echo(f"The ranks are {to}", err=output.is_stdout(to))
@@ -103,7 +104,7 @@ def findings(
     check_value("--axis", axis, AXES)
     check_runs_folder(out, "findings")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
-    with waiting(_MAKING):
+    with waiting(READING_TABLES):
         said = list(registry.get("sites", "findings")(chosen, to, axis, level, note))
     for text in said:
         typer.echo(text, err=True)

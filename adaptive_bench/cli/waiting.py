@@ -8,6 +8,10 @@ from contextlib import contextmanager
 
 from adaptive_bench.progress import say
 
+READING_TABLES = (
+    "Reading the tables; that of an entry which is new here is made from its records, a minute for a large one"
+)
+
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:

@@ -80,7 +80,7 @@ def test_what_a_command_prints_is_what_its_schema_says(command, finished, tmp_pa
 def test_some_methods_of_a_run_are_verified_alone(command, finished, tmp_path):
     home, called = finished
     shutil.copytree(home / "runs", tmp_path / "runs")
-    verify = ("leaderboard", "verify", f"runs/runs/{called}", "--documents", "2", *CHEAP, "--json", "--methods")
+    verify = ("leaderboard", "verify", called, "--documents", "2", *CHEAP, "--json", "--methods")
     assert {one["method"] for one in json.loads(command(*verify, "gateskip").stdout)} == {"gateskip"}
     wrong = command(*verify, "mod")
     assert wrong.exit_code == 2 and "Known: dense" in wrong.stderr
