@@ -32,6 +32,7 @@ from .tables import NONE
 from .verdict import LONGEST, verdict
 
 SCHEMA = 2
+LIST = "board.json"  # what rows there are, and where
 DIALS = "dials.csv.gz"
 _MOST_NAMED = 20  # of what was refused, in an error
 LARGEST_PAGE_BYTES = 1_572_864
@@ -64,10 +65,15 @@ def build(
         What the user should know, one sentence each.
 
     Raises:
-        UsageError: Nothing has the axis or phase, or an address is none.
+        UsageError: Nothing has the axis or phase, an address is none, or the folder holds something else than a board.
         EnvironmentProblem: Figures are wanted, and matplotlib is not installed; or a strict build refused something.
     """
     links = links_of(manual)
+    if out.is_dir() and any(out.iterdir()) and not (out / LIST).is_file():
+        raise UsageError(
+            f"A board is written into a folder of its own, but {str(out)!r} has other files and no {LIST} of a board. "
+            f"Name a folder that is empty or new, or one with a board."
+        )
     with read_once():
         board = read_board(tables)
         axis, phase = first_view(board, axis, phase)
@@ -150,7 +156,7 @@ def downloads(board: Board) -> dict[str, bytes]:
             }
             listed.append({"name": name, "model": group.name, "axis": axis, "phase": phase, "rows": len(rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
-    return found | {"board.json": (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()}
+    return found | {LIST: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()}
 
 
 def _compressed(text: str) -> bytes:
