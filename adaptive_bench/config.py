@@ -21,19 +21,16 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, i
 from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import rule_of
+from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, rule_of
 
 DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 QUICK = " --quick"  # behind the name of a preset that `run --quick` made smaller
 
-MOST_SEEDS = 1000
-MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
-_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
 _SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
-_Seed = Annotated[int, Field(ge=0, le=_LARGEST_SEED)]
+_Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1, max_length=MOST_SEEDS), *listed(int, _SEEDS)]
 Trackers = Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], *listed()]
 
@@ -273,6 +270,11 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
             f"The config {str(path)!r} extends one preset, by its name, got {one_line(repr(base), 60)}. Write for "
             f"example extends: nano."
         )
+    if base.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"The config {str(path)!r} extends a preset by its name, not a file, got {one_line(base, 60)}. Write for "
+            f"example extends: nano, and the keys that differ below it."
+        )
     if base in above:
         raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
     return merged(_read(_preset(base), (*above, base)), values)
@@ -351,6 +353,8 @@ class _Explanation:
         if problem["type"] == "missing":
             where = self._where(location)
             return f"The config key {key!r} is needed{where}. {'Add it to the file' if where else 'Give it too'}."
+        if problem["input"] is None:
+            return f"{name} is wrong{self._where(location)}: it has no value. Write one, or leave the key out."
         rule = rule_of(problem)
         hint = (
             " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""

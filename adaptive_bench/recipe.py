@@ -18,14 +18,12 @@ from pydantic import (
 
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
-from adaptive_bench.validation import refuse_truth_for_number
+from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, refuse_truth_for_number
 from adaptive_bench.weight_forms import Quantization
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
-_LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
 _MOST = 1e6
-LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 
 
 def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
@@ -110,8 +108,8 @@ class TrainRecipe(Strict):
         "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
         "chosen on validation documents.",
     )
-    learning_rate: float = Field(default=1e-3, gt=0, le=_LARGEST_RATE, description="Peak of the schedule.")
-    method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=_LARGEST_RATE)]] = Field(
+    learning_rate: float = Field(default=1e-3, gt=0, le=LARGEST_RATE, description="Peak of the schedule.")
+    method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=LARGEST_RATE)]] = Field(
         default={},
         description="By method spec, or by name for all specs of a method, the peak for the parameters it adds, where "
         "not `learning_rate`.",
@@ -121,7 +119,7 @@ class TrainRecipe(Strict):
         default="linear_end",
         description="How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.",
     )
-    weight_decay: float = Field(default=0.001, ge=0, le=_LARGEST_RATE, description="Of AdamW.")
+    weight_decay: float = Field(default=0.001, ge=0, le=LARGEST_RATE, description="Of AdamW.")
     betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
     clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
     precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Of the training.")

@@ -1,7 +1,10 @@
-"""Reads YAML files that people write: each key once, few aliases, a sane size. Anything else is said with its line."""
+"""Reads YAML files that people write: each key once, few aliases, a sane size, and no word that YAML 1.1 and 1.2 read
+differently. Anything else is said with its line.
+"""
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +17,24 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 _MOST_BYTES = 1_000_000
 _MOST_ALIASES = 16  # each may double what it stands for: a few more and a short file is larger than memory
 _MOST_LEVELS = 50
+
+# What means the same to every reader of YAML, by what PyYAML takes it for. It reads YAML 1.1, to which `010` is 8,
+# `1:30` is 90, `no` is false and a day is no text; in YAML 1.2 they are 10 and three texts. `100_000` is what it looks
+# like.
+_SAME = {
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?(0|[1-9][0-9]*(_[0-9]+)*)|0x[0-9a-fA-F]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+    "timestamp": re.compile(r"(?!)"),
+}
+_INSTEAD = {
+    "bool": "true or false, or ",
+    "int": "a number in plain digits, or ",
+    "float": "a number in plain digits, or ",
+}
+_TAG = "tag:yaml.org,2002:"
+# `[mod, static_depth[trained=true]]`: YAML takes the second bracket for a list that begins behind a word.
+_BRACKETS = "expected ',' or ']', but got '['"
 
 
 class _Refused(yaml.YAMLError):
@@ -28,12 +49,28 @@ class _StrictLoader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             self.aliases += 1
             if self.aliases > _MOST_ALIASES:
-                raise _Refused(f"it may use {_MOST_ALIASES} aliases (`*name`), found more in {self._line()}")
+                raise _Refused(
+                    f"it may use {_MOST_ALIASES} aliases (`*name`), found more in {self._line()}; write the values out"
+                )
         self.level += 1
         if self.level > _MOST_LEVELS:
-            raise _Refused(f"it may nest {_MOST_LEVELS} levels deep, found more in {self._line()}")
+            raise _Refused(
+                f"it may nest {_MOST_LEVELS} levels deep, found more in {self._line()}; write the values out"
+            )
         node = super().compose_node(parent, index)
         self.level -= 1
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        is_plain, line = self.peek_event().implicit[0], self._line()
+        node = super().compose_scalar_node(anchor)
+        kind = node.tag.removeprefix(_TAG)
+        if is_plain and kind in _SAME and not _SAME[kind].fullmatch(node.value):
+            text = one_line(node.value, 60)
+            raise _Refused(
+                f"readers of YAML take {text} in {line} for different things; write {_INSTEAD.get(kind, '')}"
+                f"'{text}' in quotes where it is a text"
+            )
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -44,7 +81,8 @@ class _StrictLoader(yaml.SafeLoader):
             if key.value in seen if isinstance(key, yaml.ScalarNode) else True:
                 line = key.start_mark.line + 1
                 raise _Refused(
-                    f"every key is a plain word and stands once, got {one_line(str(key.value), 60)!r} in line {line}"
+                    f"every key is a plain word and stands once, got {one_line(str(key.value), 60)!r} in line {line}; "
+                    f"leave one out"
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -94,6 +132,17 @@ def _value(text: str, what: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
     except _Refused as error:
-        raise UsageError(f"{what} is not accepted: {error}. Write the values out.") from error
+        raise UsageError(f"{what} is not accepted: {error}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{what} is not valid YAML: {one_line(str(error), 300)}.") from error
+        raise UsageError(f"{what} is not valid YAML: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What a parser found, where, and what to do about it."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+    instead = "Correct it there." if mark is not None else "Correct it."
+    if problem == _BRACKETS:
+        instead = "In a list quote what has brackets of its own: ['static_depth[trained=true]', mod]."
+    return f"{one_line(problem, 300)}{where}. {instead}"

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
+LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
+LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
+LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+MOST_SEEDS = 1000
+MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
+
 _RULES = {
     "bool": "true or false is needed",
     "dict": "keys with values are needed, such as `{key: value}`",

@@ -13,6 +13,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.errors import UsageError
+from adaptive_bench.validation import LARGEST_SEED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,7 +46,7 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the sampling.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print texts and the compute report as JSON.")] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the method.")] = None,

@@ -11,6 +11,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.values import items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.validation import LARGEST_SEED
 
 _POLICIES = ("recompute", "copy_below", "evict")
 
@@ -33,7 +34,7 @@ def headroom(
     kv: Annotated[
         str, typer.Option(metavar="|".join(_POLICIES), help="What tokens that left leave in the layers above.")
     ] = "recompute",
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
@@ -60,9 +61,9 @@ def headroom(
     if kv not in _POLICIES:
         raise UsageError(f"--kv is one of {', '.join(_POLICIES)}, got {kv!r}.")
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
-    asked = None if levels is None else tuple(sorted(numbers_value(levels, "--levels", float, rule)))
-    if asked is not None and not (asked and all(0 < level < 1 for level in asked)):
-        raise UsageError(f"--levels takes {rule}, got {levels!r}.")
+    asked = None
+    if levels is not None:
+        asked = tuple(sorted(numbers_value(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     wanted = items_value(tasks, "--tasks")
     if to is not None:
         output.check(to)  # before what would be lost is measured

@@ -13,7 +13,7 @@ from adaptive_bench.cli.completion import list_of
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.values import items_value, numbers_value
+from adaptive_bench.cli.values import is_share, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
@@ -88,10 +88,8 @@ def inspect(
     if paper:
         _check_paper(tasks, savings, pos, to)
     prompt, given = _read(text), _read(answer)
-    rule = "shares such as 0,0.1,0.2 (0.2 is 20 %)"
-    asked = None if savings is None else numbers_value(savings, "--savings", float, rule)
-    if asked is not None and not all(0 <= one < 1 for one in asked):
-        raise UsageError(f"--savings takes {rule}, got {savings!r}.")
+    rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
+    asked = None if savings is None else numbers_value(savings, "--savings", float, rule, is_share)
     named = None if tasks is None else items_value(tasks, "--tasks")
     load_libraries()
     registry.load_plugins(plugin)

@@ -13,6 +13,7 @@ from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.report import report
 from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.errors import Interrupted
+from adaptive_bench.validation import LARGEST_RATE
 
 
 class RatesCommand(ConfigCommand):
@@ -54,7 +55,12 @@ def rates(
 
     overrides: Overrides = ctx.obj
     run_config = overrides.with_value(["methods"], methods, "--methods").load(config or RatesCommand.preset)
-    tried = tuple(sorted(numbers_value(grid, "--grid", float, "rates such as 0.002,0.01"))) if grid else None
+    rule = f"learning rates above 0 and up to {LARGEST_RATE:g} such as 0.002,0.01"
+    tried = (
+        None
+        if grid is None
+        else tuple(sorted(numbers_value(grid, "--grid", float, rule, lambda rate: 0 < rate <= LARGEST_RATE)))
+    )
     try:
         with open_reporter() as reporter:
             choice = choose_rates(run_config, tried, reporter, jobs)

@@ -10,7 +10,7 @@ import typer
 from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.values import items_value, numbers_value
+from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.runs import DEFAULT_OUT
@@ -75,8 +75,9 @@ def speculate(
         if value not in known:
             raise UsageError(f"{option} is {' or '.join(known)}, got {value!r}.")
     wanted = items_value(tasks, "--tasks")
-    batches = numbers_value(batch, "--batch", int, "whole numbers such as 1,8")
-    shares = numbers_value(savings, "--savings", float, "shares such as 0.25,0.5 (0.25 is 25 %)")
+    batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
+    rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
+    shares = numbers_value(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()

@@ -10,7 +10,7 @@ import typer
 from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.report import report
-from adaptive_bench.cli.values import numbers_value
+from adaptive_bench.cli.values import is_count, numbers_value
 from adaptive_bench.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def steps(
     if "seeds" not in overrides.values:
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     rule = "numbers of steps, each twice the one before, such as 320,640,1280"
-    asked = None if steps is None else numbers_value(steps, "--steps", int, rule)
+    asked = None if steps is None else numbers_value(steps, "--steps", int, rule, is_count)
     try:
         with open_reporter() as reporter:
             found = compare_steps(run_config, asked, level, reporter, jobs)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -19,9 +19,23 @@ from typer.core import TyperCommand
 from adaptive_bench.cli.former import refuse_former
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
+from adaptive_bench.validation import LARGEST_COUNT
 
-_LARGEST = 2**63 - 1
 _SHARES = ("--level", "--saving")  # savings: of these no command can mean percent, or less than nothing
+# What takes several values with commas between them, where it takes a text: `headroom --batch` is a number.
+_LISTS = {
+    "--batch",
+    "--cell",
+    "--grid",
+    "--levels",
+    "--methods",
+    "--savings",
+    "--seeds",
+    "--steps",
+    "--tasks",
+    "--track",
+}
+_LISTS |= {"--train-on"}
 
 # `main` reads it from the arguments before Typer parses them. A function that wants to know has a parameter `debug`.
 Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
@@ -41,6 +55,7 @@ class StrictCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; the first look only counts."""
         if not ctx.resilient_parsing:
+            _refuse_bytes(args)
             refuse_former(_path(ctx), args)
             with _shown_with_usage(ctx):
                 values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -55,9 +70,13 @@ class StrictCommand(TyperCommand):
                 _add_received(error, values)
                 raise
             for param in self.get_params(ctx):
-                _refuse_odd(param, ctx.params.get(param.name))
+                _refuse_odd(param, ctx.params.get(param.name), self.largest(param))
             return rest
         return super().parse_args(ctx, args)
+
+    def largest(self, param: Any) -> int:
+        """The largest whole number that an option takes; one that says none of its own takes what can be counted."""
+        return getattr(param, "max", None) or LARGEST_COUNT
 
 
 @contextmanager
@@ -128,11 +147,29 @@ def _refuse_repeated(order: list[Any]) -> None:
     several = [getattr(param, "multiple", False) or param.nargs != 1 for param in order]
     flags = [getattr(param, "is_flag", False) or getattr(param, "count", False) for param in order]
     given = Counter(_name(param) for param, *free in zip(order, several, flags, strict=True) if not any(free))
+    texts = {_name(param) for param in order if _is_text(param)}
     for name, times in given.items():
         if times > 1:
+            commas = f"; a list has commas: {name} a,b" if name in _LISTS & texts else ""
+            raise UsageError(f"{name} takes one value, got it {times} times. Give it once{commas}.")
+
+
+def _is_text(param: Any) -> bool:
+    """Whether the command gets a value as it was written."""
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return annotation is str or str in get_args(annotation)
+
+
+def _refuse_bytes(args: Iterable[str]) -> None:
+    """Refuse arguments that are no text: Python hands their bytes on as characters that nobody can write."""
+    for arg in args:
+        try:
+            arg.encode()
+        except UnicodeEncodeError as error:
+            received = ascii(arg.encode("utf-8", "surrogateescape"))[:100]
             raise UsageError(
-                f"{name} takes one value, got it {times} times. Give it once; a list has commas: {name} a,b."
-            )
+                f"Arguments are text in UTF-8, got {received}. Type it anew, or rename the file it is the name of."
+            ) from error
 
 
 def _refuse_empty(order: list[Any], values: dict[str, Any]) -> None:
@@ -151,15 +188,15 @@ def _add_received(error: Any, values: Mapping[str, Any]) -> None:
         error.message = f"{error.message.rstrip('.')}, got {received!r}."
 
 
-def _refuse_odd(param: Any, value: Any) -> None:
-    """Refuse numbers that a float or a machine's integer cannot hold, and paths that a terminal cannot show."""
+def _refuse_odd(param: Any, value: Any, largest: int) -> None:
+    """Refuse numbers that nobody can have meant or a float cannot hold, and paths that a terminal cannot show."""
     for part in value if isinstance(value, list | tuple) else (value,):
         if isinstance(part, float) and not math.isfinite(part):
             raise UsageError(f"{_name(param)} takes a finite number, got {part}. Give another one.")
         if isinstance(part, float) and _name(param) in _SHARES and not 0 <= part <= 1:
             raise UsageError(f"{_name(param)} takes a share from 0 to 1, where 0.15 is 15 %, got {part:g}.")
-        if isinstance(part, int) and abs(part) > _LARGEST:
-            raise UsageError(f"{_name(param)} takes whole numbers up to 2^63 - 1, got {one_line(str(part), 60)}.")
+        if isinstance(part, int) and abs(part) > largest:
+            raise UsageError(f"{_name(param)} takes whole numbers up to {largest}, got {one_line(str(part), 60)}.")
         if isinstance(part, Path) and not is_printable(str(part)):
             raise UsageError(
                 f"{_name(param)} takes a path without control characters, got {ascii(str(part))[:200]}. Choose another."

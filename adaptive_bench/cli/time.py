@@ -12,7 +12,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import named, run_names
-from adaptive_bench.cli.values import numbers_value
+from adaptive_bench.cli.values import is_count, is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 
@@ -56,6 +56,9 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
+    rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
+    shares = tuple(sorted(numbers_value(savings, "--savings", float, rule, is_share)))
+    batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", is_count)
     load_libraries()
     registry.load_plugins(plugin)
     import torch
@@ -74,10 +77,10 @@ def time(
     request = TimingRequest(
         specs=tuple(parse_specs(chosen)),
         model=model or (config.model if config is not None else "nano"),
-        batches=numbers_value(batch, "--batch", int, "whole numbers such as 1,8,32"),
+        batches=batches,
         prompt=prompt,
         new=new,
-        savings=tuple(sorted(numbers_value(savings, "--savings", float, "shares such as 0,0.25,0.5 (0.25 is 25 %)"))),
+        savings=shares,
         rounds=rounds,
         precision=precision,
         device=device,

@@ -177,8 +177,7 @@ def output_of(run: Path) -> Path:
     were.
 
     Raises:
-        UsageError: Its `config.yaml` is damaged.
-        EnvironmentProblem: It is not there.
+        EnvironmentProblem: Its `config.yaml` is damaged, or not there.
     """
     home = run.resolve().parent.parent
     return home if (home / "records").is_dir() else Path(config_in(run).get("out", DEFAULT_OUT))
@@ -246,14 +245,16 @@ def config_in(folder: Path) -> dict[str, Any]:
     """What the `config.yaml` of a run says.
 
     Raises:
-        UsageError: It is damaged.
-        EnvironmentProblem: It is not there.
+        EnvironmentProblem: It is damaged, or not there.
     """
     if not (folder / "config.yaml").is_file():
         raise EnvironmentProblem(
             f"A run is what its config.yaml says, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
         )
-    return read_mapping(folder / "config.yaml")
+    try:
+        return read_mapping(folder / "config.yaml")
+    except UsageError as error:  # nobody writes it by hand
+        raise EnvironmentProblem(f"The config.yaml of a run is damaged. {error} {_PUT_BACK}") from error
 
 
 _PUT_BACK = (
@@ -270,8 +271,8 @@ def check_key(folder: Path, name: str, key: str, again: str) -> None:
         again: The command that writes the file again.
 
     Raises:
-        EnvironmentProblem: It is of another run. Which of the two was changed is seen by the name of the folder.
-        UsageError: The `config.yaml` is damaged.
+        EnvironmentProblem: It is of another run. Which of the two was changed is seen by the name of the folder. Or the
+            `config.yaml` is damaged.
     """
     own = key_in(folder)
     if key == own:
@@ -287,15 +288,14 @@ def key_in(folder: Path) -> str:
     """The key of the configuration in a run's folder.
 
     Raises:
-        UsageError: Its `config.yaml` is damaged.
-        EnvironmentProblem: It is not there.
+        EnvironmentProblem: Its `config.yaml` is damaged, or not there.
     """
     try:
         return run_key(config_in(folder))
     except (TypeError, ValueError) as error:  # a date, say, or a number without end
-        raise UsageError(
+        raise EnvironmentProblem(
             f"A run's config.yaml holds names, numbers and lists, but that in {str(folder)!r} does not "
-            f"({message_of(error)}). Put the run's own back."
+            f"({message_of(error)}). {_PUT_BACK}"
         ) from error
 
 

@@ -35,6 +35,16 @@ CONFIGS = [
     (_GOOD + "seeds: [1, x]\n", USAGE, "'seeds"),
     (_GOOD + "seeds: 5000\n", USAGE, "from 1 to 1000 seeds"),
     (_GOOD + "seeds: true\n", USAGE, "'seeds'"),
+    *(
+        (_GOOD + f"seeds: {value}\n", USAGE, f"take {value} in line 3 for different things")
+        for value in ("010", "1:30", "yes", "No", "on", "0b11", "1__0", "2026-11-20", "1:30.5")
+    ),
+    (_GOOD + "seeds: [1, 010]\n", USAGE, "write a number in plain digits, or '010' in quotes"),
+    (_GOOD + "model: no\n", USAGE, "write true or false, or 'no' in quotes"),
+    (_GOOD + "on: 1\n", USAGE, "take on in line 3"),
+    (_GOOD + "seeds:\n", USAGE, "'seeds' is wrong in mine.yaml: it has no value. Write one"),
+    ("methods: [mod, static_depth[trained=true]]\n", USAGE, "quote what has brackets"),
+    ("extends: mine.yaml\n", USAGE, "a preset by its name, not a file, got mine.yaml. Write for example extends"),
     (_GOOD + "levels: 0.1\n", USAGE, "'levels'"),
     (_GOOD + "model: ''\n", USAGE, "'model' is wrong in mine.yaml"),
     (_GOOD + "model: 5\n", USAGE, "'model'"),

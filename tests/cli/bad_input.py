@@ -45,6 +45,11 @@ REPEATED = [
     (("check", "mod", "-o", "a", "-o", "b"), USAGE, "--output takes one value"),
     (("time", "--device", "cpu", "--device", "cpu"), USAGE, "--device takes one value"),
     (("doctor", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
+    *(
+        (("run", option, "a", option, "b"), USAGE, "2 times. Give it once.")
+        for option in ("--config", "--model", "--out", "--device")
+    ),
+    (("headroom", "nano", "--tasks", "nano_math", "--batch", "1", "--batch", "2"), USAGE, "2 times. Give it once."),
     (("new-method", "a_b", "-o", "a", "-o", "b"), USAGE, "--output takes one value"),
 ]
 # Every option that takes a list, by what stands before it, with two of its items.
@@ -90,6 +95,34 @@ LISTS = [
     (("run", "--set", "methods=[dense, dense]"), USAGE, "--set methods is wrong: every item"),
     (("run", "--set", "tasks=[nano_math, '']"), USAGE, "--set tasks is wrong: no item"),
     (("run", "--set", "train.lora.targets=q_proj,,v_proj"), USAGE, "before every comma"),
+]
+# Lists of numbers of which one is out of range.
+RANGES = [
+    *(
+        (("rates", "--methods", "gateskip", "--grid", bad), USAGE, "--grid takes learning rates above 0 and up to 100")
+        for bad in ("nan", "inf", "-1", "0", "1e9", "0.01,nan", ",")
+    ),
+    *(
+        (("steps", "--steps", bad), USAGE, "--steps takes numbers of steps")
+        for bad in ("0", "-1,-2", "1e9", "99999999999")
+    ),
+    *(
+        (("time", "--batch", bad), USAGE, "--batch takes whole numbers from 1")
+        for bad in ("0", "-1", "1e9", "99999999999", ",")
+    ),
+    *((("time", "--savings", bad), USAGE, "--savings takes shares") for bad in ("-1", "1", "inf", ",")),
+    *(
+        (("inspect", "nano", "--tasks", "nano_math", "--savings", bad), USAGE, "--savings takes shares")
+        for bad in ("-1", "1", ",")
+    ),
+    *(
+        (("headroom", "nano", "--tasks", "nano_math", "--levels", bad), USAGE, "--levels takes savings between")
+        for bad in ("0", "1", "nan", ",")
+    ),
+    *(
+        (("speculate", "nano", "--tasks", "nano_math", "--batch", bad), USAGE, "--batch takes whole")
+        for bad in ("-1", "99999999999")
+    ),
 ]
 # Found 3 and 4: flags and their values.
 FLAGS = [
@@ -218,6 +251,9 @@ NUMBERS = [
     (("run", "--flops", "nan"), PARSER, "'nan'"),
     (("run", "--flops", "inf"), USAGE, "--flops takes a finite number"),
     (("run", "--table-only", "--wait", "nan"), PARSER, "'nan'"),
+    (("generate", "nowhere", "a", "--seed", "-1"), PARSER, "'-1'"),
+    (("headroom", "nano", "--tasks", "nano_math", "--seed", str(2**32)), PARSER, "--seed"),
+    (("inspect", "nano", "--tasks", "nano_math", "--limit", "10000001"), USAGE, "whole numbers up to 10000000"),
     (("run", "--jobs", "9" * 30), USAGE, "--jobs takes whole numbers"),
     (("steps", "--jobs", "-3"), PARSER, "-3"),
     (("rates", "--jobs", "0"), PARSER, "0"),
@@ -226,6 +262,16 @@ NUMBERS = [
     (("run", "--set", "train.betas=0.9"), USAGE, "--set train.betas is wrong: a list is needed"),
     (("run", "--set", "train.batch_size=many"), USAGE, "--set train.batch_size is wrong: a whole number is needed"),
     (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
+]
+# Bytes that are no UTF-8, as Python hands them on.
+BYTES = [
+    (command, USAGE, "Arguments are text in UTF-8, got b'a\\xff'")
+    for command in (
+        ("generate", "nowhere", "a\udcff"),
+        ("run", "--out", "a\udcff"),
+        ("run", "--tasks", "a\udcff"),
+        ("lm-eval", "run", "--tasks", "a\udcff"),
+    )
 ]
 PLACES = [
     (("leaderboard", "unpack", "absent"), USAGE, "there is no 'absent'"),

@@ -15,6 +15,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
 from adaptive_bench.store.results import check_unpacked
+from adaptive_bench.store.runs import config_in
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -26,7 +27,7 @@ def config_of(folder: Path) -> RunConfig:
     """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
 
     Raises:
-        EnvironmentProblem: The folder is not one of a run.
+        EnvironmentProblem: The folder is not one of a run, or its `config.yaml` is damaged.
     """
     if not (folder / _CONFIG).is_file():
         raise EnvironmentProblem(
@@ -34,6 +35,7 @@ def config_of(folder: Path) -> RunConfig:
             f"shows the folders."
         )
     check_unpacked(folder)
+    config_in(folder)
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
