@@ -15,7 +15,8 @@ from .rows import Rejected
 
 _LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?", re.ASCII)
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*==[A-Za-z0-9][A-Za-z0-9.!+_\-]*", re.ASCII)
-_LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+\- ()]*", re.ASCII)
+_ID = r"\(*[A-Za-z0-9][A-Za-z0-9.+\-]*\)*"
+_LICENCE = re.compile(rf"{_ID}( (AND|OR|WITH) {_ID})*", re.ASCII)
 _LINKS = ("paper", "code", "plugin")
 _LONGEST, _MOST_AUTHORS = 200, 50
 KEYS = ("authors", "affiliation", *_LINKS, "package", "licence")
@@ -49,7 +50,7 @@ _WANTED = {
     "authors": f"is a list of at most {_MOST_AUTHORS} names",
     **dict.fromkeys(_LINKS, "is a link that begins with https://"),
     "package": "is a package with its version, name==1.2",
-    "licence": "is a licence by its SPDX name, CC-BY-4.0 say",
+    "licence": "is a licence by its SPDX name, CC-BY-4.0 say, or LicenseRef-NAME for one that has none",
 }
 
 
@@ -76,7 +77,7 @@ def asked_of(values: Mapping[str, Any], methods: Collection[str]) -> dict[str, A
     try:
         found = identity_of(values)
     except Rejected as why:
-        raise UsageError(f"An entry says who made it, but {why}. Correct --about or --authors.") from why
+        raise UsageError(f"An entry says who made it, but {why}. Correct --about, --authors or --licence.") from why
     missing = [key for key in REQUIRED if key not in found]
     own = [name for name in map(method_name, methods) if name in registry.names("methods")]
     foreign = sorted({name for name in own if registry.is_foreign("methods", name)})

@@ -13,12 +13,11 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
-
-
+_DEFAULT = "gh-pages"
 BOARD = "board"  # where the board lies beside the documentation
 
 
-def publish(site: Path, to: str, branch: str = "gh-pages", docs: Path | None = None) -> str:
+def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = None) -> str:
     """Publish a site.
 
     Args:
@@ -50,6 +49,8 @@ def publish(site: Path, to: str, branch: str = "gh-pages", docs: Path | None = N
             return publish(whole, to, branch)
     address = _address(to)
     if address is None:
+        if branch != _DEFAULT:
+            raise UsageError(f"--branch is one of a git remote, got {branch!r} with the folder {to!r}. Leave it out.")
         target = Path(to)
         if target.resolve().is_relative_to(site.resolve()):
             raise UsageError(f"A site is copied to another folder, got {to!r}, which lies inside it.")

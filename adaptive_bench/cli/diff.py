@@ -11,6 +11,7 @@ import typer
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.cli.tables import fitting
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.runs import run_name
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
@@ -30,6 +31,9 @@ def diff(
     from adaptive_bench.store.results import read_run
 
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
+    for about in abouts:
+        if problem := about.get("problem"):
+            raise EnvironmentProblem(str(problem))
     changed = list(_changes(*abouts))
     typer.echo(fitting(changed) if changed else "The configurations are equal.")
     tables = _scores(first), _scores(second)

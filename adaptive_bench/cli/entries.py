@@ -12,6 +12,7 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run, named, run_names
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
@@ -59,12 +60,7 @@ def submit(
     Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
     """
     registry.load_plugins(plugin)
-    said = {} if about is None else dict(read_mapping(about))
-    said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
-    said |= {} if licence is None else {"licence": licence}
-    written = registry.get("sites", "submit")(run, to, with_records=records, about=said)
-    typer.echo(f"The entry is {written}")
-    if missing := untimed(run):
+    if (run / "answers.json").is_file() and (missing := untimed(run)):  # before an entry without times is made
         sizes = ", ".join(map(str, missing))
         typer.echo(
             paragraph(
@@ -73,6 +69,11 @@ def submit(
                 f"computed twice); an entry made of it then has that."
             )
         )
+    said = {} if about is None else dict(read_mapping(about))
+    said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
+    said |= {} if licence is None else {"licence": licence}
+    written = registry.get("sites", "submit")(run, to, with_records=records, about=said)
+    typer.echo(f"The entry is {written}")
 
 
 def untimed(run: Path) -> list[int]:
@@ -140,6 +141,7 @@ def _seeds_of(config: Path) -> list[int]:
 
 
 def verify(
+    ctx: typer.Context,
     entry: Annotated[
         Path,
         typer.Argument(
@@ -184,6 +186,10 @@ def verify(
     if from_records and record:
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
+        )
+    if from_records:
+        refuse_idle(
+            ctx, "with --from-records, which measures nothing", "--documents", "--saving", "--tolerance", "--device"
         )
     registry.load_plugins(plugin)
     values, answers, evidence = registry.get("sites", "entry")(entry)

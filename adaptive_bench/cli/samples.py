@@ -13,10 +13,12 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
+from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.results import read_run
+from adaptive_bench.store.runs import run_name
 from adaptive_bench.store.savings import COUNTED, saving_name
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Document:
 
 
 def samples(
+    ctx: typer.Context,
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
     level: Annotated[
@@ -77,13 +80,25 @@ def samples(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
+    if as_json:
+        refuse_idle(ctx, "beside --json, which has whole texts anyway", "--full")
     registry.load_plugins(plugin)
     known = manifest_of(run)
     wanted = evaluations_of(known, task, methods, shuffled=shuffled)
+    if shuffled and not any(one.variant for one in wanted):
+        raise UsageError(
+            f"--shuffled shows controls that a run with --shuffled measures, got {run_name(run)!r}, which has none of "
+            f"these methods. Leave it out, or give the run's command with --shuffled: nothing is trained again."
+        )
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
     axis, unit = axis_of(run)
     found = documents(known, wanted, level, axis)
+    if found and first > found[-1].doc:
+        raise UsageError(
+            f"--first is the number of a document, of which {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
+            f"this run, got {first}. Lower it."
+        )
     if differing:
         found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
     found = [each for each in found if each.doc >= first][:docs]

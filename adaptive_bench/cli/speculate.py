@@ -9,6 +9,7 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
+from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
@@ -19,6 +20,7 @@ _KINDS, _PRECISIONS = ("fixed", "clasp"), ("fp32", "bf16")
 
 
 def speculate(
+    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -74,6 +76,8 @@ def speculate(
     for option, value, known in (("--draft", draft, _KINDS), ("--precision", precision, _PRECISIONS)):
         if value not in known:
             raise UsageError(f"{option} is {' or '.join(known)}, got {value!r}.")
+    if output.is_stdout(to):
+        refuse_idle(ctx, "beside -o -, which prints the record as well", "--json")
     wanted = items_value(tasks, "--tasks")
     batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"

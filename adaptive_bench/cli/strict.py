@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from adaptive_bench.cli.former import refuse_former
+from adaptive_bench.cli.idle import note_given
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
 from adaptive_bench.validation import LARGEST_COUNT
@@ -59,6 +60,7 @@ class StrictCommand(TyperCommand):
             refuse_former(_path(ctx), args)
             with _shown_with_usage(ctx):
                 values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
+            note_given(ctx, map(_name, order))
             _refuse_repeated(order)
             _refuse_empty(order, values)
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on

@@ -13,6 +13,7 @@ from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.validation import MOST_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,7 @@ def tune(
         int,
         typer.Option(
             min=0,
+            max=MOST_SEEDS,
             help="Train the best of each method and its defaults again with so many other seeds, and let the better "
             "mean stand. A best trial of one seed is partly luck.",
         ),

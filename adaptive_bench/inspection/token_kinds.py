@@ -69,6 +69,27 @@ def _words_of(pieces: Sequence[str]) -> list[str | None]:
     return words
 
 
+def load_pipeline(pipeline: str) -> Any:
+    """A spaCy pipeline by its name or its folder.
+
+    Raises:
+        EnvironmentProblem: spaCy or the pipeline is not installed.
+    """
+    if importlib.util.find_spec("spacy") is None:
+        raise EnvironmentProblem(
+            "Parts of speech are spaCy's, which is not installed. Give pip install 'adaptive-bench[spacy]' and a "
+            "pipeline (python -m spacy download en_core_web_sm), or leave out --pos."
+        )
+    spacy: Any = importlib.import_module("spacy")
+    try:
+        return spacy.load(pipeline)
+    except (OSError, ImportError) as error:
+        raise EnvironmentProblem(
+            f"--pos names a spaCy pipeline that is installed, or its folder, got {pipeline!r}: {error} Give python -m "
+            f"spacy download en_core_web_sm, or leave out --pos."
+        ) from error
+
+
 def parts_of_speech(pieces: Sequence[str], pipeline: str) -> list[str]:
     """The universal part of speech of the word that each token belongs to, as a spaCy pipeline has it (NOUN, ADP ...);
     `first` for the first token, `X` where there is none.
@@ -79,19 +100,7 @@ def parts_of_speech(pieces: Sequence[str], pipeline: str) -> list[str]:
     Raises:
         EnvironmentProblem: spaCy or the pipeline is not installed, or the pipeline gives no parts of speech.
     """
-    if importlib.util.find_spec("spacy") is None:
-        raise EnvironmentProblem(
-            "Parts of speech are spaCy's, which is not installed. Give pip install 'adaptive-bench[spacy]' and a "
-            "pipeline (python -m spacy download en_core_web_sm), or leave out --pos."
-        )
-    spacy: Any = importlib.import_module("spacy")
-    try:
-        load = spacy.load(pipeline)
-    except (OSError, ImportError) as error:
-        raise EnvironmentProblem(
-            f"--pos names a spaCy pipeline that is installed, or its folder, got {pipeline!r}: {error} Give python -m "
-            f"spacy download en_core_web_sm, or leave out --pos."
-        ) from error
+    load = load_pipeline(pipeline)
     document = load("".join(pieces))
     if not any(word.pos_ for word in document):
         raise EnvironmentProblem(

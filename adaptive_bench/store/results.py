@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
-from adaptive_bench.store.runs import check_key, config_in, find_run, has_ended, run_command, run_name, tables_below
+from adaptive_bench.store.runs import (
+    check_key,
+    config_in,
+    find_run,
+    has_ended,
+    is_run,
+    run_command,
+    run_name,
+    tables_below,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -261,6 +270,10 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
     for folder in chosen:
+        if not is_run(folder):
+            raise EnvironmentProblem(
+                f"What is read is a run, but {str(folder)!r} is none. `adaptive-bench list runs` shows the runs."
+            )
         if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "

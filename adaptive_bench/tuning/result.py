@@ -11,12 +11,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError, is_printable, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import unsealed
 from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
 
 SCHEMA = 1
+
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -145,13 +147,27 @@ def studies_folder(out: Path) -> Path:
     return out / "studies"
 
 
+def study_folder(name: str, out: Path) -> Path:
+    """Where the study of a name is.
+
+    Raises:
+        UsageError: It is no name, but would lead to another place.
+    """
+    if not is_printable(name) or Path(name).name != name or name.startswith(".") or len(name) > _LONGEST_NAME:
+        raise UsageError(
+            f"A study has a name of at most {_LONGEST_NAME} characters, which is no path, got {one_line(name, 100)!r}. "
+            f"Give --study another one; --out says where studies are."
+        )
+    return studies_folder(out) / name
+
+
 def find_result(name: str, out: Path) -> StudyResult:
     """The result of a study by its name.
 
     Raises:
         UsageError: There is no such study.
     """
-    file = studies_folder(out) / name / "result.json"
+    file = study_folder(name, out) / "result.json"
     if not file.is_file():
         names = sorted(file.parent.name for file in studies_folder(out).glob("*/result.json"))
         raise UsageError(

@@ -28,7 +28,7 @@ from adaptive_bench.tuning.journal import Journal
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.page import write_page
 from adaptive_bench.tuning.refusals import Refusals, fitted
-from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
+from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, study_folder
 from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
 from adaptive_bench.tuning.study import Study, TrialRunner
 from adaptive_bench.tuning.trial import Trials
@@ -70,6 +70,8 @@ def tune(
     """
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
+    if name is not None:
+        study_folder(name, config.out)  # before minutes go by
     reporter = reporter or SilentReporter()
     specs = [MethodSpec.parse(text) for text in config.methods]
     check_owned(specs, params)
@@ -85,7 +87,7 @@ def tune(
         _definition(config, objective, spaces) | ({"confirm": list(again.seeds)} if confirm else {}) | made_from
     )
     name = name or f"tune-{key_of(definition)[:8]}"
-    folder = studies_folder(config.out) / name
+    folder = study_folder(name, config.out)
     _begin(folder, definition)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     opened = _open(storage, folder)

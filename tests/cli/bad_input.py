@@ -263,6 +263,27 @@ NUMBERS = [
     (("run", "--set", "train.batch_size=many"), USAGE, "--set train.batch_size is wrong: a whole number is needed"),
     (("run", "--set", "shuffled=7"), USAGE, "true or false is needed"),
 ]
+# Options that would do nothing beside the others.
+_TEXT = ("inspect", "nano", "--text", "absent.txt")
+_TASKS = ("inspect", "nano", "--tasks", "nano_math")
+IDLE = [
+    ((*command, option, *value), USAGE, f"{option} does nothing {where}")
+    for command, option, value, where in (
+        (("generate", "{here}", "a"), "--top-p", ("0.9",), "without sampling. Leave it out, or sample with"),
+        (("generate", "{here}", "a", "--dial", "1"), "--calibration", ("pooled",), "beside --dial"),
+        (_TEXT, "--limit", ("3",), "with --text"),
+        (_TEXT, "--num-fewshot", ("3",), "with --text"),
+        (_TEXT, "--data-dir", (".",), "with --text"),
+        ((*_TEXT, "--answer", "absent.txt"), "--max-new-tokens", ("3",), "with --answer"),
+        (_TASKS, "--max-new-tokens", ("3",), "with --tasks"),
+        ((*_TASKS, "-o", "x.csv"), "--json", (), "beside -o x.csv"),
+        ((*_TASKS, "-o", "x.svg"), "--pos", ("en_core_web_sm",), "in a picture"),
+        (("headroom", "nano", "--tasks", "nano_math", "-o", "-"), "--json", (), "beside -o -"),
+        (("speculate", "nano", "--tasks", "nano_math", "-o", "-"), "--json", (), "beside -o -"),
+        (("samples", "{here}", "--json"), "--full", (), "beside --json"),
+        (("leaderboard", "verify", "nowhere", "--from-records"), "--documents", ("3",), "with --from-records"),
+    )
+]
 # Bytes that are no UTF-8, as Python hands them on.
 BYTES = [
     (command, USAGE, "Arguments are text in UTF-8, got b'a\\xff'")
@@ -278,6 +299,14 @@ PLACES = [
     (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
     (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),
     (("list", "runs", "--methods", "mod"), USAGE, "got `list runs` with --methods mod. Try"),
+    (("export", "{here}"), ENVIRONMENT, "is none. `adaptive-bench list runs` shows the runs."),
+    (("leaderboard", "submit", "{here}"), USAGE, "An entry is made of a run, but"),
+    (("tune", "--study", "../x"), USAGE, "which is no path, got '../x'"),
+    (("tune", "--study", ".."), USAGE, "which is no path, got '..'"),
+    (("tune", "--study", "a/b"), USAGE, "which is no path, got 'a/b'"),
+    (("tune", "--confirm", "1001"), PARSER, "--confirm"),
+    (("run", "--tuned", "../x"), USAGE, "which is no path, got '../x'"),
+    (("inspect", "nano", "--tasks", "nano_math", "--methods", "random_skip", "--pos", "absent"), ENVIRONMENT, "--pos"),
     (("show", "last", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
     (("samples", "{here}", "--out", "absent"), ENVIRONMENT, "'absent' does not exist"),
     (("headroom", "nano", "--tasks", "nano_math", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),

@@ -61,7 +61,7 @@ def test_arguments(refused, arguments, kind, words):
 
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
-    [*corpus.LISTS, *corpus.RANGES, *corpus.NUMBERS, *corpus.BYTES, *corpus.PLACES],
+    [*corpus.LISTS, *corpus.RANGES, *corpus.NUMBERS, *corpus.IDLE, *corpus.BYTES, *corpus.PLACES],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
 )
 def test_lists_numbers_and_places(refused, arguments, kind, words):

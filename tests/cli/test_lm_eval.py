@@ -80,6 +80,26 @@ def completed(**given):
     return arguments
 
 
+@pytest.mark.parametrize("limit", [-1.0, 0.0, float("nan"), float("inf")])
+def test_a_limit_counts_documents(limit):
+    with pytest.raises(UsageError, match="--limit is a number of documents from 1, or a share"):
+        completed(tasks=["nano_math"], limit=limit)
+
+
+def test_documents_are_chosen_in_one_way():
+    with pytest.raises(UsageError, match="--limit or by --samples, got both"):
+        completed(tasks=["nano_math"], limit=2.0, samples={"nano_math": [0]})
+
+
+def test_a_model_of_lm_eval_is_one_it_knows_and_has_what_it_needs():
+    with pytest.raises(UsageError, match="no model for this name found"):
+        completed(tasks=["nano_math"], model="nope")
+    for model in ("hf", None):  # lm-eval's default
+        with pytest.raises(UsageError, match=r"needs pretrained in --model_args.* Give --model_args pretrained="):
+            completed(tasks=["nano_math"], model=model)
+    assert completed(tasks=["nano_math"], model="hf", model_args={"pretrained": "gpt2"}).tasks == ["nano_math"]
+
+
 def test_what_the_arguments_stand_for(capsys, tmp_path):
     """Groups and tasks of this package, patterns, and lm-eval's own names as they are."""
     found = completed(tasks=["paper-out-of-domain,nano_*", "lambada", "arc_easy"], device="cpu")
@@ -102,7 +122,7 @@ def test_the_device(capsys, tmp_path):
     for given in ({"device": "cuda:99", "tasks": ["piqa"]}, {"config": str(tmp_path / "lm.yaml"), "tasks": None}):
         with pytest.raises(UsageError, match="cuda:99"):
             completed(**given)
-    assert completed(tasks=["piqa"], model="hf").device is None
+    assert completed(tasks=["piqa"], model="dummy").device is None
     assert completed(tasks=["piqa"], model_args={"device": "cpu"}).device == "cpu"
 
 

@@ -116,6 +116,18 @@ def test_a_run_without_its_config_is_one_still(command, folders):
     assert "config.yaml is missing" in problems(folders[0])
 
 
+def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
+    name = folders[0].name
+    (folders[0] / "config.yaml").write_text("a: [\n")
+    for arguments in (("samples", name), ("diff", name, name), ("generate", name, "Hi"), ("export-model", name)):
+        more = ("--method", "gateskip", "-o", "m") if arguments[0] == "export-model" else ()
+        result = command(*arguments, *more)
+        assert result.exit_code == 1, said(result)
+        assert "config.yaml of a run is damaged" in said(result) and "config.yaml' is not valid YAML" in said(result)
+        assert "Put the run's own back; or give `adaptive-bench run` the options" in said(result)
+        assert not result.stdout
+
+
 def test_a_config_that_was_edited_is_what_is_named(command, folders):
     (folders[0] / "config.yaml").write_text(json.dumps(CONFIG | {"seeds": [5]}))
     for text in (problems(folders[0]), said(command("leaderboard", "submit", folders[0].name))):

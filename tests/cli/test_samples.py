@@ -35,6 +35,17 @@ def test_prompt_target_and_every_method(command, finished):
     assert sum(line.startswith("random_skip, saves") for line in lines) == 2
 
 
+def test_what_a_run_does_not_have_is_not_shown_silently(command, finished):
+    how = ("samples", str(finished), "--task", "nano_math")
+    last = json.loads(command(*how, "--docs", "5000", "--json").stdout)[-1]["doc"]
+    result = command(*how, "--first", str(last + 1))
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and f"nano_math has 0 to {last} in this run, got {last + 1}. Lower it." in told
+    assert command(*how, "--first", str(last)).exit_code == 0
+    result = command(*how, "--shuffled")
+    assert result.exit_code == 2 and "a run with --shuffled measures" in " ".join(result.stderr.split())
+
+
 def test_the_point_is_found_on_the_axis_of_the_runs_table(command, finished, monkeypatch):
     """Net FLOPs: the dense part of a model is not saved, so the same share of them takes more tokens."""
     how = (
