@@ -9,6 +9,7 @@ LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and
 LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
 LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 MOST_SEEDS = 1000
+MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
 
 _RULES = {

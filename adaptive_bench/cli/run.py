@@ -17,6 +17,7 @@ from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.hub import OutOfReach
+from adaptive_bench.validation import MOST_MINUTES
 
 if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
@@ -107,6 +108,7 @@ def run(
         float | None,
         typer.Option(
             min=0.0,
+            max=MOST_MINUTES,
             help="With --table-only: wait until others have done all, or nobody was at it for so many minutes.",
             rich_help_panel=_WHERE,
         ),

@@ -15,6 +15,7 @@ from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.validation import MOST_THREADS
 
 _KINDS, _PRECISIONS = ("fixed", "clasp"), ("fp32", "bf16")
 
@@ -52,7 +53,9 @@ def speculate(
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Most tokens to write after each prompt.")] = 64,
     rounds: Annotated[int, typer.Option(help="Rounds of timing; each writes all texts in all ways.")] = 3,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default: as torch decides.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
+    ] = None,
     precision: Annotated[str, typer.Option(metavar="|".join(_PRECISIONS), help="Of the weights.")] = "fp32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     data_dir: Annotated[

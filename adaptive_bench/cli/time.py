@@ -15,6 +15,7 @@ from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.values import is_count, is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.validation import MOST_THREADS
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -40,7 +41,9 @@ def time(
     new: Annotated[int, typer.Option(help="New tokens of each row.")] = 128,
     savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
     rounds: Annotated[int, typer.Option(help="Rounds of prefill; decoding has one per new token.")] = 7,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default: as torch decides.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
+    ] = None,
     precision: Annotated[str, typer.Option(metavar="fp32|bf16", help="Of the weights.")] = "fp32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for records, `--out` of the run they belong to.")] = Path("runs"),
