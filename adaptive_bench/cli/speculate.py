@@ -42,17 +42,18 @@ def speculate(
         typer.Option(metavar="|".join(_KINDS), help="The method's dial, or layers that CLaSp chooses for each draft."),
     ] = "fixed",
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
-    draft_length: Annotated[int, typer.Option(help="Most tokens of a draft.")] = 4,
+    draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
     stop_below: Annotated[
-        float, typer.Option(help="A draft ends after a token of a smaller probability; 0: never for that.")
+        float,
+        typer.Option(min=0.0, max=1.0, help="A draft ends after a token of a smaller probability; 0: never for that."),
     ] = 0.0,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
-    limit: Annotated[int, typer.Option(help="Documents of each task.")] = 8,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task.")] = 8,
     num_fewshot: Annotated[
         int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Most tokens to write after each prompt.")] = 64,
-    rounds: Annotated[int, typer.Option(help="Rounds of timing; each writes all texts in all ways.")] = 3,
+    max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in all ways.")] = 3,
     threads: Annotated[
         int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
     ] = None,

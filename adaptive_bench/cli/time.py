@@ -37,10 +37,10 @@ def time(
         ),
     ] = None,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8,32",
-    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 128,
-    new: Annotated[int, typer.Option(help="New tokens of each row.")] = 128,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 128,
+    new: Annotated[int, typer.Option(min=1, help="New tokens of each row.")] = 128,
     savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
-    rounds: Annotated[int, typer.Option(help="Rounds of prefill; decoding has one per new token.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of prefill; decoding has one per new token.")] = 7,
     threads: Annotated[
         int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
     ] = None,

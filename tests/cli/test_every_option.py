@@ -63,7 +63,7 @@ def _required(command, but):
 def _huge(param):
     """Numbers that are too large or too small for it; some floats have no bounds, and are refused by who needs them."""
     bounded = _takes(param) is int or _name(param) in ("--level", "--saving")
-    return (HUGE, f"-{HUGE}") if bounded else ()
+    return (HUGE, f"-{HUGE}", "-1") if bounded else ()
 
 
 @pytest.fixture
