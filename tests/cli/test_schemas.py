@@ -126,7 +126,7 @@ def test_an_edited_run_is_damaged_and_breaks_no_list(command, tmp_path):
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("methods: [mod]\ntasks: [gsm8k]\nmodel: 2026-11-20\nseeds: [1]\n")
     (row,) = json.loads(command("list", "runs", "--json").stdout)
-    assert row["state"] == "damaged" and "model" in row["problem"] and "2026" in row["problem"]
+    assert row["state"] == "damaged" and "2026-11-20 in line 3" in row["problem"]
     assert not _found([row], json_schema("list-runs"))
 
 
