@@ -15,7 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.packing import pack, pack_run
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
-from adaptive_bench.store.runs import is_run, plugins_in
+from adaptive_bench.store.runs import is_entry, is_run, plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
@@ -50,9 +50,10 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
         UsageError: It is no run, or one that is not finished, not complete, has no answers, breaks a rule or is too
             large, or there is such an entry already.
     """
-    if not is_run(run):
+    if not is_run(run) or is_entry(run):
+        what = "an entry already" if is_entry(run) else "none"
         raise UsageError(
-            f"An entry is made of a run, but {str(run)!r} is none. `adaptive-bench list runs` shows the runs."
+            f"An entry is made of a run, but {str(run)!r} is {what}. `adaptive-bench list runs` shows the runs."
         )
     target = entries / run.resolve().name
     if target.exists():

@@ -16,8 +16,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.results import check_unpacked
-from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, run_folders
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, refuse_entry, run_folders
 
 if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest
@@ -115,7 +114,7 @@ def manifest_of(run: Path) -> Manifest:
 
     if (found := manifest.read(run)) is not None:
         return found
-    check_unpacked(run)
+    refuse_entry(run)
     # A run of an earlier version left no manifest: what belongs to it is asked of its config, and of its tasks.
     from adaptive_bench.runs.outcome.trained import manifest_of as of_any_version
 

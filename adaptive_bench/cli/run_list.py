@@ -83,7 +83,7 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
 
 
 def _run(folder: Path) -> RunRow:
-    """A run as it is listed. An edited file may hold anything: `model: 2026-11-20` is a date in YAML."""
+    """A run as it is listed. An edited file may hold anything: `model: 5` is a number in YAML."""
     from pydantic import ValidationError
 
     about = read_run(folder / "config.yaml")

@@ -9,8 +9,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import CHECKPOINT, Record
-from adaptive_bench.store.results import check_unpacked
-from adaptive_bench.store.runs import DEFAULT_OUT, find_run
+from adaptive_bench.store.runs import DEFAULT_OUT, find_run, refuse_entry
 
 
 def is_of_run(folder: Path) -> bool:
@@ -77,7 +76,7 @@ def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) ->
     """
     folder = find_run(run, Path(out))
     if (listed := manifest.read(folder)) is None:
-        check_unpacked(folder)
+        refuse_entry(folder)
         raise EnvironmentProblem(
             f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
             f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."

@@ -16,7 +16,8 @@ from typing import Any
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.results import check_unpacked, read_run
+from adaptive_bench.store.results import read_run
+from adaptive_bench.store.runs import refuse_entry
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -26,10 +27,11 @@ def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         run: The folder of a finished run.
 
     Raises:
+        UsageError: It is an entry.
         EnvironmentProblem: It has no manifest, or a record is damaged.
     """
+    refuse_entry(run)
     if (listed := manifest.read(run)) is None:
-        check_unpacked(run)
         raise EnvironmentProblem(
             f"A run says in its {manifest.FILE} what it measured, but there is none in {str(run)!r}. Give the run's "
             f"command again."

@@ -5,7 +5,6 @@ named.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from adaptive_bench.store.runs import (
     find_run,
     has_ended,
     is_run,
+    refuse_entry,
     run_command,
     run_name,
     tables_below,
@@ -107,7 +107,7 @@ def check_unchanged(file: Path) -> None:
             f"Put it back, or write both again from the records: `{_again(folder)}`."
         )
     if not file.is_file():
-        check_unpacked(folder)
+        refuse_entry(folder)
     for each in (about, file):
         check_readable(each)
     try:
@@ -124,21 +124,6 @@ def check_unchanged(file: Path) -> None:
     key = said.get("run_key") if about.name == RUN else None
     if key is not None:
         check_key(folder, RUN, key, _again(folder))
-
-
-def check_unpacked(folder: Path) -> None:
-    """Refuse a run that is passed on with its records packed, for what needs its table, documents or models.
-
-    Raises:
-        EnvironmentProblem: It is one.
-    """
-    if (folder / ENTRY).is_file() and (folder / PACKED_RECORDS).is_file():
-        quoted = shlex.quote(str(folder))
-        raise EnvironmentProblem(
-            f"An entry has its records packed and no table or models of its own, got {str(folder)!r}. "
-            f"`adaptive-bench leaderboard unpack {quoted}` puts them where a run has them, and "
-            f"`adaptive-bench leaderboard build {quoted}` makes its board."
-        )
 
 
 def check_readable(file: Path) -> None:

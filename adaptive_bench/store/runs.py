@@ -133,6 +133,26 @@ def run_folders(out: Path) -> list[Path]:
     return _begun(folders_of_runs(out, *_OF_A_RUN))
 
 
+def is_entry(folder: Path) -> bool:
+    """Whether a folder is a run that is passed on: its records are packed, and its models are elsewhere."""
+    return (folder / _ENTRY).is_file()
+
+
+def refuse_entry(folder: Path) -> None:
+    """Refuse an entry where what lies beside a run is needed.
+
+    Raises:
+        UsageError: With what makes a run of it.
+    """
+    if is_entry(folder):
+        quoted = shlex.quote(str(folder))
+        raise UsageError(
+            f"A run has its records beside it, but {str(folder)!r} is an entry of a board. Give `adaptive-bench "
+            f"leaderboard unpack {quoted}` and the first command that it prints, then name the run; `adaptive-bench "
+            f"leaderboard build {quoted}` makes its board."
+        )
+
+
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, one that lost its `config.yaml` included."""
     return any((folder / name).is_file() for name in _OF_A_RUN)
@@ -153,7 +173,7 @@ def tables(folder: Path) -> list[Path]:
     Raises:
         EnvironmentProblem: There is none.
     """
-    found = [folder / "table.json"] if has_ended(folder) or (folder / _ENTRY).is_file() else tables_below(folder)
+    found = [folder / "table.json"] if has_ended(folder) or is_entry(folder) else tables_below(folder)
     if not found:
         raise EnvironmentProblem(
             f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
@@ -292,7 +312,7 @@ def key_in(folder: Path) -> str:
     """
     try:
         return run_key(config_in(folder))
-    except (TypeError, ValueError) as error:  # a date, say, or a number without end
+    except (TypeError, ValueError) as error:  # a number without end, say
         raise EnvironmentProblem(
             f"A run's config.yaml holds names, numbers and lists, but that in {str(folder)!r} does not "
             f"({message_of(error)}). {_PUT_BACK}"

@@ -1,7 +1,8 @@
 """What users get wrong on command lines, each with the kind of error it has to end in.
 
 A case is (arguments, kind, words): the words stand in the message, white space aside. `Usage` is the kind of a mistake
-that the parser of the command line finds. `{model}` is a tiny model, `{data}` a data folder, `{here}` the current one.
+that the parser of the command line finds. `{model}` is a tiny model, `{data}` a data folder, `{here}` the current one,
+`{entry}` one of the board.
 """
 
 USAGE, ENVIRONMENT, PLUGIN, PARSER = "Usage error", "Environment problem", "Plugin fault", "Usage"
@@ -302,6 +303,19 @@ PLACES = [
     (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
     (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),
     (("list", "runs", "--methods", "mod"), USAGE, "got `list runs` with --methods mod. Try"),
+    *(
+        ((*command, "{entry}", *more), USAGE, "is an entry of a board. Give `adaptive-bench leaderboard unpack")
+        for command, *more in (
+            (("export",),),
+            (("samples",),),
+            (("retry",),),
+            (("generate",), "a"),
+            (("export-model",), "--method", "gateskip", "-o", "new"),
+            (("export-decisions",), "--method", "gateskip"),
+            (("time", "--run"),),
+        )
+    ),
+    (("leaderboard", "submit", "{entry}"), USAGE, "is an entry already"),
     (("export", "{here}"), ENVIRONMENT, "is none. `adaptive-bench list runs` shows the runs."),
     (("leaderboard", "submit", "{here}"), USAGE, "An entry is made of a run, but"),
     (("tune", "--study", "../x"), USAGE, "which is no path, got '../x'"),

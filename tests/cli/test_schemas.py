@@ -124,9 +124,9 @@ def test_a_number_is_no_text_and_a_path_is_one():
 def test_an_edited_run_is_damaged_and_breaks_no_list(command, tmp_path):
     folder = tmp_path / "runs" / "runs" / "one"
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("methods: [mod]\ntasks: [gsm8k]\nmodel: 2026-11-20\nseeds: [1]\n")
+    (folder / "config.yaml").write_text("methods: [mod]\ntasks: [gsm8k]\nmodel: 5\nseeds: [1]\n")
     (row,) = json.loads(command("list", "runs", "--json").stdout)
-    assert row["state"] == "damaged" and "2026-11-20 in line 3" in row["problem"]
+    assert row["state"] == "damaged" and "model" in row["problem"] and "got 5" in row["problem"]
     assert not _found([row], json_schema("list-runs"))
 
 

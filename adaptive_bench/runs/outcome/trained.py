@@ -14,8 +14,7 @@ from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
-from adaptive_bench.store.results import check_unpacked
-from adaptive_bench.store.runs import config_in
+from adaptive_bench.store.runs import config_in, refuse_entry
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -27,6 +26,7 @@ def config_of(folder: Path) -> RunConfig:
     """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
 
     Raises:
+        UsageError: It is an entry.
         EnvironmentProblem: The folder is not one of a run, or its `config.yaml` is damaged.
     """
     if not (folder / _CONFIG).is_file():
@@ -34,7 +34,7 @@ def config_of(folder: Path) -> RunConfig:
             f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
             f"shows the folders."
         )
-    check_unpacked(folder)
+    refuse_entry(folder)
     config_in(folder)
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
