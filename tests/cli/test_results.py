@@ -12,7 +12,7 @@ from lm_eval.utils import get_results_filenames, make_table
 from adaptive_bench import load_results
 from adaptive_bench.cli.show import curve
 from adaptive_bench.config import load_config
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 from adaptive_bench.store.atomic import write_sealed
@@ -198,8 +198,8 @@ def test_a_packed_entry_is_no_run_and_says_what_to_do(command, folders, tmp_path
         ("time", "--run", entry),
     ):
         said = command(*arguments)
-        assert said.exit_code == 1 and f"leaderboard unpack {entry}" in " ".join(said.stderr.split()), arguments
-    with pytest.raises(EnvironmentProblem, match=f"unpack {entry}"):
+        assert said.exit_code == 2 and f"leaderboard unpack {entry}" in " ".join(said.stderr.split()), arguments
+    with pytest.raises(UsageError, match=f"unpack {entry}"):
         load_results(entry)
     assert "earlier version" not in command("show", entry).stdout
     assert command("leaderboard", "unpack", entry, "--out", "again").exit_code == 0
