@@ -54,6 +54,11 @@ def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = Non
         target = Path(to)
         if target.resolve().is_relative_to(site.resolve()):
             raise UsageError(f"A site is copied to another folder, got {to!r}, which lies inside it.")
+        if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
+            raise UsageError(
+                f"A site is copied into a folder of its own, but {to!r} has other files and no index.html. Name one "
+                f"that is empty or new, or one with a site."
+            )
         with atomic.writable(target):
             shutil.copytree(site, target, dirs_exist_ok=True)
         return f"Copied to {target}"
@@ -66,13 +71,20 @@ def _address(to: str) -> str | None:
     """The address behind a remote's name, or an address; `None` for a plain folder."""
     if to.startswith("-"):
         raise UsageError(f"--to takes a git remote or a folder, got {to!r}.")
-    if re.fullmatch(r"[\w.\-]+", to) and (found := _git("remote", "get-url", to, wrong_is="")):
+    is_name = re.fullmatch(r"[\w.\-]+", to)
+    if is_name and (found := _git("remote", "get-url", to, wrong_is="")):
         return found
     if "://" in to or re.match(r"[\w.\-]+@[\w.\-]+:", to):
         return to
     folder = Path(to)
     if (folder / "HEAD").is_file() or (folder / ".git").exists():
         return str(folder.resolve())
+    if is_name and not folder.exists():  # a remote that was mistyped must not become a folder
+        known = ", ".join(_git("remote", wrong_is="").split()) or "none"
+        raise UsageError(
+            f"--to takes a git remote, its address or a folder, but no remote and no folder here is called {to!r}. "
+            f"Remotes: {known}. For a new folder give ./{to}."
+        )
     return None
 
 

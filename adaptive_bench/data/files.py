@@ -54,7 +54,8 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8"))
+        # Some editors put a byte order mark in front of the first line.
+        row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
         raise EnvironmentProblem(
             f"A data file is UTF-8, but {path} cannot be read in line {number}: byte {error.start + 1} of it is "

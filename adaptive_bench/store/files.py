@@ -252,6 +252,10 @@ def _content(folder: Path, name: str) -> bytes | None:
             return stream.readall()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError:
+        raise EnvironmentProblem(
+            f"A record has a file {name}, but {path!r} is a folder. Remove it and give the same command again."
+        ) from None
     except OSError as error:
         raise EnvironmentProblem(
             f"A record must be readable, but {path!r} is not: {error.strerror or error}. Change its permissions, "

@@ -45,6 +45,10 @@ def test_without_given_fields_every_row_has_those_of_the_first(tmp_path: Path) -
         read_lines(_file(tmp_path, b'{"a": 1, "b": 2}\n{"a": 1}\n'))
 
 
+def test_a_byte_order_mark_is_none_of_the_data(tmp_path: Path) -> None:
+    assert read_lines(_file(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
+
+
 @pytest.mark.parametrize("cut", [5, 30, 60])
 def test_a_compressed_file_that_is_cut_off_is_told(cut: int, tmp_path: Path) -> None:
     whole = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000)))

@@ -56,6 +56,14 @@ def test_a_second_site_is_a_second_commit_and_an_equal_one_is_none(work, tmp_pat
     assert "board.csv" not in git("ls-tree", "-r", "--name-only", "gh-pages", where=remote)
 
 
+def test_what_is_neither_a_remote_nor_a_place_for_a_site_is_refused(work, tmp_path):
+    with pytest.raises(UsageError, match=r"no remote .* called 'orign'. Remotes: origin. .*give \./orign"):
+        publish(work / "site", "orign")
+    assert publish(work / "site", "./orign") == "Copied to orign"
+    with pytest.raises(UsageError, match=r"other files and no index\.html"):
+        publish(work / "site", str(tmp_path))
+
+
 def test_a_folder_gets_a_copy(work, tmp_path):
     publish(work / "site", str(tmp_path / "public"))
     assert (tmp_path / "public" / "index.html").read_text() == "one"

@@ -2,6 +2,9 @@
 
 import threading
 
+import pytest
+
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import files as kept_files
 from adaptive_bench.store.files import Files, files_of, forget, read_once
 
@@ -39,3 +42,9 @@ def test_of_many_records_the_digest_is_kept_and_the_content_read_again(tmp_path,
         assert first.content("0.json") == b"[]" and first.digest() != Files(folders[0]).digest()
         forget(folders[0])
         assert files_of(folders[0]).digest() == Files(folders[0]).digest()
+
+
+def test_a_folder_in_place_of_a_file_is_told(tmp_path):
+    (tmp_path / "0.json").mkdir()
+    with pytest.raises(EnvironmentProblem, match=r"0\.json' is a folder. Remove it"):
+        files_of(tmp_path).content("0.json")
