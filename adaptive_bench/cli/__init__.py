@@ -1,204 +1,22 @@
-"""The command line: `adaptive-bench`. One file per command; nothing heavy is imported before a command runs."""
-
-from __future__ import annotations
+"""The command line: `adaptive-bench`. Nothing is imported here before Ctrl-C has an answer."""
 
 import sys
-from io import TextIOWrapper
-from typing import Annotated
 
-import typer
+from adaptive_bench.cli import interrupts
+from adaptive_bench.lazy import loader
 
-from adaptive_bench import __version__
-from adaptive_bench.cli.failures import reported
-from adaptive_bench.cli.lazy_commands import Source, lazy_group
-
-_COMPARE, _CHOOSE, _LOOK = "Compare methods", "Choose settings", "Look at results"
-_ROOM, _USE, _FIND = "Make room", "Use a trained model", "Find your way, add a method"
-_LM_EVAL = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-# With the first paragraph of each one's docstring, which the tests compare: reading 30 files for it takes too long.
-COMMANDS = {
-    # Compare methods
-    "run": Source("run", "run", "Compare methods at the same saved compute.", _COMPARE, "config_options:ConfigCommand"),
-    "retry": Source(
-        "retry",
-        "retry",
-        "Do what failed or was never finished in a run; what is done stays, and nothing else is computed.",
-        _COMPARE,
-        "named_run:RunCommand",
-    ),
-    "time": Source(
-        "time",
-        "time",
-        "Measure how much of a method's saving is felt as time.",
-        _COMPARE,
-        "named_run:OwnOutCommand",
-    ),
-    "speculate": Source(
-        "speculate",
-        "speculate",
-        "Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.",
-        _COMPARE,
-        "named_run:OwnOutCommand",
-    ),
-    "headroom": Source(
-        "headroom",
-        "headroom",
-        "Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.",
-        _COMPARE,
-    ),
-    # Choose settings
-    "rates": Source(
-        "rates",
-        "rates",
-        "Train each method at every rate of one grid and compare them on validation documents.",
-        _CHOOSE,
-        "rates:RatesCommand",
-    ),
-    "steps": Source(
-        "steps",
-        "steps",
-        "Train each method for N, 2N and 4N steps and compare them on validation documents.",
-        _CHOOSE,
-        "steps:StepsCommand",
-    ),
-    "tune": Source(
-        "tune",
-        "tune",
-        "Look for the best parameters of methods, with equal trials, on validation documents.",
-        _CHOOSE,
-        "tune:TuneCommand",
-    ),
-    # Look at results
-    "status": Source(
-        "status",
-        "status",
-        "Show what runs, what stopped, what failed and why, and what is not what a finished run ended with.",
-        _LOOK,
-    ),
-    "show": Source(
-        "show",
-        "show",
-        "Show configuration, command, environment, and how the training went.",
-        _LOOK,
-        "named_run:RunCommand",
-    ),
-    "diff": Source(
-        "diff",
-        "diff",
-        "Compare two runs: their configurations, and where both measured a method at the same saving, its scores.",
-        _LOOK,
-        "named_run:RunCommand",
-    ),
-    "samples": Source(
-        "samples",
-        "samples",
-        "Show prompts, right answers, and what each method wrote, side by side, of the run's first seed.",
-        _LOOK,
-        "named_run:RunCommand",
-    ),
-    "inspect": Source(
-        "inspect",
-        "inspect",
-        "Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.",
-        _LOOK,
-        "named_run:RunCommand",
-    ),
-    "export": Source(
-        "export",
-        "export",
-        "Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python.",
-        _LOOK,
-        "named_run:RunCommand",
-    ),
-    "leaderboard": Source("boards", "app", "The leaderboard of runs: print it, build a page, share.", _LOOK),
-    # Make room
-    "rm": Source(
-        "removing",
-        "rm",
-        "Delete a run: its folder, and its records that nothing else refers to. One that is under way is refused.",
-        _ROOM,
-        "named_run:RunCommand",
-    ),
-    "clean": Source(
-        "removing",
-        "clean",
-        "Delete records that no run refers to, and what was put aside because it is outdated or of other code.",
-        _ROOM,
-    ),
-    # Use a trained model
-    "generate": Source(
-        "generate",
-        "generate",
-        "Continue prompts with a trained model; what was saved is said on the last line, on stderr.",
-        _USE,
-        "named_run:RunCommand",
-    ),
-    "export-model": Source(
-        "export_model",
-        "export_model",
-        "Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.",
-        _USE,
-        "named_run:RunCommand",
-    ),
-    "export-decisions": Source(
-        "export_decisions",
-        "export_decisions",
-        "Write keep masks, tokens by branches, of prompts and of what a method wrote or chose, in the first seed.",
-        _USE,
-        "named_run:RunCommand",
-    ),
-    "lm-eval": Source(
-        "lm_eval",
-        "lm_eval",
-        "lm-eval's command line with the model `adaptive` and the tasks of `list tasks`.",
-        _USE,
-        "strict:StrictCommand",
-        _LM_EVAL,
-    ),
-    # Find your way, add a method
-    "list": Source(
-        "listing",
-        "list_names",
-        "List methods, tasks, models, families, configs, runs, keys of a config or schemas, or say all of one.",
-        _FIND,
-    ),
-    "doctor": Source(
-        "doctor", "doctor", "Check versions, devices, network, data, caches and the output folder.", _FIND
-    ),
-    "check": Source("check", "check", "Check that methods do what every method has to do.", _FIND),
-    "new-method": Source(
-        "new_method", "new_method", "Write a package with a working method, its entry point and its test.", _FIND
-    ),
-}
-app = typer.Typer(
-    name="adaptive-bench",
-    cls=lazy_group(COMMANDS),
-    help="Which adaptive-compute method keeps the most quality at the same saved compute, and is the saving real?",
-    epilog="Start with `adaptive-bench run`: minutes on a laptop, no network.",
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"adaptive-bench {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None: ...
+__getattr__ = loader(__name__, dict.fromkeys(("COMMANDS", "app"), "adaptive_bench.cli.commands"))
 
 
 def main() -> None:
     """Entry point of the `adaptive-bench` script."""
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="replace")  # help has characters that not every terminal's encoding has
-    with reported(debug="--debug" in sys.argv):
-        app()
+    with interrupts.answered():
+        from io import TextIOWrapper
+
+        from adaptive_bench.cli.commands import app
+        from adaptive_bench.cli.failures import reported
+
+        if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")  # help has characters that not every terminal's encoding has
+        with reported(debug="--debug" in sys.argv):
+            app()

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from adaptive_bench.cli import interrupts
 from adaptive_bench.cli.tables import terminal_width, wrapped
 from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
@@ -25,10 +26,10 @@ def reported(debug: bool) -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        if not is_exit_of_plugin(error):
+        if not is_exit_of_plugin(error) and not interrupts.was_cause(error):
             raise
         _end(error, debug)
-    except Exception as error:  # noqa: BLE001 - the outermost boundary: nothing is swallowed, the process ends
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost boundary: the process ends
         _end(error, debug)
 
 
@@ -40,11 +41,13 @@ def paragraph(text: str) -> str:
 
 
 def _end(error: BaseException, debug: bool) -> None:
-    if isinstance(error, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
+    explanation: AdaptiveBenchError = explained(error)
+    if not isinstance(error, Interrupted) and interrupts.was_cause(error):
+        explanation = Interrupted(interrupts.WORD)
+    if isinstance(explanation, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if debug:
         traceback.print_exception(error)
-    explanation: AdaptiveBenchError = explained(error)
     for problem in explanation.errors if isinstance(explanation, SeveralProblems) else (explanation,):
         say(paragraph(f"{problem.kind}: {message_of(problem)}"), sys.stderr)
     sys.exit(explanation.exit_code)

@@ -11,7 +11,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.values import items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import LARGEST_SEED
 
 _POLICIES = ("recompute", "copy_below", "evict")
@@ -99,11 +99,8 @@ def headroom(
         batch_size=batch,
     )
     subject = find_subject(model, device, out)
-    try:
-        with open_reporter() as reporter:
-            record: dict[str, Any] = study(subject, names, settings, out, reporter)
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. What was measured is kept; re-run the command to continue.") from None
+    with open_reporter() as reporter:
+        record: dict[str, Any] = study(subject, names, settings, out, reporter)
     if to is not None:
         output.write_text(to, sealed(json_text(record)))
     if as_json:

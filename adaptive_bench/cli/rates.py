@@ -12,7 +12,6 @@ from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.report import report
 from adaptive_bench.cli.values import numbers_value
-from adaptive_bench.errors import Interrupted
 from adaptive_bench.validation import LARGEST_RATE
 
 
@@ -61,11 +60,8 @@ def rates(
         if grid is None
         else tuple(sorted(numbers_value(grid, "--grid", float, rule, lambda rate: 0 < rate <= LARGEST_RATE)))
     )
-    try:
-        with open_reporter() as reporter:
-            choice = choose_rates(run_config, tried, reporter, jobs)
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
+    with open_reporter() as reporter:
+        choice = choose_rates(run_config, tried, reporter, jobs)
     from tabulate import tabulate
 
     body = [

@@ -11,7 +11,6 @@ from adaptive_bench import output
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.report import report
 from adaptive_bench.cli.values import is_count, numbers_value
-from adaptive_bench.errors import Interrupted
 
 if TYPE_CHECKING:
     from adaptive_bench.runs.steps import StepComparison
@@ -61,11 +60,8 @@ def steps(
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     rule = "numbers of steps, each twice the one before, such as 320,640,1280"
     asked = None if steps is None else numbers_value(steps, "--steps", int, rule, is_count)
-    try:
-        with open_reporter() as reporter:
-            found = compare_steps(run_config, asked, level, reporter, jobs)
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. What was measured is kept; re-run the command to continue.") from None
+    with open_reporter() as reporter:
+        found = compare_steps(run_config, asked, level, reporter, jobs)
     report(shown(found), write, lambda: found.to_json(run_config), found.failures)
 
 

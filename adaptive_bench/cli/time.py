@@ -14,7 +14,7 @@ from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.values import is_count, is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import MOST_THREADS
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
@@ -91,11 +91,8 @@ def time(
         run=config,
         again=again,
     )
-    try:
-        with open_reporter() as reporter:
-            records = time_specs(request, reporter)
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. What was timed is kept; re-run the command to continue.") from None
+    with open_reporter() as reporter:
+        records = time_specs(request, reporter)
     typer.echo(json.dumps(records, indent=2) if as_json else table(records))
 
 

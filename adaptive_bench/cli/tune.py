@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.program import pasteable
-from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.runs import DEFAULT_OUT
 from adaptive_bench.validation import MOST_SEEDS
 
@@ -93,22 +93,19 @@ def tune(
         overrides = overrides.with_value(["methods"], names, "--methods")
     preset = config or TuneCommand.preset
     run_config = overrides.load(preset)
-    try:
-        with open_reporter() as reporter:
-            result = carry_out(
-                run_config,
-                aim,
-                trials,
-                param or [],
-                confirm=confirm,
-                name=study,
-                storage=storage,
-                reporter=reporter,
-                jobs=jobs,
-                workers=workers,
-            )
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. Finished trials are kept; re-run the command to continue.") from None
+    with open_reporter() as reporter:
+        result = carry_out(
+            run_config,
+            aim,
+            trials,
+            param or [],
+            confirm=confirm,
+            name=study,
+            storage=storage,
+            reporter=reporter,
+            jobs=jobs,
+            workers=workers,
+        )
     _print(result, ["--config", preset, *ctx.obj.arguments], run_config.out)
 
 

@@ -1,0 +1,50 @@
+"""Ctrl-C in a command, at whatever it is."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from adaptive_bench.cli import interrupts
+from adaptive_bench.cli.failures import reported
+
+_PRESS = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+_LINE = "Interrupted: Stopped. Finished work is kept; give the same command again.\n"
+
+
+def test_a_module_that_hides_ctrl_c_while_it_is_loaded_does_not_hide_it_from_the_user(tmp_path):
+    (tmp_path / "hides.py").write_text(
+        f"try:\n    {_PRESS}\nexcept BaseException:\n    raise ImportError('numpy is missing', name='numpy')\n"
+    )
+    program = "from adaptive_bench.cli import interrupts\nwith interrupts.answered():\n    import hides"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", _LINE)
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """A process that was interrupted ignores further ones while it ends; this one goes on."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch):
+    monkeypatch.setattr(
+        "adaptive_bench.cli.doctor._findings", lambda *given: os.kill(os.getpid(), signal.SIGINT) or iter(())
+    )
+    done = command("doctor")
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", _LINE)
+
+
+@pytest.mark.parametrize("hidden_as", [ImportError("no numpy"), SystemError("returned a result with an exception set")])
+def test_an_error_after_ctrl_c_that_code_below_caught_is_not_told_as_its_own(capsys, hidden_as):
+    with pytest.raises(SystemExit) as end, interrupts.answered(), reported(debug=False):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise hidden_as
+    assert end.value.code == 130
+    assert capsys.readouterr().err == _LINE
