@@ -23,6 +23,10 @@ from adaptive_bench.errors import (
 )
 
 _watched: set[str] = set()  # files and folders that plugins' code lies in
+_of_tasks: set[str] = set()  # folders of plugins' tasks, which may be wide: a project with its environment, say
+_OWN = str(Path(__file__).resolve().parent) + os.sep
+# What torch says of memory in a `RuntimeError`, and its `OutOfMemoryError`, which is one.
+_NO_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
 _MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM),
     errno.ELOOP,
@@ -33,6 +37,26 @@ def watch(path: Path) -> None:
     """Remember that code in this file or folder is a plugin's, and note from now on which files plugins read."""
     _watched.add(str(path))
     opened.watch(str(path))
+
+
+def add_task(folder: Path) -> None:
+    """Remember that code in this folder is that of a plugin's task. What it reads is noted as it is for all code that
+    is neither ours nor installed; of what is installed it is not, and so is part of no record's key.
+    """
+    _of_tasks.update(str(one) + os.sep for one in (folder.absolute(), folder.resolve()))
+
+
+def blame(error: BaseException, doing: str) -> None:
+    """Say whose fault an error is, if a plugin's code is where it arose.
+
+    Args:
+        doing: The sentence that the error ends, such as `The task 'mine' cannot be set up`.
+
+    Raises:
+        PluginFault: The error went through a plugin's code.
+    """
+    if (where := place(error)) is not None:
+        raise PluginFault(f"{doing}: {_said(error)} ({where}). Correct the plugin.") from error
 
 
 def place(error: BaseException) -> str | None:
@@ -66,12 +90,12 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
     """
     if isinstance(error, AdaptiveBenchError):
         return error
-    what = f"{type(error).__name__}: {message_of(error)}".rstrip(": .")
+    what = _said(error)
     if (where := place(error)) is not None:
         return PluginFault(
             f"{what} ({where}). Correct the plugin; `adaptive-bench check` tries all that a method does."
         )
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         return EnvironmentProblem(
             "Memory ran out. Choose a smaller --model, or a machine or --device with more memory."
         )
@@ -96,6 +120,15 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "
         "it with what it shows."
     )
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {message_of(error)}".rstrip(": .")
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    said = isinstance(error, RuntimeError) and any(words in message_of(error) for words in _NO_MEMORY)
+    return said or isinstance(error, MemoryError)
 
 
 def _is_loop(error: BaseException) -> bool:
@@ -132,4 +165,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def is_watched(filename: str) -> bool:
     """Whether it is a plugin's file."""
-    return any(filename == known or filename.startswith(known + os.sep) for known in _watched)
+    if any(filename == known or filename.startswith(known + os.sep) for known in _watched):
+        return True
+    inside = [filename.removeprefix(folder) for folder in _of_tasks if filename.startswith(folder)]
+    return any(opened.INSTALLED.isdisjoint(Path(rest).parts) for rest in inside) and not filename.startswith(_OWN)

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-_INSTALLED = {"site-packages", "dist-packages"}
+INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, PTH120 - compared with texts
 _RUNS = os.path.join(_OWN, "runs") + os.sep  # noqa: PTH118 - what is below it on the stack is not the plugin's work
@@ -127,4 +127,4 @@ def _is_foreign(name: str) -> bool:
         return False
     if any(name == known or name.startswith(known + os.sep) for known in _packages):
         return True
-    return not name.startswith(_STANDARD) and _INSTALLED.isdisjoint(PurePath(name).parts)
+    return not name.startswith(_STANDARD) and INSTALLED.isdisjoint(PurePath(name).parts)

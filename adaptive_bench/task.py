@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from adaptive_bench.errors import PluginFault, one_line
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
+_Kind = Literal["generative", "loglikelihood"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Task:
 
     name: str
     description: str
-    kind: Literal["generative", "loglikelihood"]
+    kind: _Kind
     folder: Path
     metrics: tuple[str, ...]
     chance: float
@@ -87,17 +90,39 @@ class Task:
         """Refuse what a plugin may have put where something else belongs.
 
         Raises:
-            PluginFault: A folder is no `Path`, there is no metric, or the training text is no function.
+            PluginFault: A field is of another kind, or there is no metric or no level.
         """
-        are_metrics = isinstance(self.metrics, tuple) and all(isinstance(metric, str) for metric in self.metrics)
+        levels = self.levels if isinstance(self.levels, tuple) else ()
+        are_levels = all(_is_number(level) and 0 <= level < 1 for level in levels)
+        most = 1.0 if self.kind == "generative" else sys.float_info.max  # bits per byte are no share
+        has_chance = _is_number(self.chance) and (math.isnan(self.chance) or 0 <= self.chance <= most)
+        split = self.validation_split
         for name, wanted, holds in (
+            ("kind", "'generative' or 'loglikelihood'", self.kind in get_args(_Kind)),
             ("folder", "a pathlib.Path", isinstance(self.folder, Path)),
-            ("metrics", "a tuple of one or more keys of lm-eval", are_metrics and len(self.metrics) > 0),
+            ("metrics", "a tuple of one or more keys of lm-eval", bool(self.metrics) and _are_texts(self.metrics)),
+            ("chance", "the score of guessing, of a generative task at most 1, or nan where nobody can", has_chance),
+            (
+                "levels",
+                "a tuple of one or more different shares from 0 to below 1 (0.05 is 5 %)",
+                levels and are_levels and len(set(levels)) == len(levels),
+            ),
             ("training", "a function or None", self.training is None or callable(self.training)),
+            ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
+            ("data_folders", "a tuple of names or None", self.data_folders is None or _are_texts(self.data_folders)),
+            ("validation_split", "the name of a split or None", split is None or (isinstance(split, str) and split)),
         ):
             if not holds:
                 said = one_line(repr(getattr(self, name)), 60)
                 raise PluginFault(f"Of the task {self.name!r}, {name} is {wanted}, got {said}. Correct the plugin.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
 @dataclass(frozen=True)

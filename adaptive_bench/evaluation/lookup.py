@@ -21,7 +21,7 @@ from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import opened, registry
+from adaptive_bench import faults, opened, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
@@ -38,7 +38,6 @@ from adaptive_bench.evaluation.harness_data import (
 )
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
-from adaptive_bench.faults import ended_by
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
@@ -90,6 +89,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     Raises:
         UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
+        PluginFault: A plugin's task would choose on the documents it is tested on.
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
     name = task.harness_name or task.name
@@ -112,10 +112,20 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
             f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
         )
     loaded = copy(found.task)
+    _check_validation_split(task, loaded)
     asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
     # Its dictionaries too: what a caller changes stays with that caller.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     return loaded
+
+
+def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
+    tested = loaded.config.test_split or loaded.config.validation_split
+    if task.validation_split is not None and task.validation_split == tested:
+        raise PluginFault(
+            f"Of the task {task.name!r}, validation_split names documents beside those it is tested on, got "
+            f"{tested!r}, which are these. Correct the plugin: name another split, or None."
+        )
 
 
 def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
@@ -132,6 +142,11 @@ def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | No
             f"Validation documents of {task.name!r} are made of documents that are not there. {missing} Or choose on "
             f"another task."
         ) from missing
+    if split not in loaded.dataset and loaded.config.custom_dataset is not None:
+        raise EnvironmentProblem(
+            f"Validation documents of {task.name!r} are those of the split {split!r}, but its code gives "
+            f"{', '.join(map(repr, loaded.dataset))}. Correct its validation_split, or choose on another task."
+        )
     if split not in loaded.dataset:
         raise EnvironmentProblem(
             f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
@@ -231,14 +246,14 @@ def setting_up(name: str) -> Iterator[None]:
 
     Raises:
         EnvironmentProblem: The data cannot be read, or the task cannot be set up.
-        PluginFault: The task's code ends Python.
+        PluginFault: The task's code ends Python, or it is a plugin's and fails.
     """
     try:
         yield
     except AdaptiveBenchError:
         raise
     except SystemExit as error:
-        if Path(ended_by(error)).is_relative_to(_PACKAGE):
+        if Path(faults.ended_by(error)).is_relative_to(_PACKAGE):
             raise  # a process of ours is ended
         raise PluginFault(
             f"The code of the task {name!r} ends Python (exit code {error.code}) where it is to give documents. "
@@ -250,6 +265,7 @@ def setting_up(name: str) -> Iterator[None]:
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
+        faults.blame(error, f"The task {name!r} cannot be set up")
         raise EnvironmentProblem(
             f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
             f"it needs, or choose another task."
@@ -274,8 +290,8 @@ def _registered(name: str, argument: str | None) -> Task:
                 f"The task {name!r} needs to be told its data after a colon, got nothing. Write for example "
                 f"{name}:novels."
             )
-        return thing.make(argument)
-    if argument is not None:
+        thing = thing.make(argument)
+    elif argument is not None:
         raise UsageError(f"The task {name!r} takes nothing after a colon, got {argument!r}. Leave it out.")
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
@@ -284,6 +300,8 @@ def _registered(name: str, argument: str | None) -> Task:
             f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
             f"({registry.origin('tasks', name)}). Correct the plugin."
         )
+    if registry.is_foreign("tasks", name):
+        faults.add_task(thing.folder)
     return thing
 
 

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.errors import UsageError, message_of
 from adaptive_bench.faults import explained, is_exit_of_plugin
 from adaptive_bench.jobs.plugins import named_plugins
-from adaptive_bench.training.memory import ran_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,4 @@ def caught(
 
 def _failure(error: BaseException, label: str, method: str, log: Path | None) -> Failure:
     found = explained(error, named_plugins([method]))
-    if ran_out_of_memory(error) and not isinstance(found, PluginFault | EnvironmentProblem):
-        found = EnvironmentProblem("memory ran out. Choose a smaller --model or a --device with more memory.")
     return Failure(label, message_of(found), found.kind, log, "".join(traceback.format_exception(error)))

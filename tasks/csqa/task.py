@@ -42,7 +42,11 @@ EXPLANATIONS = Source(
     form=lambda row: (row["abstractive_explanation"] or "").split(),
 )
 TRACES = Source(
-    "multi-domain-reasoning/commonsense_qa", fields=(*FIELDS, TRACES_FIELD), exact=True, may_be_empty=(TRACES_FIELD,)
+    "multi-domain-reasoning/commonsense_qa",
+    fields=(*FIELDS, TRACES_FIELD),
+    exact=True,
+    may_be_empty=(TRACES_FIELD,),
+    form=lambda row: _document(row),
 )
 DIRECT_PROMPT = PROMPT + "\n####"
 
@@ -121,6 +125,8 @@ def _answered(row: Row) -> Row:
 
 def _document(row: Row, reasoning: str = "") -> dict[str, Any]:
     labels, texts = row["choices"]["label"], row["choices"]["text"]
+    if len(labels) != len(texts):
+        raise ValueError(f"every option has a letter and a text, got {len(labels)} letters and {len(texts)} texts")
     about = document(with_options(row["question"], texts, labels), row["answerKey"], "".join(labels), reasoning)
     return about | {"id": row.get("id", "")}
 

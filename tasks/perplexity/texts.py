@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.data import Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.data import Row, Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
+from adaptive_bench.errors import EnvironmentProblem, one_line
 
 # Of a corpus without a split for testing, documents at its beginning are looked through for held-out ones.
 _LOOKED_THROUGH = 20_000
@@ -19,7 +19,9 @@ _CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
 
 def source_of(name: str) -> Source:
     """The data set of a name; documents are in the field `text`."""
-    return Source(name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",))
+    return Source(
+        name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",), form=_text_of
+    )
 
 
 def local_path(argument: str) -> Path | None:
@@ -82,7 +84,13 @@ def folders(argument: str) -> tuple[str, ...]:
 
 def _file_rows(file: Path) -> list[dict[str, Any]]:
     if file.suffix != ".txt":
-        return read_lines(file, ("text",))
+        rows = read_lines(file, ("text",))
+        for number, row in enumerate(rows, 1):
+            try:
+                _text_of(row)
+            except ValueError as error:
+                raise EnvironmentProblem(f"In row {number} of {file} {error}. Correct that row.") from error
+        return rows
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -92,6 +100,12 @@ def _file_rows(file: Path) -> list[dict[str, Any]]:
     if not text.strip():
         raise EnvironmentProblem(f"A text file holds text, but {file} is empty. Name another.")
     return [{"text": text}]
+
+
+def _text_of(row: Row) -> str:
+    if not isinstance(row["text"], str):
+        raise ValueError(f"the field 'text' holds a text, got {one_line(repr(row['text']), 60)}")
+    return row["text"]
 
 
 def _key(row: Any) -> str:

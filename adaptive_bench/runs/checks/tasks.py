@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import Task as HarnessTask
 
+from adaptive_bench import faults
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
@@ -69,7 +70,7 @@ def check_training_text(
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
     examples: list[Example] = task.training(request)
-    for one in examples:
+    for one in examples if isinstance(examples, list | tuple) else [examples]:
         if not isinstance(one, Example) or not (isinstance(one.prompt, str) and isinstance(one.completion, str)):
             raise PluginFault(
                 f"The training text of the task {task.name!r} is Examples of two texts, got {one_line(repr(one), 60)}. "
@@ -118,6 +119,7 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
+        faults.blame(error, f"The documents of {task.name!r} cannot be read")
         raise EnvironmentProblem(
             f"The documents of {task.name!r} cannot be read: {type(error).__name__}: {message_of(error)}. Check the "
             f"data."
@@ -137,6 +139,7 @@ def _answer(task: Task, harness: HarnessTask, documents: Sequence[Any], number: 
     except AdaptiveBenchError:
         raise
     except Exception as error:  # templates and a task's own code
+        faults.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
         raise EnvironmentProblem(
             f"Every document has what the task asks for, but {where} cannot be put into its form: "
             f"{type(error).__name__}: {message_of(error)[:200]} (fields: {_fields(document)}). Correct that row of "
@@ -216,6 +219,7 @@ def _check_length(
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
+        faults.blame(error, f"The prompts of {task.name!r} cannot be built")
         raise EnvironmentProblem(
             f"The prompts of {task.name!r} cannot be built: {type(error).__name__}: {message_of(error)[:200]}. Check "
             "the data and --num-fewshot."
