@@ -5,6 +5,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from adaptive_bench.errors import (
     message_of,
     one_line,
 )
+from adaptive_bench.task import Task
 
 
 @pytest.fixture
@@ -128,3 +130,39 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, package
 def test_a_module_of_our_own_that_is_not_there_is_a_defect():
     error = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
     assert isinstance(faults.explained(error), Defect)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    ],
+)
+def test_memory_that_runs_out_is_the_machines(error):
+    found = faults.explained(error)
+    assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
+
+
+FIELDS = {
+    "name": "mine", "description": "", "kind": "generative", "folder": Path(), "metrics": ("acc,none",), "chance": 0.5,
+    "levels": (0.0, 0.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "nope"), ("folder", "."), ("metrics", ()), ("metrics", "acc"), ("chance", 2), ("chance", "a"),
+        ("chance", -1), ("levels", ()), ("levels", (0, 5)), ("levels", (0.3, 0.3)), ("levels", ("a",)), ("training", 5),
+        ("num_fewshot", -1), ("num_fewshot", "2"), ("data_folders", "extra"), ("validation_split", ""),
+    ],
+)  # fmt: skip
+def test_each_field_of_a_plugins_task_is_held_to_its_kind(field, value):
+    Task(**FIELDS, training=None)
+    with pytest.raises(PluginFault, match=f"Of the task 'mine', {field} is .* Correct the plugin"):
+        Task(**{"training": None, **FIELDS, field: value})
+
+
+def test_a_task_of_text_may_be_guessed_at_eight_bits_a_byte():
+    assert Task(**{**FIELDS, "kind": "loglikelihood", "chance": 8.0}, training=None).chance == 8

@@ -113,6 +113,8 @@ def _data(data_dir: Path | None) -> Finding:
 
 
 def _writable(out: Path) -> Finding:
+    if out.is_symlink() and not out.exists():
+        return Finding("output", False, f"{out} is a link that leads to no folder: correct it, or --out")
     existing = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from adaptive_bench.inspection.subjects import Subjects
 
 FORMS = (".html", ".csv", ".parquet", ".json", ".svg", ".pdf", ".png")
+_LARGEST_TEXT = 1_000_000  # characters; no context is so long
 _PICTURES = FORMS[4:]
 _OF_TASKS = ("--limit", "--num-fewshot", "--data-dir")
 
@@ -175,11 +176,19 @@ def _read(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        if str(file) == "-":
+            text = sys.stdin.read(_LARGEST_TEXT + 1)
+        else:
+            with file.open(encoding="utf-8") as stream:
+                text = stream.read(_LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"A text is a file in UTF-8, but {str(file)!r} cannot be read: {message_of(error)}. Name another one."
         ) from error
+    if len(text) > _LARGEST_TEXT:
+        raise UsageError(
+            f"A text that is looked into has at most {_LARGEST_TEXT:,} characters, got more in {str(file)!r}. Cut it."
+        )
     if not text.strip():
         raise UsageError(f"A text of one token or more is looked into, got an empty one in {str(file)!r}.")
     return text.removesuffix("\n")

@@ -17,6 +17,7 @@ from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.hub import OutOfReach
+from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import MOST_MINUTES
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ def run(
             f"--resources is a YAML file (docs/cluster.md shows one), but there is none at {str(resources)!r}. Correct "
             f"the path."
         )
+    if resources is not None:
+        read_mapping(resources)  # a dry run asks for nothing else of it
     if plugin:
         fork_server.start()  # before they are loaded, and while the libraries are
         load_libraries()

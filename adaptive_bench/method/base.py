@@ -21,7 +21,7 @@ from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import PluginFault, UsageError, message_of
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable, as_number, asked_saving
+from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.eligible import every_branch
 from adaptive_bench.method.fitted import Fitted, HeldOutText
 from adaptive_bench.method.initial_change import InitialChange
@@ -222,13 +222,17 @@ class Method(nn.Module):
         """What `dial_for` gives, which a plugin may have written.
 
         Raises:
-            TypeError: It is no number.
+            PluginFault: It is no number in the dial's range.
+            UsageError: `dial_for` has nothing to answer with, before `calibrate` say.
         """
         value = self.dial_for(saved_tokens)
         try:
-            return as_number(value, f"The dial by dial_for of {type(self).__qualname__!r}")
+            return self.dial.check(value)
         except UsageError as error:
-            raise TypeError(str(error)) from error
+            raise PluginFault(
+                f"What dial_for of {type(self).__qualname__} ({type(self).__module__}) gives for a saving of "
+                f"{saved_tokens:g} is no value of its dial: {message_of(error)}"
+            ) from error
 
     @property
     def claimed_saving(self) -> float | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import PluginFault, UsageError
 
 TOLERANCE = 0.005  # of a saving: a dial this close to it is not refined
 NARROWEST = 1e-5  # share of the way between the ends of a dial: no closer look
@@ -27,6 +28,19 @@ class DialSpec:
     minimum: float
     maximum: float
     skip_nothing: float
+
+    def __post_init__(self) -> None:
+        """Refuse what no dial is.
+
+        Raises:
+            PluginFault: The range is none, or `skip_nothing` is at no end of it.
+        """
+        ends = (self.minimum, self.maximum)
+        if not (all(map(math.isfinite, ends)) and ends[0] <= ends[1] and self.skip_nothing in ends):
+            raise PluginFault(
+                f"A dial has a finite range and skips nothing at one end of it, got {self!r}. Correct the method's "
+                f"dial."
+            )
 
     def check(self, value: float) -> float:
         """The value, if it is a number in range.

@@ -90,6 +90,12 @@ def generate(
             decisions do not allow (`num_beams`, `use_cache=False`), one that Hugging Face refuses, a model in `train()`
             mode, prompts padded on the right or longer than the context.
     """
+    for given in (inputs, kwargs.get("input_ids")):
+        if given is not None and not isinstance(given, Tensor):
+            raise UsageError(
+                f"generate() takes token ids as a tensor [B, S], got {type(given).__name__}. Give those of "
+                f"tokenizer(texts, return_tensors='pt')."
+            )
     _refuse_unsupported(generation_config, kwargs)
     generation_config = deepcopy(generation_config)
     _take_stop_strings(generation_config, kwargs)

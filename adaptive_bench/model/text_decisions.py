@@ -162,11 +162,16 @@ def text_decisions(
         prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
 
     Raises:
-        UsageError: The method's tokens wait for later ones (`defer`), or there is no token.
+        UsageError: The method's tokens wait for later ones (`defer`), there is no token, or the text is longer than the
+            context.
     """
     check_readable(model)
     if not len(prompt) + len(answer):
         raise UsageError("Decisions are made on tokens, got an empty text. Give one.")
+    if len(prompt) + len(answer) > (context := model.backbone.context_length):
+        raise UsageError(
+            f"A text must fit into the context of {context} tokens, got {len(prompt) + len(answer)}. Shorten it."
+        )
     token_ids = (*map(int, prompt), *map(int, answer))
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)

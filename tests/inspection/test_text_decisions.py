@@ -100,3 +100,9 @@ def test_a_picture_is_the_same_each_time(model, tokenizer, tmp_path, form):
 @given(st.text(max_size=12))
 def test_no_token_is_invisible(piece):
     assert visible(piece) and "\n" not in visible(piece)
+
+
+def test_a_text_beyond_the_context_is_refused(model, tokenizer):
+    length = model.backbone.context_length + 1
+    with pytest.raises(UsageError, match=f"context of {length - 1} tokens, got {length}"):
+        text_decisions(model, tokenizer, [5] * length)

@@ -1,5 +1,6 @@
 """What is said of a method that lacks a part, and of parameters that do not go together."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -63,3 +64,17 @@ def test_schedules_are_of_parameters_that_there_are():
     for name in registry.names("methods"):
         config = method_class(MethodSpec(name)).Config
         assert {*config.falling, *config.falling.values()} <= set(config.model_fields)
+
+
+@pytest.mark.parametrize("ends", [(0.0, math.inf, 0.0), (1.0, 0.0, 1.0), (0.0, 1.0, 5.0), (0.0, 1.0, math.nan)])
+def test_a_dial_has_a_range_and_skips_nothing_at_an_end_of_it(ends):
+    with pytest.raises(PluginFault, match="finite range and skips nothing at one end"):
+        DialSpec("share", *ends)
+
+
+@pytest.mark.parametrize("answer", [math.nan, 100, "x", None])
+def test_what_a_plugin_answers_for_a_saving_is_held_to_its_dial(answer):
+    method = WithDial(MethodConfig(), BACKBONE, "bench", 0)
+    method.dial_for = lambda saved_tokens: answer
+    with pytest.raises(PluginFault, match=r"dial_for of WithDial .* for a saving of 0\.1 is no value of its dial"):
+        method.checked_dial(0.1)

@@ -218,3 +218,9 @@ def test_the_name_is_known_to_pipelines(caplog, shared_model):
 
         pipeline.check_model_type(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("ids", ["text", [[1, 2]], 5])
+def test_what_is_no_tensor_is_named(shared_model, ids):
+    with pytest.raises(UsageError, match=f"as a tensor .* got {type(ids).__name__}"):
+        shared_model("dense").generate(ids)

@@ -37,6 +37,13 @@ def _write(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:
     [
         ("csqa_ll", "commonsense_qa", "validation", {**CSQA_ROW, "id": "1", "answerKey": "Z"}, "letters, got 'Z'"),
         ("csqa_ll", "commonsense_qa", "validation", {**CSQA_ROW, "id": "1", "answerKey": "b"}, "letters, got 'b'"),
+        (
+            "csqa_ll",
+            "commonsense_qa",
+            "validation",
+            {**CSQA_ROW, "id": "1", "choices": {"label": list("ABCDE"), "text": list("1234")}},
+            "got 5 letters and 4 texts",
+        ),
         ("piqa_gen", "piqa", "validation", {"goal": "g", "sol1": "a", "sol2": "b", "label": -1}, "from 0 on, got -1"),
         ("mmlu_gen", "mmlu", "test", {"question": "q", "subject": "s", "choices": list("abcd"), "answer": 4}, "got 4"),
         ("gsm8k", "gsm8k", "test", {"question": "q", "answer": "It is 4."}, "a number behind ####"),
