@@ -84,7 +84,8 @@ class _Pair:
         self.apart = [savings_apart(own[seed], control[seed]) for seed in seeds]
         self.places = {level: place for place, level in enumerate(levels)}
         self.levels, self.curves = levels, curves
-        self.mixes, self.scores = cache(self._mixes), cache(self._scores)
+        # Rows of one metric differ in axis and level; what the documents scored is the same for all of them.
+        self.mixes, self.scores, self.answers = cache(self._mixes), cache(self._scores), cache(self._answers)
 
     def worth(self, row: Row) -> dict[str, Any]:
         """Columns of a row; none where the control did not reach its level with a seed that the method did with."""
@@ -127,14 +128,7 @@ class _Pair:
         self, metric: str, axis: Axis, phase: MatchPhase, timing: str | None
     ) -> list[list[list[Floats | None]]]:
         """Of either side and each seed the scores [D] at each level, one for all where documents tell none."""
-        tables = [
-            answers_by_seed(
-                metric,
-                {seed: one.evaluations for seed, one in side.items()},
-                {seed: one.samples for seed, one in side.items()},
-            )
-            for side in self.sides
-        ]
+        tables = self.answers(metric)
         alike = all(tables) and len({table.shape[1] for side in tables for table in side.values()}) == 1
         found = []
         for side, table, measured, mixes in zip(
@@ -145,3 +139,14 @@ class _Pair:
             ]
             found.append([mixed_scores(mix, one) for mix, one in zip(mixes, answers, strict=True)])
         return found
+
+    def _answers(self, metric: str) -> list[dict[int, Floats]]:
+        """Of either side what `answers_by_seed` gives."""
+        return [
+            answers_by_seed(
+                metric,
+                {seed: one.evaluations for seed, one in side.items()},
+                {seed: one.samples for seed, one in side.items()},
+            )
+            for side in self.sides
+        ]
