@@ -1,4 +1,5 @@
-"""One of each kind of operation on files: killed, cut off from power, or refused for want of space, then given again.
+"""Kinds of operation on files, each once or a share of them: killed, cut off from power, or refused for want of space,
+then given again.
 
 All operations are tried by hand: `every_file_operation.py`.
 """
@@ -28,10 +29,10 @@ def carried_out(script, *arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run",),
+        ("run", "--every", "2"),
         ("study",),
         ("run", "--fault", "power", "--only", "json|yaml|checkpoint", "--every", "3"),
-        ("run", "--fault", "full", "--every", "4"),
+        ("run", "--fault", "full", "--every", "8"),
         ("run", "--fault", "full", "--only", r"write .*tokenizer|rename .*1\)$"),
         ("study", "--fault", "full"),
     ],
