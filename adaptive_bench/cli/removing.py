@@ -34,7 +34,12 @@ def rm(run: Run, yes: Yes = False, dry_run: DryRun = False) -> None:
 def clean(
     out: Out = DEFAULT_OUT,
     trials: Annotated[
-        bool, typer.Option("--trials", help="Also what `tune`, `rates` and `steps` tried: they would train it again.")
+        bool,
+        typer.Option(
+            "--trials",
+            help="Also what `tune`, `rates` and `steps` tried, or were stopped at: trainings never evaluated on test "
+            "documents. They would train it again.",
+        ),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,

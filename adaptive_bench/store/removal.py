@@ -69,8 +69,8 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
     """Records of an output folder that no run refers to, and what was put aside.
 
     Args:
-        trials: Those as well that were evaluated on validation documents alone: trials of `tune`, `rates` and `steps`,
-            which the same command would find again.
+        trials: Those as well that were never evaluated on test documents: trials of `tune`, `rates` and `steps`, which
+            the same command would find again, or go on with where it was stopped.
 
     Raises:
         EnvironmentProblem: A record is under way, or what a run refers to cannot be told.
@@ -122,9 +122,11 @@ def _folders(above: Path) -> list[Path]:
 
 
 def _is_trial(out: Path, evaluations: Collection[str]) -> bool:
-    """Whether a training was evaluated, and on validation documents alone."""
-    splits = {_said(out, record).get("split", "test") for record in evaluations}
-    return splits == {"validation"}
+    """Whether a training was evaluated on validation documents alone, or not at all: a stopped study trained it
+    for what it goes on with. What a run trains is the run's, evaluated or not.
+    """
+    said = [_said(out, record) for record in evaluations]
+    return {about.get("split", "test") for about in said if about} <= {"validation"}
 
 
 def _said(out: Path, record: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ from adaptive_bench.store.manifest import Manifest, TrainingEntry
 @pytest.fixture(autouse=True)
 def out(command, tmp_path):
     """A run with a record, and a record of nobody."""
-    for name in ("own", "free"):
+    for name in ("own", "free", "free/eval/test"):
         (tmp_path / "runs" / "records" / name).mkdir(parents=True)
         write_sealed(tmp_path / "runs" / "records" / name / "config.json", {"method": "mod"})
     folder = tmp_path / "runs" / "runs" / "nano-mod-seed1-00112233"
@@ -45,3 +45,14 @@ def test_clean_leaves_what_belongs_to_a_run(command, out):
     assert _left(out) == ["nano-mod-seed1-00112233", "own"]
     assert "nothing is to be deleted" in command("clean").stdout
     assert command("clean", "--out", "nowhere").exit_code == 1
+
+
+def test_what_a_stopped_study_goes_on_with_stays_until_trials_are_named(command, out):
+    """Trainings it was stopped at or had not evaluated yet, and an evaluation that had not even written what it is."""
+    for name in ("stopped", "begun/eval/one"):
+        (out / "records" / name).mkdir(parents=True)
+    write_sealed(out / "records" / "stopped" / "config.json", {"method": "mod"})
+    command("clean", "-y")
+    assert _left(out) == ["begun", "nano-mod-seed1-00112233", "own", "stopped"]
+    assert command("clean", "-y", "--trials").exit_code == 0
+    assert _left(out) == ["nano-mod-seed1-00112233", "own"]

@@ -47,7 +47,7 @@ def _folder(out, draw):
         for record in own:
             _record(out, record, method="mod", task="task", **({"split": "validation"} if is_trial else {}))
         evaluations += own
-        trials |= {one} if is_trial and own else set()
+        trials |= {one} if is_trial or not own else set()  # not evaluated yet: a stopped study goes on with it
     runs = [
         _run(
             out,
@@ -117,6 +117,7 @@ def test_a_run_takes_nothing_along_that_hangs_on_its_trainings(tmp_path):
 def test_while_somebody_is_at_a_record_nothing_is_removed(tmp_path):
     _record(tmp_path, "own", method="mod")
     _record(tmp_path, "free", method="mod")
+    _record(tmp_path, "free/eval/test", method="mod", task="task")
     run = _run(tmp_path, "run", ["own"], [], {})
     with attempts.exclusive(tmp_path / "records" / "own", "train", SilentReporter()):
         with pytest.raises(EnvironmentProblem, match="under way"):
