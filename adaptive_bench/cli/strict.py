@@ -4,6 +4,7 @@ one value would count; and it keeps the libraries below quiet unless `--debug` i
 
 from __future__ import annotations
 
+import errno
 import inspect
 import math
 from collections import Counter
@@ -191,7 +192,9 @@ def _add_received(error: Any, values: Mapping[str, Any]) -> None:
 
 
 def _refuse_odd(param: Any, value: Any, largest: int) -> None:
-    """Refuse numbers that nobody can have meant or a float cannot hold, and paths that a terminal cannot show."""
+    """Refuse numbers that nobody can have meant or a float cannot hold, and paths that a terminal cannot show or that
+    lead nowhere.
+    """
     for part in value if isinstance(value, list | tuple) else (value,):
         if isinstance(part, float) and not math.isfinite(part):
             raise UsageError(f"{_name(param)} takes a finite number, got {part}. Give another one.")
@@ -203,6 +206,24 @@ def _refuse_odd(param: Any, value: Any, largest: int) -> None:
             raise UsageError(
                 f"{_name(param)} takes a path without control characters, got {ascii(str(part))[:200]}. Choose another."
             )
+        if isinstance(part, Path):
+            refuse_circle(_name(param), part)
+
+
+def refuse_circle(name: str, path: Path) -> None:
+    """Refuse a path that nothing can be at.
+
+    Raises:
+        UsageError: Its links lead in a circle.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UsageError(
+                f"{name} takes a path that leads somewhere, but the links of {str(path)!r} lead in a circle. Remove "
+                f"them, or choose another."
+            ) from error
 
 
 def _name(param: Any) -> str:

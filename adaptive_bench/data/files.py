@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -45,7 +46,8 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):
-                yield number, line
+                # Editors of Windows begin a file in UTF-8 with a mark that JSON does not know.
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         raise EnvironmentProblem(
             f"The data file {path} cannot be read after line {number}: {error}. It may be cut off; fetch it again."

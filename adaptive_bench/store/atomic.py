@@ -274,6 +274,7 @@ def writable(path: Path) -> Iterator[None]:
         refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
         full = not isinstance(error, OSError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         mend = "Get permission to write there" if refused else "Free some space" if full else "Correct the path"
+        mend = "Remove the folder there" if isinstance(error, IsADirectoryError) else mend
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
             f"{mend} or choose another folder: --out for runs, -o for what else a command writes."

@@ -299,6 +299,22 @@ BYTES = [
     )
 ]
 PLACES = [
+    *(
+        (
+            (*command, "circle"),
+            USAGE,
+            f"{option} takes a path that leads somewhere, but the links of 'circle' lead in a",
+        )
+        for command, option in (
+            (("run", "--out"), "--out"),
+            (("run", "--data-dir"), "--data-dir"),
+            (("status", "--out"), "--out"),
+            (("leaderboard", "--out"), "--out"),
+            (("leaderboard", "build", "-o"), "--output"),
+        )
+    ),
+    (("diff", "{here}", "/dev/null"), USAGE, "got '/dev/null', which is a file"),
+    (("diff", "{here}", "{here}"), ENVIRONMENT, "The folder of a run has a config.yaml"),
     (("leaderboard", "unpack", "absent"), USAGE, "there is no 'absent'"),
     (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
     (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),

@@ -65,7 +65,8 @@ def test_arguments(refused, arguments, kind, words):
     [*corpus.LISTS, *corpus.RANGES, *corpus.NUMBERS, *corpus.IDLE, *corpus.BYTES, *corpus.PLACES],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
 )
-def test_lists_numbers_and_places(refused, arguments, kind, words):
+def test_lists_numbers_and_places(refused, tmp_path, arguments, kind, words):
+    (tmp_path / "circle").symlink_to("circle")
     refused((*arguments, *(["--dry-run"] if arguments[0] == "run" else [])), kind, words)
 
 

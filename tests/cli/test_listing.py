@@ -241,3 +241,10 @@ def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
     assert alone.startswith("families llama")  # with one row nothing differs, and nothing is the same for all
     missing = " ".join(after.partition("Not probed yet: ")[2].split())
     assert "unprobed" in missing and "`adaptive-bench check NAME` does it." in missing
+
+
+def test_a_part_of_a_config_has_all_its_keys(command):
+    every = [row["name"] for row in json.loads(command("list", "keys", "--json").stdout)]
+    named = [row["name"] for row in json.loads(command("list", "keys", "train", "--json").stdout)]
+    assert named == [name for name in every if name.startswith("train.")]
+    assert command("list", "keys", "trai").exit_code == 2

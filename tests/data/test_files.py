@@ -40,6 +40,11 @@ def test_a_bad_line_is_named(content: bytes, message: str, tmp_path: Path) -> No
         read_lines(_file(tmp_path, content), ("question", "answer"))
 
 
+def test_a_mark_that_editors_begin_a_file_with_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8-sig")
+    assert read_lines(tmp_path / "a.jsonl") == [{"a": 1}, {"a": 2}]
+
+
 def test_without_given_fields_every_row_has_those_of_the_first(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match="line 2 lacks b"):
         read_lines(_file(tmp_path, b'{"a": 1, "b": 2}\n{"a": 1}\n'))

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store import atomic
 from adaptive_bench.store import files as kept_files
 from adaptive_bench.store.files import Files, files_of, forget, read_once
 
@@ -44,7 +45,9 @@ def test_of_many_records_the_digest_is_kept_and_the_content_read_again(tmp_path,
         assert files_of(folders[0]).digest() == Files(folders[0]).digest()
 
 
-def test_a_folder_in_place_of_a_file_is_told(tmp_path):
-    (tmp_path / "0.json").mkdir()
-    with pytest.raises(EnvironmentProblem, match=r"0\.json' is a folder. Remove it"):
-        files_of(tmp_path).content("0.json")
+def test_a_folder_in_place_of_a_file_is_told_as_such(tmp_path):
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(EnvironmentProblem, match=r"config.json' is a folder. Remove it"):
+        Files(tmp_path).read("config.json")
+    with pytest.raises(EnvironmentProblem, match="Remove the folder there"):
+        atomic.write_text(tmp_path / "config.json", "")
