@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.store.manifest import PACKED as MANIFEST
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
 
@@ -53,7 +53,7 @@ def check_run(file: Path) -> None:
     """
     try:
         check_unchanged(file)
-    except EnvironmentProblem as error:
+    except AdaptiveBenchError as error:
         # It names paths, the command that makes it again among them: longer than what a table says of itself may be.
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.runs import run_name
+
+if TYPE_CHECKING:
+    from adaptive_bench.store.manifest import Manifest
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning"}
@@ -30,13 +33,14 @@ def diff(
     """
     from adaptive_bench.store.results import read_run
 
+    manifests = {folder: manifest_of(folder) for folder in (first, second)}  # refused before anything is printed
     abouts = [read_run(folder / "config.yaml") for folder in (first, second)]
     for about in abouts:
         if problem := about.get("problem"):
             raise EnvironmentProblem(str(problem))
     changed = list(_changes(*abouts))
     typer.echo(fitting(changed) if changed else "The configurations are equal.")
-    tables = _scores(first), _scores(second)
+    tables = _scores(manifests[first]), _scores(manifests[second])
     rows = list(_rows(*tables))
     alone = list(_alone(*tables))
     moved = sum(row["changed"] != "none" for row in rows)
@@ -48,15 +52,14 @@ def diff(
         typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured.")
     for text in alone:
         typer.echo("\n" + paragraph(text))
-    for folder in dict.fromkeys((first, second)):
-        known = manifest_of(folder)
+    for folder, known in manifests.items():
         for text in known.unfinished([one for one in known.evaluations if one.split == "test"]):
             typer.echo("\n" + paragraph(f"Not finished in {run_name(folder)}: {text}"))
 
 
 def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
     """One row for each method, task and asked saving that both runs have measured."""
-    return _rows(_scores(first), _scores(second))
+    return _rows(_scores(manifest_of(first)), _scores(manifest_of(second)))
 
 
 def _rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
@@ -118,13 +121,12 @@ def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
             return
 
 
-def _scores(folder: Path) -> _Scores:
+def _scores(known: Manifest) -> _Scores:
     """By method, task, metric and asked saving, the score of each document of each seed."""
     from adaptive_bench.store.manifest import target_text
     from adaptive_bench.tables.document_values import document_values
 
     found: _Scores = {}
-    known = manifest_of(folder)
     for one in known.evaluations:
         if one.split != "test":
             continue

@@ -38,7 +38,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
         UsageError: No run is called so, or several are.
     """
     path = _path(text)
-    if path.exists():
+    if path.is_dir():
         return path
     is_name = path.name == str(path)
     home = out if is_name else path.parent
@@ -55,6 +55,8 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     )
     if found:
         raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
+    if path.exists():
+        raise UsageError(f"{rule}, which is a file. `adaptive-bench list runs --out {home}` shows the runs.")
     close = difflib.get_close_matches(path.name, named.values(), n=1)
     there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
     hint = f"Did you mean {close[0]!r}?" if close else there
