@@ -12,9 +12,12 @@ from pathlib import Path
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 
+from .place import BOARD, check_place
+
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
 _DEFAULT = "gh-pages"
-BOARD = "board"  # where the board lies beside the documentation
+_REMOTE = re.compile(r"[\w.\-]+", re.ASCII)  # its name
+_ADDRESS = re.compile(r"[^/]*:")  # as git has it: with a colon before the first slash
 
 
 def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = None) -> str:
@@ -24,7 +27,8 @@ def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = Non
         site: A folder that `leaderboard build` wrote.
         docs: A folder with the documentation as a site. It is published with the board in its folder `BOARD`, in one
             commit or copy; a board that is there already gives way.
-        to: Name or address of a git remote; or a folder, which then holds a copy.
+        to: Name or address of a git remote; or a folder, which then holds a copy. A new one is written with a slash
+            (`./site`), so that nothing becomes one by a misspelt name.
         branch: Branch of the remote. It gets one more commit, whose only content is the site.
 
     Returns:
@@ -54,11 +58,7 @@ def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = Non
         target = Path(to)
         if target.resolve().is_relative_to(site.resolve()):
             raise UsageError(f"A site is copied to another folder, got {to!r}, which lies inside it.")
-        if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
-            raise UsageError(
-                f"A site is copied into a folder of its own, but {to!r} has other files and no index.html. Name one "
-                f"that is empty or new, or one with a site."
-            )
+        check_place(target, "--to")
         with atomic.writable(target):
             shutil.copytree(site, target, dirs_exist_ok=True)
         return f"Copied to {target}"
@@ -71,19 +71,21 @@ def _address(to: str) -> str | None:
     """The address behind a remote's name, or an address; `None` for a plain folder."""
     if to.startswith("-"):
         raise UsageError(f"--to takes a git remote or a folder, got {to!r}.")
-    is_name = re.fullmatch(r"[\w.\-]+", to)
+    is_name = _REMOTE.fullmatch(to) is not None
     if is_name and (found := _git("remote", "get-url", to, wrong_is="")):
         return found
-    if "://" in to or re.match(r"[\w.\-]+@[\w.\-]+:", to):
-        return to
     folder = Path(to)
     if (folder / "HEAD").is_file() or (folder / ".git").exists():
         return str(folder.resolve())
-    if is_name and not folder.exists():  # a remote that was mistyped must not become a folder
+    if folder.exists():
+        return None
+    if _ADDRESS.match(to):
+        return to
+    if is_name or to.endswith(".git") or not folder.parent.is_dir():
         known = ", ".join(_git("remote", wrong_is="").split()) or "none"
         raise UsageError(
-            f"--to takes a git remote, its address or a folder, but no remote and no folder here is called {to!r}. "
-            f"Remotes: {known}. For a new folder give ./{to}."
+            f"--to is a git remote (here: {known}), its address, or a folder, got {to!r}, which is none of them. "
+            f"Correct it; a new folder is written with a slash, `./site` say, in one that is there."
         )
     return None
 

@@ -22,6 +22,7 @@ from .links import links_of
 from .markdown import written
 from .numbers import percent
 from .page import ROWS, files_of
+from .place import INDEX, check_place
 from .plain import cell, markdown
 from .provenance import matched_on
 from .row import Row
@@ -32,7 +33,6 @@ from .tables import NONE
 from .verdict import LONGEST, verdict
 
 SCHEMA = 2
-LIST = "board.json"  # what rows there are, and where
 DIALS = "dials.csv.gz"
 _MOST_NAMED = 20  # of what was refused, in an error
 LARGEST_PAGE_BYTES = 1_572_864
@@ -68,16 +68,14 @@ def build(
         UsageError: Nothing has the axis or phase, an address is none, or the folder holds something else than a board.
         EnvironmentProblem: Figures are wanted, and matplotlib is not installed; or a strict build refused something.
     """
+    check_place(out, "-o")
     links = links_of(manual)
-    if out.is_dir() and any(out.iterdir()) and not (out / LIST).is_file():
-        raise UsageError(
-            f"A board is written into a folder of its own, but {str(out)!r} has other files and no {LIST} of a board. "
-            f"Name a folder that is empty or new, or one with a board."
-        )
     with read_once():
         board = read_board(tables)
         axis, phase = first_view(board, axis, phase)
         said = list(board.problems)
+        for name, content in downloads(board).items():
+            atomic.write_bytes(out / name, content)
         drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
         pages = files_of(board, axis, phase, drawn, one_file=one_file, links=links)
     for name, text in pages.items():
@@ -88,8 +86,6 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", as_markdown(board, axis, phase))
-    for name, content in downloads(board).items():
-        atomic.write_bytes(out / name, content)
     if lines := dials.as_lines(board):
         atomic.write_bytes(out / DIALS, _compressed(_csv(lines)))
     if strict and board.refused:
@@ -137,7 +133,7 @@ def as_json(board: Board) -> str:
 
 def downloads(board: Board) -> dict[str, bytes]:
     """Files by name: the rows of each model, recipe, axis and phase in `ROWS` as CSV, JSON and Parquet, and
-    `board.json`, which lists them with what was left out. A row has a hundred columns, so that one file with those of
+    `INDEX`, which lists them with what was left out. A row has a hundred columns, so that one file with those of
     fifty entries would be too large to open; pandas reads the compressed ones as they are.
     """
     found: dict[str, bytes] = {}
@@ -156,7 +152,8 @@ def downloads(board: Board) -> dict[str, bytes]:
             }
             listed.append({"name": name, "model": group.name, "axis": axis, "phase": phase, "rows": len(rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
-    return found | {LIST: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()}
+    # First, so that a build which was stopped leaves a folder that the next one knows.
+    return {INDEX: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()} | found
 
 
 def _compressed(text: str) -> bytes:

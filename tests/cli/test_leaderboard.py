@@ -183,6 +183,17 @@ def test_build_writes_a_page_and_names_it(command, tmp_path):
     assert "nothing of any network" in (tmp_path / "site" / "index.html").read_text()
 
 
+def test_build_leaves_a_folder_of_something_else_as_it_is(command, tmp_path):
+    _write(tmp_path / "runs", ROW)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("mine")
+    refused = command("leaderboard", "build", "runs")
+    assert refused.exit_code == 2 and "holds something else: index.html." in " ".join(refused.stderr.split())
+    assert [one.read_text() for one in (tmp_path / "site").iterdir()] == ["mine"]
+    assert command("leaderboard", "build", "runs", "-o", "board").exit_code == 0
+    assert command("leaderboard", "build", "runs", "-o", "board").exit_code == 0
+
+
 def test_a_first_look_is_said_with_its_table(command, tmp_path):
     _write(tmp_path / "runs", ROW)
     assert "Quick" not in command("leaderboard").stderr

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.frame import board_of, read_board
 from adaptive_bench.leaderboard.numbers import number
 from adaptive_bench.leaderboard.page import render
@@ -132,7 +131,6 @@ def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
 
 @pytest.mark.parametrize(("axis", "phase"), [("time", None), ("net", "decode")])
 def test_a_view_that_does_not_exist_is_refused(tmp_path, make_row, axis, phase):
-    from adaptive_bench.errors import UsageError
 
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
     write_run(tmp_path, {})
@@ -230,11 +228,3 @@ def test_data_lies_beside_the_page_or_in_it(tmp_path, make_row):
     name, _, part = beside.removeprefix("arrived(").removesuffix(");\n").partition(", ")
     assert json.loads(name) == "1-m-core" and json.loads(part) == inside["1-m-core"]
     assert set(_data(page)["parts"]) == {"1-m-net"} and set(inside) == {"1-m-net", "1-m-core", "1-m-runs"}
-
-
-def test_a_board_is_written_over_nothing_but_a_board(tmp_path):
-    build([], tmp_path / "site")
-    build([], tmp_path / "site")
-    (tmp_path / "site" / "board.json").unlink()
-    with pytest.raises(UsageError, match=r"has other files and no board\.json"):
-        build([], tmp_path / "site")
