@@ -169,7 +169,7 @@ def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path)
     monkeypatch.setattr(asked, "evaluate", interrupted)
     stopped = measure("toy_write")
     assert stopped.exit_code == 130
-    assert "What was measured is kept" in stopped.stderr
+    assert "Finished work is kept" in stopped.stderr
     before = list(measured)
     monkeypatch.setattr(
         asked, "evaluate", lambda model, *a, **k: measured.append(str(model.spec)) or whole(model, *a, **k)

@@ -131,6 +131,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
 
 @pytest.mark.parametrize(("axis", "phase"), [("time", None), ("net", "decode")])
 def test_a_view_that_does_not_exist_is_refused(tmp_path, make_row, axis, phase):
+    from adaptive_bench.errors import UsageError
 
     (tmp_path / "table.json").write_text(json.dumps([make_row()]))
     write_run(tmp_path, {})

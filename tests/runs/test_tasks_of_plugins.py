@@ -1,12 +1,14 @@
 """Tasks of plugins that end their process: they fail alone, and what they stand beside is measured."""
 
+import math
+import re
 from dataclasses import replace
 
 import pytest
 
-from adaptive_bench import registry
-from adaptive_bench.errors import PluginFault
-from adaptive_bench.evaluation.lookup import find_task, setting_up
+from adaptive_bench import faults, registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault
+from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.tasks import check_training_text
@@ -59,23 +61,56 @@ def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatc
     outcome = run(config_of(tasks=tasks, train={"steps": 0}, train_on=("nano_qa_ll",)), jobs=1)
     assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_qa_ll", "scores"}
     assert outcome.exit_code == 1 and len(outcome.failures) == 2
-    for name in ("ends", "leaves"):
-        assert any(f"the task '{name}'" in str(failure) for failure in outcome.failures)
+    said = "\n".join(map(str, outcome.failures))
+    assert "the task 'ends'" in said  # its process was gone before it could say a line
+    assert re.search(r"evaluate dense on leaves, .*SystemExit: 0 \(.*docs\.py, line \d+, in score\)", said)
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("folder", "a text"), ("metrics", ()), ("metrics", "acc,none"), ("training", 5)]
+    ("field", "value"),
+    [
+        ("folder", "a text"),
+        ("metrics", ()),
+        ("metrics", "acc,none"),
+        ("training", 5),
+        ("kind", "nope"),
+        ("levels", ()),
+        ("levels", (0, 5)),
+        ("levels", (0.3, 0.3)),
+        ("levels", 0.3),
+        ("chance", "a"),
+        ("chance", math.inf),
+        ("num_fewshot", -1),
+        ("data_folders", "squad"),
+        ("validation_split", 5),
+    ],
 )
 def test_a_field_that_is_something_else_is_the_plugins_fault(field, value):
     with pytest.raises(PluginFault, match=f"Of the task 'nano_qa_ll', {field} is .*, got "):
         replace(find_task("nano_qa_ll"), **{field: value})
 
 
-@pytest.mark.parametrize("text", ["a text", Example("a question", None)])
-def test_training_text_that_is_no_text_is_the_plugins_fault(text, config_of):
-    task = replace(find_task("nano_qa_ll"), training=lambda request: [text])
+def test_choices_on_the_tested_documents_are_the_plugins_fault():
+    task = replace(find_task("nano_qa_ll"), validation_split="test")
+    with pytest.raises(PluginFault, match=r"'nano_qa_ll', validation_split names .*, got 'test'"):
+        load_task(task, None, None)
+
+
+@pytest.mark.parametrize("given", [["a text"], [Example("a question", None)], None])
+def test_training_text_that_is_no_text_is_the_plugins_fault(given, config_of):
+    task = replace(find_task("nano_qa_ll"), training=lambda request: given)
     with pytest.raises(PluginFault, match="'nano_qa_ll' is Examples of two texts"):
         check_training_text(task, config_of(), None, 64, Findings())
+
+
+def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_of_tasks", set())
+    faults.add_task(tmp_path)
+    of_task, installed = tmp_path / "docs.py", tmp_path / ".venv" / "site-packages" / "library.py"
+    with pytest.raises(PluginFault, match=r"ModuleNotFoundError.*docs.py, line 1, in"), setting_up("mine"):
+        exec(compile("import nothing_there", of_task, "exec"))
+    with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine"):
+        exec(compile("import nothing_there", installed, "exec"))
 
 
 def test_code_of_a_task_that_ends_python_is_its_fault():

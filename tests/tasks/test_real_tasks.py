@@ -193,7 +193,14 @@ def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"choices": "ice, fire"}, {"choices": {"text": ["ice"]}}, {"question": 7}, {"choices": [1, 2]}]
+    "wrong",
+    [
+        {"choices": "ice, fire"},
+        {"choices": {"text": ["ice"]}},
+        {"choices": OPTIONS | {"text": OPTIONS["text"][:-1]}},
+        {"question": 7},
+        {"choices": [1, 2]},
+    ],
 )
 def test_a_row_of_another_form_is_told_with_its_number(wrong: dict[str, Any], data_dir: Path) -> None:
     _write(data_dir / "commonsense_qa", "validation", [CSQA_ROW, CSQA_ROW | wrong])
