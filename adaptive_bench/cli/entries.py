@@ -59,6 +59,11 @@ def submit(
 
     Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
     """
+    if (to / "records").is_dir() and (to / "runs").is_dir():
+        raise UsageError(
+            f"-o is a folder of entries, but {str(to)!r} has runs, and an entry has the name of its run. Name another "
+            f"folder."
+        )
     registry.load_plugins(plugin)
     if (run / "answers.json").is_file() and (missing := untimed(run)):  # before an entry without times is made
         sizes = ", ".join(map(str, missing))

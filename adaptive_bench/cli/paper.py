@@ -14,6 +14,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Runs
 from adaptive_bench.cli.tables import in_parts, listed
 from adaptive_bench.cli.waiting import READING_TABLES, waiting
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.runs import tables
 
 
@@ -37,6 +38,11 @@ def paper(
     Without a run the paper's values stand alone, with the commands that make ours.
     """
     if table is None:
+        if style is not Form.terminal:
+            raise UsageError(
+                f"--format is that of one table, got {style} and no number of a table. Give one: "
+                f"`adaptive-bench leaderboard paper` lists them."
+            )
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
     chosen = [path for folder in folders or () for path in tables(folder)]

@@ -15,11 +15,12 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.store import atomic, attempts, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import ENTRY
+from adaptive_bench.store.results import ENTRY, TABLES
 from adaptive_bench.store.runs import is_run, output_of, run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
 ASIDE = ("outdated", "records_of_other_code")
+_LEFT_BY_RUNS = (*TABLES, "command.json", "leaderboard.md")  # in a folder that has lost all that makes it a run's
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,7 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
     Raises:
         EnvironmentProblem: Nobody can tell what one refers to.
     """
-    # What may not be read is left out of lists of runs; here it would lose what it refers to.
-    for folder in (out / "runs", *_folders(out / "runs")):
-        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
-            raise EnvironmentProblem(
-                f"What a run refers to is kept, but {str(folder)!r} may not be read, so nobody can tell what that is. "
-                f"Ask its owner for the right to read it."
-            )
+    _check_listed(out)
     found: set[str] = set()
     for run in run_folders(out):
         if but is not None and run.resolve() == but.resolve():
@@ -167,6 +162,35 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
         found |= set(listed.records) | {one.training for one in listed.evaluations}
         found |= {one.base for one in listed.trainings if one.base is not None}
     return found
+
+
+def _check_listed(out: Path) -> None:
+    """Refuse an output folder with what is left out of lists of runs: here it would lose what it refers to.
+
+    Raises:
+        EnvironmentProblem: A folder of runs is a link, which may lead to another disk, may not be read, or has lost
+            what tells that it is one.
+    """
+    runs = out / "runs"
+    kept = "What a run refers to is kept, but"
+    for folder in (runs, *(sorted(runs.iterdir()) if os.access(runs, os.R_OK | os.X_OK) and runs.is_dir() else ())):
+        if folder.is_symlink():
+            raise EnvironmentProblem(
+                f"{kept} {str(folder)!r} is a link, and lists of runs follow none. Put the folder itself there, or "
+                f"remove the link if what it refers to may go."
+            )
+        if not folder.is_dir():
+            continue
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise EnvironmentProblem(
+                f"{kept} {str(folder)!r} may not be read, so nobody can tell what that is. Ask its owner for the right "
+                f"to read it."
+            )
+        if not is_run(folder) and (left := [name for name in _LEFT_BY_RUNS if (folder / name).exists()]):
+            raise EnvironmentProblem(
+                f"{kept} {str(folder)!r} has {left[0]} and nothing that lists its records. Put its manifest.json "
+                f"back, or remove the folder if they may go."
+            )
 
 
 def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator[Removable]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
 from adaptive_bench.store.runs import (
@@ -250,6 +250,9 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
     chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(Path(out))]
+    places = [folder.resolve() for folder in chosen]
+    if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
+        raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")
     if not chosen:
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."

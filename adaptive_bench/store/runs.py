@@ -22,6 +22,11 @@ _ENTRY = "entry.json"  # of a run that is passed on, whose table may be left to 
 _ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
 # A run begins with the first two and ends with the third: any of them is left where another was lost.
 _OF_A_RUN = ("config.yaml", "manifest.json", "run.json")
+# What a run writes into its folder by itself.
+OWN_FILES = frozenset(
+    {*_OF_A_RUN, "command.json", "table.json", "answers.json", "methods.json", "leaderboard.md", "data_card.md"}
+    | {"remembered.json", "remembered.jsonl"}
+)
 _MOST_NAMED = 5
 
 

@@ -184,6 +184,7 @@ FLAGS = [
     (("leaderboard", "ranks", ".", "--before", "file.txt"), USAGE, "--before is a folder of entries, got 'file.txt'"),
     (("leaderboard", "verify", ".", "--from-records", "--record"), USAGE, "measures nothing"),
     (("leaderboard", "publish", "nowhere"), USAGE, "index.html"),
+    (("leaderboard", "paper", "--format", "json"), USAGE, "--format is that of one table, got json"),
     (("leaderboard", "findings", "nowhere"), USAGE, "adaptive-bench run"),
     (("leaderboard",), ENVIRONMENT, "adaptive-bench run"),
     (("check",), USAGE, "check takes methods or --all"),
@@ -285,7 +286,7 @@ IDLE = [
         (("headroom", "nano", "--tasks", "nano_math", "-o", "-"), "--json", (), "beside -o -"),
         (("speculate", "nano", "--tasks", "nano_math", "-o", "-"), "--json", (), "beside -o -"),
         (("samples", "{here}", "--json"), "--full", (), "beside --json"),
-        (("leaderboard", "verify", "nowhere", "--from-records"), "--documents", ("3",), "with --from-records"),
+        (("leaderboard", "verify", ".", "--from-records"), "--documents", ("3",), "with --from-records"),
     )
 ]
 # Bytes that are no UTF-8, as Python hands them on.

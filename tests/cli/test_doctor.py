@@ -15,5 +15,5 @@ def test_what_is_missing_is_named_with_the_next_step(command, tmp_path):
 
 
 def test_a_link_that_leads_nowhere_is_no_place_for_results(command, tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    assert "loop is a link that leads to no folder" in command("doctor", "--out", "loop").stdout
+    (tmp_path / "away").symlink_to("nowhere")
+    assert "away is a link that leads to no folder" in command("doctor", "--out", "away").stdout

@@ -217,3 +217,25 @@ def test_a_table_that_may_not_be_read_is_not_called_changed(command, folders, mo
     monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(EnvironmentProblem, match="Permission denied"):
         load_results(folders[0])
+
+
+def test_no_output_takes_the_place_of_what_a_run_wrote(command, folders):
+    """Its table, its configuration, and its models."""
+    weights = next((folders[0].parent.parent / "records").glob("*/checkpoint/method.safetensors"))
+    for place in (folders[0] / "table.json", folders[0] / "config.yaml", weights, weights.with_name("new.csv")):
+        before = place.read_bytes() if place.exists() else None
+        said = command("export", str(folders[0]), "-o", str(place))
+        assert said.exit_code == 2 and "What a run wrote stays as it is" in " ".join(said.stderr.split())
+        assert (place.read_bytes() if place.exists() else None) == before
+    assert command("export", str(folders[0]), "-o", str(folders[0] / "mine.csv")).exit_code == 0
+
+
+def test_a_run_is_read_once(command, folders):
+    said = command("export", str(folders[0]), str(folders[1]), str(folders[0]))
+    assert said.exit_code == 2 and "read once" in said.stderr
+
+
+def test_entries_have_a_folder_of_their_own(command, folders):
+    about = ("--authors", "A. Name", "--licence", "CC0-1.0")
+    said = command("leaderboard", "submit", str(folders[0]), "-o", "out", *about)
+    assert said.exit_code == 2 and "-o is a folder of entries" in said.stderr
