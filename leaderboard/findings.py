@@ -97,7 +97,8 @@ def write_findings(
     if level not in there:
         raise UsageError(
             f"Findings are about a level of the table, got {level:g} on the axis {axis}. There is "
-            f"{', '.join(f'{one:g}' for one in there) or 'none'}."
+            f"{', '.join(f'{one:g}' for one in there) or 'none, as no method has a score on it'}. Name another "
+            f"--level or --axis."
         )
     output.write_text(out, findings(board, axis, level, note))
     return list(board.problems)

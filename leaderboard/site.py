@@ -107,7 +107,8 @@ def first_view(board: Board, axis: str | None = None, phase: str | None = None) 
     if not asked and there:
         known = ", ".join(one if where == "all" else f"{one} of {where}" for one, where in there)
         raise UsageError(
-            f"A board shows what its runs have, but none has {axis or 'an axis'} of {phase}. There is {known}."
+            f"A board shows what its runs have, but none has {axis or 'an axis'}"
+            f"{f' of {phase}' if phase else ''}. There is {known}."
         )
     preferred = [(axis or "net", phase or "all"), ("net", "all")]
     matched = {matched_on(folder) for folder in board.folders}

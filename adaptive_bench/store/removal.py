@@ -151,7 +151,7 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
         try:
             if output_of(run).resolve() != out.resolve():
                 continue
-            listed, why = manifest.read(run), "it has no manifest.json, as an earlier version made it"
+            listed, why = manifest.read(run), "it has no manifest.json, as an earlier version made it."
         except AdaptiveBenchError as error:
             listed, why = None, message_of(error)
         if listed is None:
