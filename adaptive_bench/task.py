@@ -107,6 +107,12 @@ class Task:
                 "a tuple of one or more different shares from 0 to below 1 (0.05 is 5 %)",
                 levels and are_levels and len(set(levels)) == len(levels),
             ),
+            ("name", "a name", isinstance(self.name, str) and self.name.strip()),
+            ("description", "a text", isinstance(self.description, str)),
+            ("source", "a text", isinstance(self.source, str)),
+            ("licence", "a text", isinstance(self.licence, str)),
+            ("text_source", "a text", isinstance(self.text_source, str)),
+            ("other_files", "a tuple of pathlib.Path of files that are there", _are_files(self.other_files)),
             ("training", "a function or None", self.training is None or callable(self.training)),
             ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
             ("data_folders", "a tuple of names or None", self.data_folders is None or _are_texts(self.data_folders)),
@@ -115,6 +121,35 @@ class Task:
             if not holds:
                 said = one_line(repr(getattr(self, name)), 60)
                 raise PluginFault(f"Of the task {self.name!r}, {name} is {wanted}, got {said}. Correct the plugin.")
+
+    def examples(self, request: ExampleRequest) -> list[Example]:
+        """What `training` gives.
+
+        Raises:
+            PluginFault: That is something else than a list of Examples of two texts.
+        """
+        assert self.training is not None
+        given: object = self.training(request)
+        for one in given if isinstance(given, list | tuple) else [given]:
+            parts = (one.prompt, one.completion) if isinstance(one, Example) else ()
+            if not parts or not all(isinstance(part, str) and _is_utf8(part) for part in parts):
+                raise PluginFault(
+                    f"The training text of the task {self.name!r} is a list of Examples of two texts, got "
+                    f"{one_line(repr(one), 60)}. Correct the plugin."
+                )
+        return list(given) if isinstance(given, list | tuple) else []
+
+
+def _are_files(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Path) and one.is_file() for one in value)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_number(value: object) -> bool:

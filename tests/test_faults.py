@@ -155,6 +155,8 @@ FIELDS = {
     [
         ("kind", "nope"), ("folder", "."), ("metrics", ()), ("metrics", "acc"), ("chance", 2), ("chance", "a"),
         ("chance", -1), ("levels", ()), ("levels", (0, 5)), ("levels", (0.3, 0.3)), ("levels", ("a",)), ("training", 5),
+        ("description", None), ("source", 5), ("licence", ["a"]), ("text_source", None), ("other_files", None),
+        ("other_files", ("a.txt",)), ("other_files", (Path("/absent"),)),
         ("num_fewshot", -1), ("num_fewshot", "2"), ("data_folders", "extra"), ("validation_split", ""),
     ],
 )  # fmt: skip
@@ -162,6 +164,11 @@ def test_each_field_of_a_plugins_task_is_held_to_its_kind(field, value):
     Task(**FIELDS, training=None)
     with pytest.raises(PluginFault, match=f"Of the task 'mine', {field} is .* Correct the plugin"):
         Task(**{"training": None, **FIELDS, field: value})
+
+
+def test_a_task_has_a_name():
+    with pytest.raises(PluginFault, match="Of the task None, name is a name"):
+        Task(**FIELDS | {"name": None}, training=None)
 
 
 def test_a_task_of_text_may_be_guessed_at_eight_bits_a_byte():

@@ -57,8 +57,18 @@ def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
 
 
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:
-    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
-    return method_class(spec).starts_from(spec)
+    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone.
+
+    Raises:
+        PluginFault: It is this one.
+    """
+    found = method_class(spec).starts_from(spec)
+    if found == spec:
+        raise PluginFault(
+            f"A training starts from that of another spec or from the pretrained backbone, but starts_from of {spec} "
+            f"gives {found} itself. Correct the method."
+        )
+    return found
 
 
 def why_not_shuffled(spec: MethodSpec) -> str | None:

@@ -96,10 +96,13 @@ def test_choices_on_the_tested_documents_are_the_plugins_fault():
         load_task(task, None, None)
 
 
-@pytest.mark.parametrize("given", [["a text"], [Example("a question", None)], None])
+@pytest.mark.parametrize(
+    "given",
+    [["a text"], [Example("a question", None)], None, [("a", "b")], (one for one in ()), [Example("a", "\udcff")]],
+)
 def test_training_text_that_is_no_text_is_the_plugins_fault(given, config_of):
     task = replace(find_task("nano_qa_ll"), training=lambda request: given)
-    with pytest.raises(PluginFault, match="'nano_qa_ll' is Examples of two texts"):
+    with pytest.raises(PluginFault, match="'nano_qa_ll' is a list of Examples of two texts"):
         check_training_text(task, config_of(), None, 64, Findings())
 
 

@@ -191,8 +191,7 @@ def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
         trained_on = training_tasks(config) if config.train.steps else []
     for task in trained_on:
         with findings.checking():
-            assert task.training is not None
-            task.training(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
+            task.examples(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
     findings.raise_errors()
     raise error
 

@@ -11,7 +11,7 @@ from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench import faults
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -19,7 +19,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.checks.findings import Findings
-from adaptive_bench.task import Example, ExampleRequest, Task
+from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.encoding import encode_examples
 
 if TYPE_CHECKING:
@@ -69,13 +69,7 @@ def check_training_text(
     if task.training is None or not config.train.steps:
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
-    examples: list[Example] = task.training(request)
-    for one in examples if isinstance(examples, list | tuple) else [examples]:
-        if not isinstance(one, Example) or not (isinstance(one.prompt, str) and isinstance(one.completion, str)):
-            raise PluginFault(
-                f"The training text of the task {task.name!r} is Examples of two texts, got {one_line(repr(one), 60)}. "
-                f"Correct the plugin."
-            )
+    examples = task.examples(request)
     length = min(config.train.max_length, context)
     chat = config.chat_template
     encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)

@@ -178,9 +178,8 @@ def _sequence_tokens(config: RunConfig, context: int, tokenizer: PreTrainedToken
     lengths: list[float] = []
     try:
         for task in training_tasks(config) if config.train.steps else ():
-            assert task.training is not None
             request = ExampleRequest("train", _LOOKED_AT, config.seeds[0], config.data_dir, most)
-            found = [one for one in task.training(request) if one.prompt]
+            found = [one for one in task.examples(request) if one.prompt]
             if not found:  # documents of a corpus are packed into full sequences
                 lengths.append(most)
             elif tokenizer is None:

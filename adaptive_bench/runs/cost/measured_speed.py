@@ -165,8 +165,7 @@ def _examples(config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: in
     count, longest = min(_SEQUENCES, config.train.batch_size), min(config.train.max_length, context)
     found: list[EncodedExample] = []
     for task in training_tasks(config):
-        assert task.training is not None
-        text = task.training(ExampleRequest("train", count, config.seeds[0], config.data_dir))
+        text = task.examples(ExampleRequest("train", count, config.seeds[0], config.data_dir))
         found += encode_examples(text, tokenizer, longest, SilentReporter(), chat_template=config.chat_template)
     return found
 

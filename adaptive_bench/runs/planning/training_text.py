@@ -120,8 +120,7 @@ def _draw(
     tasks = training_tasks(config) if tasks is None else tasks
     share = math.ceil(wanted / max(1, len(tasks)))
     for task in tasks:
-        assert task.training is not None
-        task_examples = task.training(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
+        task_examples = task.examples(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
         if not task_examples:
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, task_examples, share
