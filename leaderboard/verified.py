@@ -112,9 +112,9 @@ class Again:
 
     def __str__(self) -> str:
         return (
-            f"{self.when}: {self.hold:g} of {self.points:g} points hold, {self.alike:g} more score as another seed "
-            f"may; {self.equal:g} of {self.documents:g} scores of documents are the same; {self.trained:g} of the "
-            f"points are of models trained again"
+            f"{self.when}: {self.hold:g} of {self.points:g} points measured again hold, {self.alike:g} more score as "
+            f"another seed may; {self.equal:g} of {self.documents:g} scores of documents are the same; "
+            f"{self.trained:g} of the points are of models trained again"
         )
 
 

@@ -202,14 +202,14 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
     recorder(entry)(points)
     assert said_of(entry).partition(": ")[2] == (
-        "1 of 3 points hold, 1 more score as another seed may; 24 of 24 scores of documents are the same; 3 of the "
-        "points are of models trained again"
+        "1 of 3 points measured again hold, 1 more score as another seed may; 24 of 24 scores of documents are the "
+        "same; 3 of the points are of models trained again"
     )
     file = entry / "verified.json"
     assert {one["code"] for one in json.loads(file.read_text())["measured"]} == {code_of("gateskip")}
     first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
     file.write_text(json.dumps(first))
-    assert "1 of 3 points hold, 0 more" in said_of(entry)
+    assert "1 of 3 points measured again hold, 0 more" in said_of(entry)
     assert "points 3, in the entry 2" in read_board([entry / "table.json"]).refused[0]
     recorder(entry)(points[:2])
     assert not read_board([entry / "table.json"]).refused

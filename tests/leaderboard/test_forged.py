@@ -350,7 +350,7 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     found = {line["method"]: line["evidence"] for line in board.lines}
     assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
     (evidence,) = board.evidence.values()
-    assert evidence.again.trained == 1 and "1 of 1 points hold" in evidence.said()
+    assert evidence.again.trained == 1 and "1 of 1 points measured again hold" in evidence.said()
 
 
 def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_towards(entries, tmp_path):
