@@ -184,17 +184,15 @@ def verify(
     Training again on other hardware is like training with another seed: the verdict `alike` says that the mean is one
     the entry's seeds let expect. Exit code 1 if a point differs.
     """
-    if from_records and methods is not None:
-        raise UsageError(
-            "--methods are trained and measured again, but --from-records makes the whole table. Leave one of them out."
-        )
     if from_records and record:
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
         )
     if from_records:
         refuse_idle(
-            ctx, "with --from-records, which measures nothing", "--documents", "--saving", "--tolerance", "--device"
+            ctx,
+            "with --from-records, which measures nothing and makes the whole table",
+            *("--methods", "--documents", "--saving", "--tolerance", "--device"),
         )
     registry.load_plugins(plugin)
     values, answers, evidence = registry.get("sites", "entry")(entry)

@@ -15,12 +15,11 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.store import atomic, attempts, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import ENTRY, TABLES
-from adaptive_bench.store.runs import is_run, output_of, run_folders, run_name
+from adaptive_bench.store.results import ENTRY
+from adaptive_bench.store.runs import OWN_FILES, is_run, output_of, run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
 ASIDE = ("outdated", "records_of_other_code")
-_LEFT_BY_RUNS = (*TABLES, "command.json", "leaderboard.md")  # in a folder that has lost all that makes it a run's
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def _check_listed(out: Path) -> None:
                 f"{kept} {str(folder)!r} may not be read, so nobody can tell what that is. Ask its owner for the right "
                 f"to read it."
             )
-        if not is_run(folder) and (left := [name for name in _LEFT_BY_RUNS if (folder / name).exists()]):
+        if not is_run(folder) and (left := [name for name in sorted(OWN_FILES) if (folder / name).exists()]):
             raise EnvironmentProblem(
                 f"{kept} {str(folder)!r} has {left[0]} and nothing that lists its records. Put its manifest.json "
                 f"back, or remove the folder if they may go."

@@ -14,6 +14,7 @@ from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
+from adaptive_bench.store.records import CHECKPOINT
 from adaptive_bench.store.runs import config_in, refuse_entry
 
 if TYPE_CHECKING:
@@ -103,6 +104,6 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
         EnvironmentProblem: Not trained yet.
     """
     if not (folder / _CONFIG).is_file():
-        nested = folder / "checkpoint"
+        nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
     return checkpoint_of(manifest_of(folder), method, folder, asked)

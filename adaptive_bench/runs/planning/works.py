@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
 from adaptive_bench.store.manifest import Variant, target_text
-from adaptive_bench.store.records import DialEvaluationRecord, Record
+from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.points import point_of
@@ -66,7 +66,7 @@ class TrainingRun:
     @property
     def checkpoint(self) -> Path:
         """The trained model; the folder exists only when the training is complete."""
-        return self.folder / "checkpoint"
+        return self.folder / CHECKPOINT
 
     @property
     def finished(self) -> bool:
