@@ -21,7 +21,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, i
 from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, rule_of
+from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, as_path, rule_of
 
 DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
@@ -230,7 +230,12 @@ def load_config(
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
         PluginFault: A plugin registered something else than the path of a preset.
     """
-    path, preset = Path(preset_or_path).expanduser(), None
+    path, preset = as_path(preset_or_path, "A config is the name of a preset or a YAML file").expanduser(), None
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise UsageError(
+            f"Overrides of a config are keys with values, such as {{'train': {{'steps': 10}}}}, got {overrides!r}. "
+            f"Give a dict, or leave them out."
+        )
     if path.suffix not in {".yaml", ".yml"}:
         path = _preset(str(preset_or_path))
         preset = str(preset_or_path)

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 from adaptive_bench import faults, guard, opened
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
+from adaptive_bench.validation import as_path
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
 DISTRIBUTION = "adaptive-bench"
@@ -65,7 +66,7 @@ def check_name(group: Group, name: str) -> None:
         UsageError: With the closest one.
     """
     if (group, name) not in _registered and name not in _installed(group):
-        raise UsageError(f"No {one_of(group)} is called {name!r}. {did_you_mean(name, names(group))}")
+        raise UsageError(f"No {one_of(group)} is called {name!r}. {did_you_mean(str(name), names(group))}")
 
 
 def get(group: Group, name: str) -> Any:
@@ -204,7 +205,7 @@ def load_plugins(paths: Iterable[Path] | None) -> None:
             load_plugin(path)
 
 
-def load_plugin(path: Path) -> None:
+def load_plugin(path: Path | str) -> None:
     """Run a Python file that calls `register`.
 
     Raises:
@@ -212,7 +213,7 @@ def load_plugin(path: Path) -> None:
         PluginFault: The file cannot be run to its end, or changes what is not its own (see `guard`); what it has
             registered by then is taken back.
     """
-    path = path.expanduser().resolve()
+    path = as_path(path, "A plugin is a Python file").expanduser().resolve()
     if not path.exists():
         raise UsageError(f"--plugin takes a Python file, but there is no {str(path)!r}. Check the path.")
     if not path.is_file() or path.suffix != ".py":

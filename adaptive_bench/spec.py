@@ -27,6 +27,11 @@ class MethodSpec:
     semantics: Semantics = "bench"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.semantics not in SEMANTICS:
+            raise UsageError(
+                f"A method spec has a name and semantics that are one of {', '.join(SEMANTICS)}, got {self.name!r} and "
+                f"{self.semantics!r}. Read one from a text: MethodSpec.parse('gateskip@paper')."
+            )
         object.__setattr__(self, "params", tuple(sorted(self.params)))
 
     @classmethod
@@ -36,9 +41,9 @@ class MethodSpec:
         Raises:
             UsageError: The text does not have the form `name[key=value,...]@semantics`.
         """
-        match = _FORM.fullmatch(text.strip())
+        match = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            raise UsageError(f"A method spec has the form name[key=value,...]@semantics, got {text!r}.")
+            raise UsageError(f"A method spec has the form name[key=value,...]@semantics, got {text!r}. Try 'gateskip'.")
         semantics = match["semantics"] or "bench"
         if semantics not in SEMANTICS:
             raise UsageError(f"Semantics must be one of {', '.join(SEMANTICS)}, got {semantics!r} in {text!r}.")
@@ -55,6 +60,15 @@ class MethodSpec:
                 raise UsageError(f"A spec parameter is given once, got {key!r} twice in {text!r}.")
             params[key] = value
         return cls(match["name"], tuple(params.items()), cast(Semantics, semantics))
+
+    @classmethod
+    def of(cls, given: MethodSpec | str) -> MethodSpec:
+        """A spec, or the one that a text names.
+
+        Raises:
+            UsageError: It is neither.
+        """
+        return given if isinstance(given, cls) else cls.parse(cast(str, given))
 
     def __str__(self) -> str:
         inner = ",".join(f"{key}={value}" for key, value in self.params)

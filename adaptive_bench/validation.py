@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from numbers import Integral
+from pathlib import Path
 from typing import Any, get_args
+
+from adaptive_bench.errors import UsageError, is_printable, one_line
 
 LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
@@ -11,6 +16,7 @@ LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 MOST_SEEDS = 1000
 MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
+_LONGEST_NAME, _LONGEST_PATH = 255, 4096  # bytes that file systems take
 
 _RULES = {
     "bool": "true or false is needed",
@@ -59,6 +65,45 @@ def refuse_truth_for_number(value: Any, annotation: Any) -> None:
     if any(isinstance(part, bool) for part in parts):
         needed = next((_RULES[kind.__name__] for kind in (int, float) if kind in kinds), "no truth value is taken")
         raise ValueError(needed)
+
+
+def as_path(given: Any, what: str) -> Path:
+    """A path as a call in Python was given it.
+
+    Args:
+        what: Begins the sentence that refuses it: `A model is saved in a folder`.
+
+    Raises:
+        UsageError: No file system has such a path, or it is empty: then it would be the current folder, unsaid.
+    """
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if (
+        not isinstance(text, str)
+        or not text.strip()
+        or not is_printable(text)
+        or len(os.fsencode(text)) >= _LONGEST_PATH
+        or any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(text).parts)
+    ):
+        raise UsageError(
+            f"{what}, a text of printable characters with at most {_LONGEST_NAME} bytes a name, got "
+            f"{one_line(repr(given), 60)}. Name one; '.' is the current folder."
+        )
+    return Path(text)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is no seed.
+
+    Raises:
+        UsageError: It is no whole number, or beyond those that every library takes.
+    """
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) <= LARGEST_SEED:
+        raise UsageError(f"A seed is a whole number from 0 to {LARGEST_SEED}, got {seed!r}. Leave it out for 0.")
 
 
 def _kinds(annotation: Any) -> set[Any]:

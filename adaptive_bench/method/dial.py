@@ -78,7 +78,10 @@ def as_number(value: Any, name: str) -> float:
     plain = value.item() if getattr(value, "ndim", None) == 0 else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise UsageError(f"{name} is set to a number, got {value!r} of type {type(value).__name__}. Give a float.")
-    return float(plain)
+    try:
+        return float(plain)
+    except OverflowError:  # of a whole number
+        raise UsageError(f"{name} is set to a number, got one of {len(str(plain))} digits. Give a float.") from None
 
 
 class DialTable:

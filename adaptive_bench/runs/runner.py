@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from contextlib import redirect_stdout
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from adaptive_bench import processes
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.registry import check_name
 from adaptive_bench.runs.computation import compute
 from adaptive_bench.runs.outcome.naming import run_folder
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
-from adaptive_bench.runs.planning.plan import without_groups
+from adaptive_bench.runs.planning.plan import check_config, without_groups
 from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
+from adaptive_bench.validation import as_path, is_count
 
 
 def run(
@@ -41,7 +46,7 @@ def run(
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
-        overwrite: What becomes of results that are on disk (see `runs.overwrite`).
+        overwrite: What becomes of results that are on disk (see `runs.work.overwrite`).
         recheck: Whether records of other code are used only after a spot check (see `runs.spot_check`).
         wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
@@ -50,7 +55,7 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
-    overwrite, world = Overwrite(overwrite), processes.world()
+    overwrite, world = _checked(config, jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
     reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None
     if reads and world.is_main_process and (found := finished_elsewhere(config)) is not None:
         return found
@@ -68,3 +73,29 @@ def run(
             return compute(config, folder, reporter, jobs, shard, launcher, resources, overwrite, recheck=recheck)
     finally:
         world.shutdown()
+
+
+def _checked(
+    config: Any, jobs: Any, shard: Any, launcher: Any, resources: Any, overwrite: Any, wait_s: Any
+) -> Overwrite:
+    """What becomes of results, where all arguments of a run are what they have to be.
+
+    Raises:
+        UsageError: With the rule of the first that is not.
+    """
+    check_config(config)
+    check_name("launchers", launcher)
+    choices = ", ".join(map(repr, map(str, Overwrite)))
+    is_wait = isinstance(wait_s, Real) and not isinstance(wait_s, bool) and float(wait_s) >= 0
+    rules: dict[str, tuple[Any, bool, str]] = {
+        "jobs": (jobs, jobs is None or is_count(jobs), "a whole number of at least 1, or None to have it chosen"),
+        "shard": (shard, isinstance(shard, Shard), "a part of a run, such as Shard(2, 8)"),
+        "overwrite": (overwrite, overwrite in list(Overwrite), f"one of {choices}"),
+        "wait_s": (wait_s, wait_s is None or is_wait, "a number of seconds, or None"),
+    }
+    for name, (value, holds, rule) in rules.items():
+        if not holds:
+            raise UsageError(f"{name} of a run is {rule}, got {value!r}. Correct it, or leave it out.")
+    if resources is not None:
+        as_path(resources, "The resources of a launcher are a YAML file")
+    return Overwrite(overwrite)

@@ -10,6 +10,7 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import CHECKPOINT, Record
 from adaptive_bench.store.runs import DEFAULT_OUT, find_run, refuse_entry
+from adaptive_bench.validation import as_path
 
 
 def is_of_run(folder: Path) -> bool:
@@ -74,7 +75,7 @@ def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) ->
         UsageError: No such run, or no method of it.
         EnvironmentProblem: Not trained yet, or no folder of a run.
     """
-    folder = find_run(run, Path(out))
+    folder = find_run(run, as_path(out, "Runs are looked for in a folder"))
     if (listed := manifest.read(folder)) is None:
         refuse_entry(folder)
         raise EnvironmentProblem(

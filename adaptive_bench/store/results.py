@@ -23,6 +23,7 @@ from adaptive_bench.store.runs import (
     run_name,
     tables_below,
 )
+from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -249,7 +250,8 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
-    chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(Path(out))]
+    place = as_path(out, "Runs are looked for in a folder")
+    chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(place)]
     places = [folder.resolve() for folder in chosen]
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
         raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")

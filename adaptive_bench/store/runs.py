@@ -14,6 +14,7 @@ from typing import Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.validation import as_path
 
 DEFAULT_OUT = Path("runs")
 LAST = "last"  # stands for the name of the run that was begun last
@@ -75,7 +76,7 @@ def _path(text: str | Path) -> Path:
         UsageError: It names a user who is not known, or is too long.
     """
     try:
-        path = Path(text).expanduser()
+        path = as_path(text, "A run is named by its folder or its name").expanduser()
         path.exists()
     except PermissionError:
         raise

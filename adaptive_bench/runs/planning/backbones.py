@@ -19,6 +19,7 @@ from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
+from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -106,12 +107,15 @@ class BackboneSource:
         return found
 
 
-def find_backbone(name: str) -> BackboneSource:
+def find_backbone(name: str | Path) -> BackboneSource:
     """Locate a model without loading it.
 
     Raises:
+        UsageError: What is given is neither a name nor a path.
         EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
     """
+    as_path(name, "A model is a registered name, a folder in Hugging Face layout, or a hub id")
+    name = str(name)  # as it was written: `./nano` is a folder
     if name in registry.names("models"):
         folder = _registered(name)
         return _from_folder(name, folder, _fingerprint(folder))
