@@ -142,8 +142,29 @@ class Backbone:
         return int(self.config.max_position_embeddings)
 
     def embed(self, input_ids: Tensor) -> Tensor:
-        """Token ids [B, S] to hidden states [B, S, H]."""
-        return self.decoder.embed_tokens(input_ids)
+        """Token ids [B, S] to hidden states [B, S, H].
+
+        Raises:
+            UsageError: The vocabulary has no such id. Only a CPU says so; another device would have to be asked.
+        """
+        try:
+            return self.decoder.embed_tokens(input_ids)
+        except IndexError:
+            self.check_vocabulary(input_ids)
+            raise
+
+    def check_vocabulary(self, ids: Tensor) -> None:
+        """Refuse token ids that the vocabulary does not have; reads them from their device.
+
+        Raises:
+            UsageError: With the smallest and the largest of them.
+        """
+        least, most, size = int(ids.min()), int(ids.max()), self.vocab_size
+        if least < 0 or most >= size:
+            raise UsageError(
+                f"Token ids of this model lie in 0 .. {size - 1}, got ids from {least} to {most}. Use the model's own "
+                f"tokenizer, or call model.resize_token_embeddings where tokens were added to it."
+            )
 
     def rotary(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""

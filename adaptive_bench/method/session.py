@@ -57,10 +57,15 @@ class Session:
         Raises:
             UsageError: Not one whole number per request, or some request has seen tokens already.
         """
-        if documents.shape != self.documents.shape or documents.dtype != torch.long:
+        if (
+            not isinstance(documents, Tensor)
+            or documents.shape != self.documents.shape
+            or documents.dtype != torch.long
+        ):
+            got = f"{documents.dtype} of shape {list(documents.shape)}" if isinstance(documents, Tensor) else documents
             raise UsageError(
                 f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got "
-                f"{documents.dtype} of shape {list(documents.shape)}. Make them with document_key(...)."
+                f"{got!s}. Make them with document_key(...)."
             )
         if self.host_lengths.any():
             raise UsageError(

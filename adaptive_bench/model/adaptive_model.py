@@ -16,17 +16,20 @@ from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class, trained_alike
 from adaptive_bench.method.dial import as_number
+from adaptive_bench.method.schedule import check_step
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.card import model_card
+from adaptive_bench.model.held_out import checked_savings, checked_text
 from adaptive_bench.model.hub_folder import fetched, is_hub_id, uploaded
-from adaptive_bench.model.hugging_face import HuggingFaceModel
+from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
 from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.validation import as_path, check_seed
 
 
 class AdaptiveModel(HuggingFaceModel):
@@ -41,13 +44,12 @@ class AdaptiveModel(HuggingFaceModel):
         Like any new module the result is in `train()` mode: call `eval()` before generating or measuring.
 
         Raises:
-            UsageError: Unknown method or parameter, unsupported backbone, no model or no spec.
+            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec or no seed.
         """
         if not isinstance(backbone_model, PreTrainedModel):
-            raise UsageError(_no_backbone(backbone_model))
-        if not isinstance(spec, str | MethodSpec):
-            raise UsageError(f"A method is named by its spec, such as 'gateskip', got {spec!r}. Name one.")
-        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec
+            raise UsageError(why_no_backbone(backbone_model))
+        spec = MethodSpec.of(spec)
+        check_seed(seed)
         method_type = method_class(spec)
         config = method_type.parse_config(spec)
         with torch.random.fork_rng(devices=[]):
@@ -102,7 +104,12 @@ class AdaptiveModel(HuggingFaceModel):
             raise self._uncalibrated from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
-        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
+        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps.
+
+        Raises:
+            UsageError: There is no such step.
+        """
+        check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
         self.forget_calibration()
 
@@ -178,10 +185,10 @@ class AdaptiveModel(HuggingFaceModel):
             `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
 
         Raises:
-            UsageError: The method needs calibration and there is no text.
+            UsageError: The method needs calibration and there is no text, or text or savings are none.
         """
         self._forget_what_is_stale()
-        batches = list(batches)
+        batches, savings = checked_text(batches), checked_savings(savings)
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
         if self.needs_calibration and not tokens:
             raise UsageError(
@@ -207,9 +214,13 @@ class AdaptiveModel(HuggingFaceModel):
 
         Args:
             batches: Held-out training text, as for `calibrate`.
+
+        Raises:
+            UsageError: It is none.
         """
+        batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
-            fitting.measure(self, list(batches), self.method.prepare_training)
+            fitting.measure(self, batches, self.method.prepare_training)
 
     def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
         """What the method decides on a text at the model's dial, in `eval()` mode: `frame`, `tidy()`, `picture()`.
@@ -236,17 +247,18 @@ class AdaptiveModel(HuggingFaceModel):
             safe_serialization: Weights are written as safetensors; `False` is refused.
 
         Raises:
-            UsageError: Pickled weights are wanted.
+            UsageError: Pickled weights are wanted, or it is no folder that can be made, or no tokenizer.
         """
         if not safe_serialization:
             raise UsageError(
                 "An adaptive model is saved as safetensors, which run no code when they are loaded, got "
                 "safe_serialization=False. Leave it out."
             )
+        folder = files.checked_folder(folder, tokenizer)
         self._forget_what_is_stale()
-        files.save(self, Path(folder), pretrained, adapters)
+        files.save(self, folder, pretrained, adapters)
         if tokenizer is not None:
-            files.add_tokenizer(Path(folder), tokenizer)
+            files.add_tokenizer(folder, tokenizer)
 
     def push_to_hub(
         self,
@@ -315,8 +327,9 @@ class AdaptiveModel(HuggingFaceModel):
         """
         if isinstance(folder, str) and is_hub_id(folder):
             folder = fetched(folder)
-        saved = files.read(Path(folder))
-        spec = MethodSpec.parse(spec) if isinstance(spec, str) else spec or saved.spec
+        folder = as_path(folder, "A saved model is loaded from a folder or by a hub id")
+        saved = files.read(folder)
+        spec = saved.spec if spec is None else MethodSpec.of(spec)
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
         model = cls.build(saved.load_backbone(**kwargs), spec, seed=saved.seed) if alike else None
         if model is None or _shapes(model.method.state_dict()) != _shapes(saved.weights):
@@ -340,7 +353,7 @@ class AdaptiveModel(HuggingFaceModel):
         model.name_or_path = str(folder)
         has_own = calibration == "auto" and model._is_calibrated
         if calibration is not None and not has_own and not saved.by_other_code:
-            model._take_calibration(Path(folder), calibration)
+            model._take_calibration(folder, calibration)
         model._measured_on = Snapshot(model.parameters())
         return model.eval()
 
@@ -374,20 +387,9 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        stored_calibration.write(Path(folder), self.spec, name, measured)
-
-
-def _no_backbone(given: Any) -> str:
-    if isinstance(given, str | Path):
-        step = f"Load it first: AdaptiveModel.build(find_backbone({str(given)!r}).load_model(), ...)"
-    elif isinstance(given, HuggingFaceModel):
-        step = "It has a method already; build another one on its model.backbone_model"
-    elif hasattr(given, "get_base_model"):
-        step = "Give the model inside, where the adapters are: AdaptiveModel.build(model.get_base_model(), ...)"
-    else:
-        step = "Load one with transformers.AutoModelForCausalLM.from_pretrained(folder)"
-    shown = repr(given) if isinstance(given, str | Path) else type(given).__name__
-    return f"A method is put on a loaded Hugging Face model, got {shown}. {step}."
+        stored_calibration.write(
+            as_path(folder, "A calibration is stored in a saved model's folder"), self.spec, name, measured
+        )
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

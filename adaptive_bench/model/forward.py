@@ -24,7 +24,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
 from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
-from adaptive_bench.model.forward_arguments import check_positions, checked_ids
+from adaptive_bench.model import forward_arguments as arguments
 from adaptive_bench.spec import MethodSpec
 
 
@@ -172,15 +172,17 @@ class ForwardModel(nn.Module):
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
 
         Raises:
-            UsageError: An argument that is refused, or token ids that are no tensor [B, S].
+            UsageError: An argument that is refused (`model.forward_arguments`).
         """
-        input_ids = checked_ids(self.method, input_ids, inputs_embeds, output_attentions, output_hidden_states)
+        arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(
             input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
         )
+        input_ids = call.input_ids
         if position_ids is not None:
-            check_positions(position_ids, call.positions, call.valid)
+            arguments.check_positions(position_ids, call.positions, call.valid)
         if labels is not None:
+            arguments.check_labels(labels, input_ids, self.backbone.vocab_size)
             call.labels = labels.to(input_ids.device)
             if labels.device.type == "cpu":  # where they count is known without waiting for a device
                 call.written_from = label_follows(labels).flatten().nonzero()[:, 0].to(input_ids.device)
@@ -195,7 +197,7 @@ class ForwardModel(nn.Module):
 
         if self.training and labels is not None and not return_logits:
             return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden)))
-        logits = self._logits(call, hidden, _positions_to_keep(logits_to_keep))
+        logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep, call.valid.shape[1]))
         loss = states = None
         if labels is not None:
             size = self.backbone.vocab_size
@@ -208,9 +210,9 @@ class ForwardModel(nn.Module):
         return output.to_tuple() if return_dict is False else output
 
     @torch.no_grad()
-    def _run_again(self, arguments: tuple[Any, ...], decisions: Sequence[Decision]) -> Tensor:
+    def _run_again(self, begun: tuple[Any, ...], decisions: Sequence[Decision]) -> Tensor:
         """Residual stream [B, S, H] of a call with the arguments of `_begin_call` under other decisions, by layer."""
-        return run_prescribed(self._begin_call(*arguments), self.backbone.embed(arguments[0]), decisions)
+        return run_prescribed(self._begin_call(*begun), self.backbone.embed(begun[0]), decisions)
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None
@@ -245,7 +247,7 @@ class ForwardModel(nn.Module):
         call.end()
         if layers.stop < self.backbone.num_layers:
             return hidden
-        return self._logits(call, hidden, _positions_to_keep(0))
+        return self._logits(call, hidden, arguments.positions_to_keep(0, input_ids.shape[1]))
 
     def compute_report(self) -> dict[str, Any]:
         """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
@@ -257,7 +259,7 @@ class ForwardModel(nn.Module):
 
     def _begin_call(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None,
         attention_mask: Tensor | None,
         cache: AdaptiveCache | None,
         use_cache: bool,
@@ -266,6 +268,8 @@ class ForwardModel(nn.Module):
         requests: Sequence[int] | None,
         documents: Tensor | None,
     ) -> EngineCall:
+        place = self.backbone.decoder.embed_tokens.weight.device
+        input_ids = arguments.checked_call(input_ids, place, attention_mask, cache, continuation_mask, phase, requests)
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
         continues = cache is not None and cache.get_seq_length() > 0
@@ -385,12 +389,3 @@ class ForwardModel(nn.Module):
                 loss = loss + weight * value
         self.raw_loss_terms = terms
         return loss
-
-
-def _positions_to_keep(wanted: int | Tensor) -> tuple[Any, Any]:
-    """An index into [B, S]: everything (0), the last n, positions [K] of all rows, or [B, K] of each row."""
-    if isinstance(wanted, int):
-        return slice(None), slice(-wanted, None) if wanted else slice(None)
-    if wanted.dim() == 1:
-        return slice(None), wanted
-    return torch.arange(len(wanted), device=wanted.device)[:, None], wanted

@@ -2,13 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method.dial import as_number
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.forward_arguments import check_ids, check_like, check_mask
+
+_PARTS = ("input_ids", "attention_mask", "continuation_mask")
+
+
+def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
+    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S].
+
+    Args:
+        least: So many batches at least.
+
+    Raises:
+        UsageError: They are something else.
+    """
+    if isinstance(batches, Mapping | str) or not isinstance(batches, Iterable):
+        raise _no_text(f"{type(batches).__name__} in place of a list")
+    found = list(batches)
+    if len(found) < least:
+        raise _no_text(f"{len(found)} batches where one is needed")
+    for number, batch in enumerate(found, 1):
+        if not isinstance(batch, Mapping):
+            raise _no_text(f"{type(batch).__name__} as batch {number}")
+        if set(batch) != set(_PARTS):
+            raise _no_text(f"{', '.join(map(str, batch)) or 'nothing'} in batch {number}")
+        check_ids(batch["input_ids"])
+        check_mask(batch["attention_mask"], batch["input_ids"])
+        check_like("continuation_mask", batch["continuation_mask"], batch["input_ids"], f"in batch {number}")
+    return found
+
+
+def _no_text(got: str) -> UsageError:
+    return UsageError(
+        f"Held-out text is a list of batches with {', '.join(_PARTS)}, each a tensor [rows, tokens], got {got}. Give "
+        f"for example [{{**tokenizer(texts, return_tensors='pt'), 'continuation_mask': mask}}]."
+    )
+
+
+def checked_savings(savings: Any) -> list[float]:
+    """Savings as plain numbers.
+
+    Raises:
+        UsageError: They are no shares.
+    """
+    if isinstance(savings, Mapping | str) or not isinstance(savings, Iterable):
+        raise UsageError(f"Savings are a list of shares such as [0.05, 0.1], got {savings!r}. Give a list.")
+    shares = [as_number(saving, "A saving") for saving in savings]
+    if wrong := [share for share in shares if not 0 <= share <= 1]:
+        raise UsageError(f"A saving is a share from 0 to 1, got {wrong[0]!r}. Give 0.15 for 15 %.")
+    return shares
 
 
 def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -18,6 +19,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.hugging_face_generation import generate
+from adaptive_bench.validation import is_count
 
 # Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
@@ -105,7 +107,8 @@ class HuggingFaceModel(ForwardModel):
         Raises:
             UsageError: Another kind is wanted than the engine's own: every branch, not reentrant, nothing offloaded.
         """
-        if (activation_checkpointing_kwargs or {}).get("use_reentrant") or every_n_layers != 1 or offload:
+        given = activation_checkpointing_kwargs or {}
+        if not isinstance(given, Mapping) or given.get("use_reentrant") or every_n_layers != 1 or offload:
             raise UsageError(
                 f"Gradient checkpointing of an adaptive model runs every branch again, got use_reentrant, "
                 f"every_n_layers={every_n_layers} or offload={offload}. Leave out gradient_checkpointing_kwargs."
@@ -128,7 +131,14 @@ class HuggingFaceModel(ForwardModel):
         """Give the backbone another vocabulary, with the arguments of Hugging Face's `resize_token_embeddings`.
 
         The weights are others then: what was calibrated before is of no use any more.
+
+        Raises:
+            UsageError: It is no number of tokens.
         """
+        if new_num_tokens is not None and not is_count(new_num_tokens):
+            raise UsageError(
+                f"A vocabulary has a whole number of tokens of at least 1, got {new_num_tokens!r}. Give len(tokenizer)."
+            )
         return self.backbone_model.resize_token_embeddings(new_num_tokens, **kwargs)
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,6 +181,20 @@ class HuggingFaceModel(ForwardModel):
         return self.backbone_model.num_parameters(only_trainable, exclude_embeddings) + sum(e.numel() for e in added)
 
     generate = generate
+
+
+def why_no_backbone(given: Any) -> str:
+    """The sentence that refuses what no method can be put on."""
+    if isinstance(given, str | Path):
+        step = f"Load it first: AdaptiveModel.build(find_backbone({str(given)!r}).load_model(), ...)"
+    elif isinstance(given, HuggingFaceModel):
+        step = "It has a method already; build another one on its model.backbone_model"
+    elif hasattr(given, "get_base_model"):
+        step = "Give the model inside, where the adapters are: AdaptiveModel.build(model.get_base_model(), ...)"
+    else:
+        step = "Load one with transformers.AutoModelForCausalLM.from_pretrained(folder)"
+    shown = repr(given) if isinstance(given, str | Path) else type(given).__name__
+    return f"A method is put on a loaded Hugging Face model, got {shown}. {step}."
 
 
 @torch.compiler.disable(reason=_NOT_COMPILED)

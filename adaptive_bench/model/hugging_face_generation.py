@@ -6,7 +6,6 @@ own loop. What our loop cannot do is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, cast
 
@@ -23,36 +22,10 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model.beams import search_beams
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
+from adaptive_bench.model.generation_arguments import check_arguments
 
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
 _BEAMS = {GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE}
-# Arguments of `generate` that would change how the model runs, and the value at which each changes nothing.
-_REFUSED: dict[str, Any] = {
-    "assistant_model": None,
-    "assistant_tokenizer": None,
-    "cache_implementation": None,
-    "compile_config": None,
-    "constraints": None,
-    "custom_generate": None,
-    "dola_layers": None,
-    "force_words_ids": None,
-    "guidance_scale": 1,
-    "inputs_embeds": None,
-    "is_assistant": False,
-    "negative_prompt_attention_mask": None,
-    "negative_prompt_ids": None,
-    "num_beam_groups": 1,
-    "output_attentions": False,
-    "output_hidden_states": False,
-    "past_key_values": None,
-    "penalty_alpha": None,
-    "position_ids": None,
-    "prefill_chunk_size": None,
-    "prompt_lookup_num_tokens": None,
-    "synced_gpus": False,
-    "token_healing": False,
-    "trust_remote_code": False,
-}
 
 
 @torch.no_grad()
@@ -90,13 +63,8 @@ def generate(
             decisions do not allow (`num_beams`, `use_cache=False`), one that Hugging Face refuses, a model in `train()`
             mode, prompts padded on the right or longer than the context.
     """
-    for given in (inputs, kwargs.get("input_ids")):
-        if given is not None and not isinstance(given, Tensor):
-            raise UsageError(
-                f"generate() takes token ids as a tensor [B, S], got {type(given).__name__}. Give those of "
-                f"tokenizer(texts, return_tensors='pt')."
-            )
-    _refuse_unsupported(generation_config, kwargs)
+    own = {"inputs": inputs, "streamer": streamer, "generator": generator}
+    check_arguments(generation_config, {**kwargs, **own})
     generation_config = deepcopy(generation_config)
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
@@ -118,18 +86,6 @@ def generate(
         )
     writer = _Writer(model, generator=generator, streamer=streamer, **call)
     return writer.write()
-
-
-def _refuse_unsupported(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
-    given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
-    for name, neutral in _REFUSED.items():
-        value = given.get(name)
-        if value is not None and (isinstance(value, Tensor) or value != neutral):
-            what = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else name
-            raise UsageError(
-                f"generate() of an adaptive model writes with decisions and a cache of its own, got "
-                f"{what}, which it does not support. Leave {name} out."
-            )
 
 
 def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) -> None:
@@ -159,7 +115,7 @@ def _prepared(
     backbone: Any = model.backbone_model  # its type does not tell of `generate`
     try:
         backbone.generate(inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # nothing but the arguments was looked at
         raise UsageError(f"generate() got arguments that do not go together or do not exist: {error}") from error
     return call
 

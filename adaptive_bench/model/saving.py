@@ -20,7 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
@@ -31,6 +31,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.checkpoints import make_again
 from adaptive_bench.store.digest import changed, digests, sealed, unsealed
 from adaptive_bench.store.runs import is_run
+from adaptive_bench.validation import as_path
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
@@ -85,6 +86,13 @@ class SavedModel:
             )
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
+        except (TypeError, ValueError, ImportError) as error:
+            if not kwargs:
+                raise
+            raise UsageError(
+                f"Arguments of from_pretrained beside its own are for the backbone's, got {', '.join(kwargs)}, of "
+                f"which one cannot be used: {message_of(error)} Correct it, or leave it out."
+            ) from error
 
     def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
         """Adapters are merged in fp32, whatever type is wanted."""
@@ -145,6 +153,33 @@ def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
         return {}, ""
     own = {name: value for name, value in tensors.items() if name.startswith("method.")}
     return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
+
+
+def checked_folder(folder: Any, tokenizer: Any) -> Path:
+    """The folder, made if need be, that a model and its tokenizer are to be saved in.
+
+    Raises:
+        UsageError: It cannot be one, or the tokenizer is none.
+    """
+    path = as_path(folder, "A model is saved in a folder")
+    if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
+        raise UsageError(
+            f"What is saved beside a model is a loaded tokenizer, got {tokenizer!r}. Give that of "
+            f"find_backbone(...).load_tokenizer(), or leave it out."
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:  # a file is in the way, or `/proc`
+        raise UsageError(
+            f"A model is saved in a folder, got {str(path)!r}, where none can be made: {message_of(error)}. Name "
+            f"another."
+        ) from error
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"The folder {str(path)!r} that a model is to be saved in cannot be made: {message_of(error)}. Correct "
+            f"that, or name another."
+        ) from error
+    return path
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -18,6 +18,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Site, SiteView
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -104,7 +105,7 @@ class TextDecisions:
         title = f"{self.method}, dial {self.dial:g}: {100 * self.saved:.1f} % of token-branches skipped"
         figure = drawn(self.keep, [visible(piece) for piece in self.pieces], self.prompt_tokens, title)
         if path is not None:
-            written(figure, Path(path))
+            written(figure, as_path(path, "A picture is written to a .svg, .pdf or .png"))
         return figure
 
 
@@ -195,7 +196,19 @@ def text_decisions(
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither."""
+    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither.
+
+    Raises:
+        UsageError: They are no texts, or the tokenizer is none.
+    """
+    if not callable(tokenizer):
+        raise UsageError(
+            f"A text is read with a loaded tokenizer, got {tokenizer!r}. Give that of "
+            f"find_backbone(...).load_tokenizer()."
+        )
+    if not (isinstance(prompt, str) and isinstance(answer, str)):
+        wrong = answer if isinstance(prompt, str) else prompt
+        raise UsageError(f"Decisions are made on one text, got {type(wrong).__name__}. Give a str, each text in turn.")
     first = list(map(int, tokenizer(prompt).input_ids))
     if len(first) > 1 and first[-1] == tokenizer.eos_token_id:
         first = first[:-1]

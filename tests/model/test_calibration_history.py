@@ -90,11 +90,13 @@ def test_new_thresholds_count_at_once(make_model, random_text):
         model(ids)
 
 
-@pytest.mark.parametrize("batches", [[], [{"input_ids": torch.zeros(1, 0, dtype=torch.long)}]])
+@pytest.mark.parametrize("batches", [[], [{"input_ids": torch.zeros(1, 2, dtype=torch.long)}]])
 @pytest.mark.parametrize("spec", ["gateskip", "calm"])
 def test_calibrating_without_text(spec, batches, make_model):
     """The error says what is needed."""
-    batches = [dict(batch, attention_mask=batch["input_ids"]) for batch in batches]
+    batches = [
+        dict(batch, attention_mask=batch["input_ids"], continuation_mask=batch["input_ids"]) for batch in batches
+    ]
     with pytest.raises(UsageError, match="held-out training text, got 0 tokens"):
         make_model(spec).calibrate(batches, [0.1])
     assert make_model("dense").calibrate(batches, [0.0])["tokens"] == 0

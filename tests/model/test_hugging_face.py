@@ -222,5 +222,5 @@ def test_the_name_is_known_to_pipelines(caplog, shared_model):
 
 @pytest.mark.parametrize("ids", ["text", [[1, 2]], 5])
 def test_what_is_no_tensor_is_named(shared_model, ids):
-    with pytest.raises(UsageError, match=f"as a tensor .* got {type(ids).__name__}"):
+    with pytest.raises(UsageError, match=f"are a tensor .* got {type(ids).__name__}"):
         shared_model("dense").generate(ids)
