@@ -12,10 +12,13 @@ from typing import Any
 import torch
 from tabulate import tabulate
 
+from adaptive_bench import registry
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
+from adaptive_bench.model.device import find_device
 from adaptive_bench.probed import Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.capabilities import capability_matrix
 from adaptive_bench.testing.check import Result
@@ -88,6 +91,17 @@ class Report:
         }
 
 
+def _named(given: Any) -> list[MethodSpec]:
+    """The specs that were asked for, all of methods that exist with parameters that they have."""
+    parts = [given] if isinstance(given, str | MethodSpec) else given
+    if not isinstance(parts, Sequence) or not parts:
+        raise UsageError(f"What is checked is a method such as 'gateskip', or a list of some, got {given!r}. Name one.")
+    specs = [spec for part in parts for spec in (parse_specs(part) if isinstance(part, str) else [MethodSpec.of(part)])]
+    for spec in specs:
+        registry.check_name("methods", spec.name)
+    return specs
+
+
 def _mark(statuses: set[str]) -> str:
     if "failed" in statuses:
         return "F"
@@ -95,7 +109,7 @@ def _mark(statuses: set[str]) -> str:
 
 
 def check_specs(
-    specs: Sequence[MethodSpec],
+    specs: MethodSpec | str | Sequence[MethodSpec | str],
     families: Sequence[str] = FAMILIES,
     *,
     reporter: Reporter | None = None,
@@ -105,10 +119,19 @@ def check_specs(
     """Run every check on every spec and family, and compare what the specs do.
 
     Args:
+        specs: One or more; a text may list several.
         debug: Let errors of a method's code through instead of reporting them as failures.
         device: Where everything runs.
+
+    Raises:
+        UsageError: Of the methods or families one does not exist, or there is none; or no such device is here.
     """
     start_s = time.perf_counter()
+    specs, device = _named(specs), find_device(str(device))
+    if isinstance(families, str) or not isinstance(families, Sequence) or not families:
+        raise UsageError(f"Families are a list of names such as {FAMILIES}, got {families!r}. Name one at least.")
+    for family in families:
+        registry.check_name("families", family)
     results: list[Result] = []
     behaviours: dict[MethodSpec, str] = {}
     shared: Shared = {}
