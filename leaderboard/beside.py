@@ -121,9 +121,9 @@ def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None =
     (theirs,) = [one for one in paper_tables() if one["table"] == table]
     ours = [row for row in rows if row.axis == AXIS and row.phase == "all"]
     by_model: dict[str | None, list[Row]] = {}
+    pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
     for row in ours:
-        # A table over models takes them all.
-        by_model.setdefault(row.conditions.model if theirs["model"] else None, []).append(row)
+        by_model.setdefault(None if pools else row.conditions.model, []).append(row)
     found = [_Ours(theirs, some, variants or {}).beside(model) for model, some in by_model.items()]
     return found or [_Ours(theirs, [], {}).beside(None)]
 
@@ -186,8 +186,13 @@ class _Ours:
         recipe = ours.conditions.recipe or ""
         wanted = row.get("recipe")
         measured = any(one in recipe for one in wanted) if wanted else not any(f"{one} " in recipe for one in _OTHER)
-        name = (ours.conditions.model or "").lower()
-        return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() in name
+        return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() == self._named(ours)
+
+    def _named(self, ours: Row) -> str:
+        """What the table's rows of this method call the model: the longest of their names that is in its own."""
+        name, method = (ours.conditions.model or "").lower(), self._variant(ours)
+        known = {row.get("model", "").lower() for row in self.table["rows"] if row["method"] == method}
+        return max((one for one in known if one in name), key=len, default="")
 
     def _value(self, rows: Sequence[Row], what: str | None, level: float) -> Value | None:
         kind, _, name = (what or "").partition(" ")

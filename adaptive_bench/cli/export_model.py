@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
+from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.results import read_table
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.spec import MethodSpec
 
 
 def export_model(
+    ctx: typer.Context,
     run: Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     to: Annotated[
@@ -26,12 +31,24 @@ def export_model(
         typer.Option("--output", "-o", parser=output.new_folder, help="Folder to write; it must not exist."),
     ] = None,
     folder: Annotated[Path | None, typer.Argument(hidden=True, help="How -o was given once.")] = None,
+    without_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="A plain model instead, without the layers that static depth leaves out at this number."
+        ),
+    ] = None,
+    calibration: Annotated[
+        str, typer.Option(help="With --without-layers: of several stored calibrations this one, a task or `pooled`.")
+    ] = "auto",
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
     Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
+    With --without-layers it is a plain Hugging Face model, which `run --model` takes: a method on a pruned backbone.
     """
+    if without_layers is None:
+        refuse_idle(ctx, "without --without-layers", "--calibration")
     if to is None:
         asked = "no folder" if folder is None else f"{str(folder)!r} without it"
         raise UsageError(
@@ -59,6 +76,10 @@ def export_model(
             f"which finds its trainings again, and name that one."
         )
     spec, found, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
+    if without_layers is not None:
+        model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration)
+        _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
+        return
     model = AdaptiveModel.from_pretrained(found, spec, calibration=None)
     card = model_card(
         model,
@@ -73,7 +94,39 @@ def export_model(
         model.save_pretrained(temporary, load_tokenizer(found), pretrained=hub)
         stored_calibration.copy(found, temporary, spec)
         atomic.write_text(temporary / "README.md", card)
-    typer.echo(f"Wrote {to}: {sum(file.stat().st_size for file in to.rglob('*') if file.is_file()) / 1e6:.1f} MB")
+    typer.echo(f"Wrote {to}: {_megabytes(to)}")
+
+
+def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """The backbone without a number of layers, with tokenizer and a card of two sentences."""
+    from adaptive_bench.model.pruning import pruned
+
+    if not model.method.skips_whole_layers:
+        raise UsageError(
+            f"--without-layers is for a method whose dial is a number of layers, got {model.spec}. Name static_depth, "
+            f"for example `--method 'static_depth[rule=bi]'`, of a run that has it."
+        )
+    if layers >= model.backbone.num_layers:
+        raise UsageError(
+            f"--without-layers is from 1 to {model.backbone.num_layers - 1}, so that one layer stays, got {layers}. "
+            f"Give fewer."
+        )
+    model.dial = layers
+    plain = pruned(model)
+    gone = ", ".join(map(str, plain.config.pruned_layers))
+    with atomic.new_folder(to) as temporary:
+        plain.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        card = (
+            f"# {to.name}\n\n{base} without {layers} of its {model.backbone.num_layers} layers, those that "
+            f"`{model.spec}` leaves out: {gone}, counted from 0. A plain model of transformers.\n"
+        )
+        atomic.write_text(temporary / "README.md", card)
+    typer.echo(f"Wrote {to}, without layers {gone} of {model.backbone.num_layers}: {_megabytes(to)}")
+
+
+def _megabytes(folder: Path) -> str:
+    return f"{sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f} MB"
 
 
 def _results(run: Path, spec: MethodSpec) -> str:

@@ -8,6 +8,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
+from adaptive_bench.runs.planning.backbones import find_backbone
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,11 @@ def finished(tmp_path_factory):
     from adaptive_bench.config import load_config
     from adaptive_bench.runs import run
 
-    changes = {"methods": "dense,gateskip,gateskip@paper", "out": tmp_path_factory.mktemp("out"), "device": "cpu"}
+    changes = {
+        "methods": "dense,gateskip,gateskip@paper,static_depth",
+        "out": tmp_path_factory.mktemp("out"),
+        "device": "cpu",
+    }
     return run(load_config("smoke", changes)).folder
 
 
@@ -34,6 +39,25 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
     again = command("export-model", str(finished), "-o", "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr
+
+
+def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, finished, tmp_path, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    asked = ("export-model", str(finished), "-o", "small", "--method")
+    for spec, layers, told in [
+        ("gateskip", 1, "a method whose dial is a number of layers, got gateskip"),
+        ("static_depth", 6, "--without-layers is from 1 to 5, so that one layer stays, got 6"),
+    ]:
+        result = command(*asked, spec, "--without-layers", str(layers))
+        assert result.exit_code == 2 and told in " ".join(result.stderr.split())
+        assert not (tmp_path / "small").exists()
+    result = command(*asked, "static_depth", "--without-layers", "2")
+    assert result.exit_code == 0 and "without layers 2, 4 of 6" in result.stdout
+    backbone = find_backbone(str(tmp_path / "small"))
+    model = backbone.load_model()
+    assert len(model.model.layers) == 4 and model.config.pruned_layers == [2, 4]
+    assert backbone.load_tokenizer().eos_token_id is not None
+    assert "leaves out: 2, 4, counted from 0" in (tmp_path / "small" / "README.md").read_text()
 
 
 def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, finished, tmp_path, monkeypatch):

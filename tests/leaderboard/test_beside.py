@@ -178,6 +178,22 @@ def test_a_table_over_models_finds_each_in_its_row(make_row):
     assert shown == {"Llama-3.2-1B": None, "Llama-3.2-3B": "80.0", "Llama-3.1-8B": None, "Gemma-2-2B": "60.0"}
 
 
+def test_a_pruned_model_has_rows_of_its_own_beside_the_whole_one(make_row):
+    values = {"task": "nano_qa_ll", "metric": "acc,none"}
+    rows = rows_of(make_row, "gateskip", {0.0: 0.6, 0.15: 0.5}, **values)
+    rows += rows_of(make_row, "dense", {0.0: 0.7}, **values)
+    rows += rows_of(make_row, "gateskip", {0.0: 0.4, 0.15: 0.3}, **values, model="nano-pruned")
+    rows += rows_of(make_row, "dense", {0.0: 0.2}, **values, model="nano-pruned")
+    found, sentences = said(rows, 9)
+    shown = {line.name: [value and value.shown for value in line.ours] for line in found.lines}
+    assert shown == {
+        "GateSkip": ["60.0", "50.0", None, None],
+        "GateSkip + ShortGPT pruning": ["40.0", "30.0", None, None],
+        "Default Llama1b + ShortGPT pruning": ["20.0", None, None, None],
+    }
+    assert having(sentences, "ours nano, nano-pruned: orders are compared")
+
+
 def test_the_default_stands_once_in_what_is_kept_and_pairs_stay_in_their_section(make_row):
     rows = rows_of(make_row, "gateskip", {0.0: 0.8, 0.15: 0.4}) + rows_of(
         make_row, "gateskip[shape=scalar]", {0.0: 0.5, 0.15: 0.3}
