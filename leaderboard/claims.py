@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, message_of
-from adaptive_bench.store.results import ENTRY, RUN
+from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 from adaptive_bench.strict_yaml import read_mapping
 
 from .plain import plain
 from .rows import Rejected, read_json
 
 _CLOCKS = timedelta(hours=1)  # two machines may disagree by so much
+OF_A_MACHINE = ("out", "data_dir", "device", "preset")  # keys of a configuration that `submit` leaves out
 _SAME = ("methods", "tasks", "seeds", "model", "match_on", "match_phase")
 
 
@@ -56,17 +57,35 @@ def check_dates(folder: Path) -> None:
             check_order((f"{RUN}: finished", ended), (f"{ENTRY}: submitted", when))
 
 
+def check_records_dates(folder: Path, since: Sequence[str]) -> None:
+    """Refuse an entry that was submitted before its last record was made, or whose run finished before its first.
+
+    Args:
+        since: When the first and the last record got the state that they have; empty where none says it.
+    """
+    if not since:
+        return
+    first, last = (date_of(PACKED_RECORDS, "since", one) for one in (since[0], since[-1]))
+    finished, when = _object(folder / RUN).get("finished"), submitted(folder)
+    if finished is not None:
+        check_order(
+            (f"{PACKED_RECORDS}: its first record", first), (f"{RUN}: finished", date_of(RUN, "finished", finished))
+        )
+    if when is not None:
+        check_order((f"{PACKED_RECORDS}: its last record", last), (f"{ENTRY}: submitted", when))
+
+
 def check_run_json(folder: Path) -> None:
     """Refuse a `run.json` that is not of the `config.yaml` beside it, or not of a run that is done."""
     about = _object(folder / RUN)
     if not about or not (folder / "config.yaml").is_file():  # the first entries had neither
         return
-    if about.get("state", "done") != "done":
-        raise Rejected(f"{RUN}: state {plain(about['state'], 40)!r}, of an entry it is 'done'")
     try:
         config = read_mapping(folder / "config.yaml")
     except AdaptiveBenchError as error:
         raise Rejected(plain(f"config.yaml: {message_of(error)}").removesuffix(".")) from error
+    if machine := [key for key in OF_A_MACHINE if key in config]:
+        raise Rejected(f"config.yaml: {machine[0]} {plain(config[machine[0]], 80)} is of a machine, and of no entry")
     for key in _SAME:
         if key in about and key in config and about[key] != config[key]:
             raise Rejected(f"{RUN}: {key} {plain(about[key], 80)}, in config.yaml {plain(config[key], 80)}")

@@ -26,6 +26,8 @@ OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
 # Of all files together but for table and answers: a training with its points on three tasks has 0.02 to 0.08 MB.
 LARGEST_BYTES = 16_000_000
 LARGEST_DERIVED_BYTES = 32_000_000  # of those two, which an entry without records has, and early ones have all
+VERIFIED = "verified.json"  # of whoever merges an entry, who vouches for it (`leaderboard.verified`)
+LARGEST_BESIDE_BYTES = 1_000_000  # of `entry.json` and of `verified.json`, which no digest of an entry is of
 _LONGEST_REASON = 2000
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -64,6 +66,7 @@ def check(folder: Path) -> int:
     Raises:
         Rejected: They do not hold.
     """
+    _check_folder(folder)
     about = read_json(folder / FILE_NAME)
     version, files = (about.get("schema"), about.get("files")) if isinstance(about, dict) else (None, None)
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA:
@@ -82,8 +85,25 @@ def check(folder: Path) -> int:
         size[name in DERIVED] += path.stat().st_size
     if unknown := sorted(files.keys() - {*FILES, *OPTIONAL_FILES, PACKED_RECORDS}):
         raise Rejected(f"{FILE_NAME} names {plain(unknown[0], 60)!r}, which is no file of an entry")
+    needed = {"table.json"} if version == 1 else {*FILES}
+    if PACKED_RECORDS in files:
+        needed = {*FILES} - {*DERIVED}
+    if missing := sorted(needed - files.keys()):
+        raise Rejected(f"{missing[0]} is missing, which an entry has")
+    if undeclared := sorted({one.name for one in folder.iterdir()} - {*files, FILE_NAME, VERIFIED}):
+        raise Rejected(f"{plain(undeclared[0], 60)} is in the folder, but {FILE_NAME} does not name it: remove it")
     check_size(size[False], size[True])
     return version
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with anything but files, or with too much that no digest is of."""
+    for one in sorted(folder.iterdir()):
+        if one.is_symlink() or not one.is_file():
+            what = "a link" if one.is_symlink() else "a folder" if one.is_dir() else "no file"
+            raise Rejected(f"{plain(one.name, 60)} is {what}; an entry is a folder of files")
+        if one.name in (FILE_NAME, VERIFIED) and (size := one.stat().st_size) > LARGEST_BESIDE_BYTES:
+            raise Rejected(f"{one.name} has at most {LARGEST_BESIDE_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
 
 
 def check_size(others: int, derived: int) -> None:

@@ -20,13 +20,24 @@ from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
 from adaptive_bench.strict_yaml import read_mapping
 
 from . import derived, verified
-from .claims import check_dates, check_run_json
+from .claims import check_dates, check_records_dates, check_run_json
 from .entry import check, migrated
+from .forms import check_forms
 from .grid import COSTS
-from .held import check_answers, check_environments, check_methods, check_recipes, check_scores, check_table
+from .headroom import check_headroom
+from .held import (
+    check_answers,
+    check_environments,
+    check_methods,
+    check_recipes,
+    check_scores,
+    check_table,
+)
 from .identity import identity_of
 from .plain import plain
-from .rows import Rejected, checked, only_once, place_of, read_json, spec_of
+from .row import Row
+from .rows import COLUMNS, Rejected, checked, only_once, place_of, read_json, spec_of
+from .steps import read_steps
 
 SELF_REPORTED = "self-reported"  # the author's word: the entry has no records
 REDERIVED = "re-derived"  # every value was made again of its records by whoever built the board
@@ -108,14 +119,16 @@ def examine(folder: Path) -> Evidence:
         Rejected: Something does not hold; the message names the file and, of a value, what it is and what it should be.
     """
     version = check(folder)
+    check_forms(folder)
     check_dates(folder)
     check_run_json(folder)
-    about = read_json(folder / ENTRY).get("about")
-    identity = {} if about is None else identity_of(about)
+    check_headroom(folder)
+    identity = identity_of(read_json(folder / ENTRY)["about"], whole=True)
     has_records = (folder / PACKED_RECORDS).is_file()
     now = _made_again(folder) if has_records else None
     if now is not None:
         check_recipes(_config(folder), now["recipes"])
+        check_records_dates(folder, now["recorded"]["since"])
     rows = migrated(_read(folder, "table.json", [] if now is None else now["rows"], list), version)
     only_once(rows)
     for number, row in enumerate(rows):
@@ -123,6 +136,9 @@ def examine(folder: Path) -> Evidence:
             checked(row)
         except Rejected as why:
             raise Rejected(f"row {number} of table.json: {why}") from why
+        if unknown := sorted(row.keys() - COLUMNS):
+            raise Rejected(f"row {number} of table.json: {plain(unknown[0], 40)!r} is no column of a table")
+    read_steps(folder, (Row.of(checked(row)) for row in rows))
     answers = _read(folder, "answers.json", {"sweeps": []} if now is None else now["answers"], dict)
     methods = _read(folder, "methods.json", {"methods": {}}, dict)["methods"]
     if now is not None:
@@ -181,7 +197,7 @@ def _read(folder: Path, name: str, otherwise: Any, kind: type) -> Any:
     found = read_json(folder / name) if (folder / name).is_file() else otherwise
     is_sound = isinstance(found, kind)
     if is_sound and name == "methods.json":
-        is_sound = isinstance(found.get("methods"), dict)
+        is_sound = isinstance(found.get("methods"), dict) and found.keys() <= {"schema", "methods"}
     if not is_sound:
         raise Rejected(f"{name} does not hold what a run writes")
     return found

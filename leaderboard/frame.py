@@ -12,6 +12,8 @@ from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
 from .answers import Answers, answers_of, read_answers
+from .claims import submitted
+from .copies import copies
 from .curves import add_curves
 from .entry import FILE_NAME as ENTRY
 from .entry import read_rows
@@ -23,6 +25,7 @@ from .row import Row
 from .rows import Rejected, checked, only_once
 from .steps import FILE_NAME as STEPS
 from .steps import StepsRecord, read_steps
+from .verified import UNVERIFIED
 
 _MOST_PROBLEMS = 50
 
@@ -38,6 +41,7 @@ class Board:
         refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
         evidence: By the name of a run what stands behind it; runs that are no entries are not in it.
         recorded: By the folder of an entry with records, what `recorded` saw in them.
+        again: By the folder of an entry whether it was measured again, in words.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
         steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
@@ -53,6 +57,7 @@ class Board:
     refused: Sequence[str] = field(default=())
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     recorded: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
+    again: Mapping[Path, str] = field(default_factory=dict)
 
     @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:
@@ -90,6 +95,10 @@ def read_board(tables: Iterable[Path]) -> Board:
         problems += why
         if rows:
             by_folder[path.parent] = rows
+    dates = {folder: str(submitted(folder) or "") for folder in evidence}
+    for folder, copied in list(copies(evidence, dates)):
+        problems.append(f"{plain(folder.name)} is left out: {copied}.")
+        del evidence[folder], by_folder[folder]
     refused = list(problems)
     problems += map(plain, made_by_other_rules(by_folder))
     # The name of a run's folder becomes part of a name where runs disagree.
@@ -117,7 +126,8 @@ def read_board(tables: Iterable[Path]) -> Board:
         names[shown]: evidence[folder] for folder, shown in zip(by_folder, named, strict=True) if folder in evidence
     }
     seen = {folder: one.recorded for folder, one in evidence.items() if folder in by_folder and one.recorded}
-    return replace(found, refused=refused, evidence=by_name, recorded=seen)
+    again = {folder: UNVERIFIED if one.again is None else str(one.again) for folder, one in evidence.items()}
+    return replace(found, refused=refused, evidence=by_name, recorded=seen, again=again)
 
 
 def _examined(folder: Path, evidence: dict[Path, Evidence]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -10,8 +10,10 @@ from adaptive_bench.cli.headroom_table import verdict
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.digest import sealed, unsealed
 
+from .plain import plain
 from .rows import LARGEST_FILE_BYTES, Rejected
 
+_KEYS = ("kind", "version", "tasks")
 FILE_NAME = "headroom.json"  # of a run or an entry, as `headroom --output` writes it
 
 
@@ -36,7 +38,17 @@ def for_entry(path: Path) -> bytes:
         Rejected: It is none.
     """
     record = _read(path)[0]
-    return sealed(json_text({key: record[key] for key in ("kind", "version", "tasks") if key in record})).encode()
+    return sealed(json_text({key: record[key] for key in _KEYS if key in record})).encode()
+
+
+def check_headroom(folder: Path) -> None:
+    """Refuse a record beside a table that is none.
+
+    Raises:
+        Rejected: It cannot be read, or holds more than `for_entry` leaves.
+    """
+    if (folder / FILE_NAME).is_file() and (more := _read(folder / FILE_NAME)[0].keys() - _KEYS):
+        raise Rejected(f"{FILE_NAME}: {plain(min(more), 40)} is no key of an entry's")
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:

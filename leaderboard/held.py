@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -13,8 +14,8 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.tables.document_values import is_pooled
 
 from .answers import answers_of
+from .forms import VERSIONS
 from .plain import plain
-from .provenance import VERSIONS
 from .row import Row
 from .rows import Rejected, checked
 
@@ -22,6 +23,13 @@ _ROUNDING = 1e-9  # another machine sums in another order
 _SUMMED = 1e-6  # documents are summed one by one, a table in groups
 _FACTS = ("kv_policy", "executor", "variant")
 _PLACE = ("method", "semantics", "task", "seed", "target")
+_CODE = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_MOST_SETTINGS = 1_000_000
+_FORMS: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("causality", "kv_policy", "executor", "variant"), lambda value: isinstance(value, str)),
+    "code": lambda value: isinstance(value, str) and _CODE.fullmatch(value) is not None,
+    "settings_tried": lambda value: type(value) is int and 0 <= value <= _MOST_SETTINGS,
+}
 
 
 def check_table(rows: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> None:
@@ -61,10 +69,15 @@ def check_methods(said: Mapping[str, Any], now: Mapping[str, Mapping[str, Any]],
         now: What the records give; empty without records.
         specs: Of the table.
     """
+    if now and (more := sorted(said.keys() - specs)):
+        raise Rejected(f"methods.json: {plain(more[0], 100)} is not in the table")
     for spec, facts in said.items():
         where = f"methods.json: {plain(spec, 100)}"
         if not isinstance(facts, Mapping):
             raise Rejected(f"{where}: has keys and values, got {type(facts).__name__}")
+        for key, value in facts.items():
+            if key not in _FORMS or not (value is None or _FORMS[key](value)):
+                raise Rejected(f"{where}: {plain(key, 40)} {plain(value, 60)!r} is not what a run writes")
         known = stored_matrix(method_name(spec)).get(spec, {}).get("causality")
         if known is not None and facts.get("causality") != known:
             raise Rejected(f"{where}: causality {plain(facts.get('causality'), 20)}, by the conformance suite {known}")
@@ -78,16 +91,21 @@ def check_methods(said: Mapping[str, Any], now: Mapping[str, Mapping[str, Any]],
         tried = facts.get("settings_tried")
         if spec in now and isinstance(tried, int) and tried < now[spec]["settings_tried"]:
             raise Rejected(f"{where}: settings_tried {tried}, by the records {now[spec]['settings_tried']} at least")
+        if spec in now and not isinstance(tried, int):
+            raise Rejected(f"{where}: settings_tried is missing")
     if now and (missing := sorted(specs - said.keys())):
         raise Rejected(f"methods.json: {plain(missing[0], 100)} of the table is not in it")
 
 
 def check_environments(said: object, now: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse versions and devices that no record was made with."""
+    """Refuse versions and devices that no record was made with, and those that are left out."""
     made = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in now]
-    for one in said if isinstance(said, list) else ():
+    known = said if isinstance(said, list) else []
+    for one in known:
         if one not in made:
             raise Rejected(f"entry.json: environments {plain(one, 200)}, by the records {plain(made[0], 200)}")
+    if missing := [one for one in made if one and one not in known]:
+        raise Rejected(f"entry.json: environments lack {plain(missing[0], 200)}, which records were made with")
 
 
 def check_recipes(config: Mapping[str, Any], now: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

@@ -23,8 +23,11 @@ KEYS = ("authors", "affiliation", *_LINKS, "package", "licence")
 REQUIRED = ("authors", "licence")
 
 
-def identity_of(values: object) -> dict[str, Any]:
+def identity_of(values: object, *, whole: bool = False) -> dict[str, Any]:
     """What an author says, in the order of `KEYS`.
+
+    Args:
+        whole: Whether it is that of an entry, which has what is in `REQUIRED` and no empty values.
 
     authors: Names, a list.
     affiliation: Where they work.
@@ -33,13 +36,15 @@ def identity_of(values: object) -> dict[str, Any]:
     licence: Of the entry, by its SPDX name, such as `CC-BY-4.0`.
 
     Raises:
-        Rejected: A key is not known, or its value is of another kind.
+        Rejected: A key is not known, is missing, or its value is of another kind.
     """
     if not isinstance(values, Mapping):
         raise Rejected(f"about: keys and values are wanted, got {type(values).__name__}")
     if unknown := [key for key in values if key not in KEYS]:
         raise Rejected(f"about: {', '.join(KEYS)} are known, got {plain(unknown[0], 40)!r}")
-    found = {key: values[key] for key in KEYS if values.get(key) not in (None, "", [])}
+    if whole and (missing := [key for key in REQUIRED if key not in values]):
+        raise Rejected(f"about: {' and '.join(missing)} missing, which every entry has; submit it with both")
+    found = {key: values[key] for key in KEYS if key in values and (whole or values[key] not in (None, "", []))}
     for key, value in found.items():
         if not _is_good(key, value):
             raise Rejected(f"about: {key} {_WANTED.get(key, 'is a short text')}, got {plain(value, 80)!r}")
@@ -47,7 +52,7 @@ def identity_of(values: object) -> dict[str, Any]:
 
 
 _WANTED = {
-    "authors": f"is a list of at most {_MOST_AUTHORS} names",
+    "authors": f"is a list of at most {_MOST_AUTHORS} names, one at least",
     **dict.fromkeys(_LINKS, "is a link that begins with https://"),
     "package": "is a package with its version, name==1.2",
     "licence": "is a licence by its SPDX name, CC-BY-4.0 say, or LicenseRef-NAME for one that has none",
@@ -56,7 +61,7 @@ _WANTED = {
 
 def _is_good(key: str, value: object) -> bool:
     if key == "authors":
-        return isinstance(value, list) and len(value) <= _MOST_AUTHORS and all(map(_is_text, value))
+        return isinstance(value, list) and 1 <= len(value) <= _MOST_AUTHORS and all(map(_is_text, value))
     form = _LINK if key in _LINKS else _PIN if key == "package" else _LICENCE if key == "licence" else None
     return _is_text(value) and (form is None or form.fullmatch(str(value)) is not None)
 

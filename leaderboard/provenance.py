@@ -17,8 +17,8 @@ from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
 from adaptive_bench.store.results import wrote
 
-from . import verified
 from .entry import check_run
+from .forms import VERSIONS
 from .identity import identity_of
 from .plain import block, plain
 from .rows import Rejected, read_json
@@ -31,13 +31,18 @@ _MOST_ITEMS = 50
 _MOST_RECORDS = 1000  # of a run: more never fit, and so many are held to their seals
 
 
-def runs_of(folders: Sequence[Path], known: Mapping[Path, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
+def runs_of(
+    folders: Sequence[Path],
+    known: Mapping[Path, Mapping[str, Any]] | None = None,
+    again: Mapping[Path, str] | None = None,
+) -> list[dict[str, Any]]:
     """What the page says about each run. Whatever is missing or damaged in a folder is left out of it.
 
     Args:
         known: By the folder of an entry what `recorded` saw in its records, which do not lie beside it.
+        again: By the folder of an entry whether it was measured again, in words.
     """
-    return [_run(folder, (known or {}).get(folder)) for folder in folders]
+    return [_run(folder, (known or {}).get(folder), (again or {}).get(folder)) for folder in folders]
 
 
 def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
@@ -62,9 +67,6 @@ def records_of(folder: Path) -> Iterator[Path]:
     keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
     places = (folder.parent.parent / "records" / key for key in keys)
     return (place for place in places if place.is_dir() and not place.is_symlink())
-
-
-VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 
 
 # Key of `methods.json` -> what the page calls it.
@@ -175,20 +177,16 @@ def _not_looked_at(folder: Path) -> list[str]:
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once; of an entry what it says."""
     told = _object(folder / "entry.json").get("environments")
-    found = (
-        told
-        if isinstance(told, list)
-        else [_object(record / "env.json") for record in islice(records_of(folder), _MOST_ITEMS)]
-    )
+    found = told if isinstance(told, list) else [_object(record / "env.json") for record in records_of(folder)]
     texts = [
         {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
-        for one in found[:_MOST_ITEMS]
+        for one in found
         if isinstance(one, dict)
     ]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
 
-def _run(folder: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _run(folder: Path, known: Mapping[str, Any] | None, again: str | None) -> dict[str, Any]:
     about = _object(folder / "run.json")
     records = list(islice(records_of(folder), _MOST_RECORDS + 1)) if known is None else []
     shown = records_shown(records)
@@ -201,9 +199,11 @@ def _run(folder: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
             **_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
             **_facts(_object(folder / "entry.json"), ("submitted",)),
             **_identity(folder),
-            **_facts({"verified": verified.said_of(folder)}, ("verified",)),
+            **_facts({"verified": again}, ("verified",)),
         },
-        "environments": versions_of(folder) if (folder / "entry.json").is_file() else [],  # a run's: with its records
+        "environments": versions_of(folder)[:_MOST_ITEMS]
+        if (folder / "entry.json").is_file()
+        else [],  # a run's: with its records
         "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
         "failures": _texts(about.get("failures")),
         "records": shown if known is None else known["records"],

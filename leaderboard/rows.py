@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,19 +39,18 @@ class Rejected(ValueError):
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file, without `NaN`, endless nesting or numbers of any length.
+    """A JSON file, without `NaN`, endless nesting, numbers of any length or a key twice.
 
     Raises:
         Rejected: It cannot be read.
     """
     try:
         if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise Rejected(f"{path.name} is larger than {LARGEST_FILE_BYTES // 1_000_000} MB")
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+            raise Rejected(f"it is larger than {LARGEST_FILE_BYTES // 1_000_000} MB")
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant, object_pairs_hook=_once)
     except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, Rejected):
-            raise
-        raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
+        why = str(error) if isinstance(error, Rejected) else type(error).__name__
+        raise Rejected(f"{path.name} is not readable JSON ({why})") from error
 
 
 def spec_of(row: Mapping[str, Any]) -> str:
@@ -138,6 +138,15 @@ def _shown(value: object) -> str:
     return type(value).__name__
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key twice whoever reads it would take the one or the other."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise Rejected(f"an object has a key once, got {_shown(twice)} twice")
+    return found
+
+
 def _no_constant(name: str) -> None:
     raise Rejected(f"{name} is no JSON")
 
@@ -219,3 +228,5 @@ _FIELDS: Mapping[str, tuple[Callable[[object], bool], object]] = {
     "definition": (_maybe(_text(_KEY)), None),
     "made_with": (_maybe(_text(_MADE_WITH, 1000)), None),
 }
+# A table has intervals in parts too, which a board does not show.
+COLUMNS = frozenset({*_FIELDS, "interval", "document_error", "seed_error"})

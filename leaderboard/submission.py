@@ -19,6 +19,7 @@ from adaptive_bench.store.runs import is_entry, is_run, plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
+from .claims import OF_A_MACHINE
 from .entry import DERIVED, FILE_NAME, FILES, SCHEMA, check_run, check_size, digest_of
 from .evidence import Evidence, examine
 from .headroom import FILE_NAME as HEADROOM
@@ -31,18 +32,17 @@ from .rows import Rejected, checked, read_json
 from .steps import FILE_NAME as STEPS
 from .steps import read_steps
 
-_OF_A_MACHINE = ("out", "data_dir", "device", "preset")
 _OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
 
 
-def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mapping[str, Any] | None = None) -> Path:
+def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: bool = False) -> Path:
     """Write a run as an entry: a new folder of `entries` with the run's name.
 
     Args:
+        about: Who made it, see `identity`.
         with_records: Put the run's records into it, without weights: whoever unpacks them makes the table again, or
             goes on with more seeds and methods. Table and answers are left out then, as a board makes them of the
             records.
-        about: Who made it, see `identity`; without it the entry is nobody's.
 
     Nothing of the machine goes along: no path, no name of a machine, no log.
 
@@ -67,7 +67,7 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         ) from why
-    said = None if about is None else asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
+    said = asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
     try:
         derived = sum(len(content) for name, content in contents.items() if name in DERIVED)
         check_size(sum(map(len, contents.values())) - derived, derived)
@@ -82,7 +82,7 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
         "adaptive_bench": version("adaptive-bench"),
         "environments": versions_of(run),
-        **({} if said is None else {"about": said}),
+        "about": said,
         "plugins": [path.name for path in plugins_in(run)],
         "files": {name: digest_of(content) for name, content in contents.items()},
     }
@@ -90,8 +90,7 @@ def submit(run: Path, entries: Path, *, with_records: bool = False, about: Mappi
         for name, content in contents.items():
             (folder / name).write_bytes(content)
         atomic.write_json(folder / FILE_NAME, entry)
-        if with_records:
-            _hold(folder, run)
+        _hold(folder, run)
     return target
 
 
@@ -101,7 +100,7 @@ def _hold(entry: Path, run: Path) -> None:
         examine(entry)
     except Rejected as why:
         raise UsageError(
-            f"A board takes an entry whose records give its values, but of {str(run)!r} it is said: {why}. Give the "
+            f"A board takes an entry that holds, but of {str(run)!r} it is said: {why}. Give the "
             f"run's command again (nothing is computed twice), then submit it."
         ) from why
 
@@ -148,7 +147,7 @@ def _contents(run: Path) -> dict[str, bytes]:
 
 
 def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in config.items() if key not in _OF_A_MACHINE}
+    found = {key: value for key, value in config.items() if key not in OF_A_MACHINE}
     if PurePath(str(found.get("model", ""))).is_absolute():
         found["model"] = PurePath(found["model"]).name
     return found

@@ -23,15 +23,18 @@ from adaptive_bench.store import atomic
 
 from . import entry
 from .claims import check_order, date_of, submitted
+from .forms import version_of
 from .plain import plain
 from .rows import Rejected, read_json, spec_of
 
-FILE_NAME = "verified.json"
+FILE_NAME = entry.VERIFIED
 SCHEMA = 4  # 1 counted as differing what another seed may score, 2 named no points, 3 no code
 UNVERIFIED = "not measured again"
 _VERDICTS = ("holds", "alike", "differs")
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _MOST = 10**9
+_KEYS = {"schema", "entry_sha256", "verified", "adaptive_bench", *_COUNTS, "measured"}
+_KEYS_OF_A_POINT = {"method", "semantics", "task", "verdict", "trained", "code"}
 _CODE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -82,6 +85,7 @@ class Again:
         trained: Points of models that were trained again; the others were of models that were there.
         documents: Asked again; of them `equal` have the same score.
         since: When that was.
+        total: How many points the entry has, as `verify` counts them.
         agreeing: By method (with its semantics) and task of each point that holds or is alike the digest of the code
             that measured it again, as far as the file says; `None` where one of an earlier version has counts alone.
     """
@@ -93,6 +97,7 @@ class Again:
     documents: int
     equal: int
     since: datetime
+    total: int
     agreeing: Mapping[tuple[str, str], str | None] | None = None
 
     @property
@@ -111,21 +116,16 @@ class Again:
         return (spec, task) in self.agreeing
 
     def __str__(self) -> str:
+        hold = f"{self.hold} hold{'s' * (self.hold == 1)}"
+        if self.hold == self.points:
+            hold = "it holds" if self.points == 1 else f"all {self.hold} hold"
+        alike = f", {self.alike} more score{'s' * (self.alike == 1)} as another seed may" if self.alike else ""
+        were = "was" if self.points == 1 else "were"
+        these = "this point is" if self.points == 1 == self.trained else f"{self.trained} of these points are"
         return (
-            f"{self.when}: {self.hold:g} of {self.points:g} points measured again hold, {self.alike:g} more score as "
-            f"another seed may; {self.equal:g} of {self.documents:g} scores of documents are the same; "
-            f"{self.trained:g} of the points are of models trained again"
+            f"{self.when}: {self.points} of its {self.total} points {were} measured again: {hold}{alike}; "
+            f"{self.equal} of {self.documents} scores of documents are the same; {these} of models trained again"
         )
-
-
-def said_of(folder: Path) -> str:
-    """Whether an entry was measured again, as its page says it; of a run, which is no entry, nothing."""
-    if not (folder / entry.FILE_NAME).is_file():
-        return ""
-    try:
-        return str(_again(folder))
-    except Rejected:
-        return UNVERIFIED
 
 
 def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Again | None:
@@ -139,14 +139,14 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     """
     if not (folder / FILE_NAME).is_file():
         return None
-    found = _again(folder)
-    if (since := submitted(folder)) is not None:
-        check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", found.since))
     # As `verify` measures them: one of each method, task and saving it was trained towards. A table has no targets.
     known_of = answers["sweeps"] or rows
     places = {(spec_of(one), str(one["task"]), str(one.get("target"))) for one in known_of}
-    if found.points > len(places):
-        raise Rejected(f"{FILE_NAME}: points {found.points}, in the entry {len(places)}")
+    found = _again(folder, len(places))
+    if (since := submitted(folder)) is not None:
+        check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", found.since))
+    if found.points > found.total:
+        raise Rejected(f"{FILE_NAME}: points {found.points}, in the entry {found.total}")
     asked = found.points * max((len(sweep["documents"]) for sweep in answers["sweeps"]), default=_MOST)
     if found.documents > asked:
         raise Rejected(f"{FILE_NAME}: documents {found.documents}, in the entry {asked}")
@@ -156,10 +156,17 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     return found
 
 
-def _again(folder: Path) -> Again:
+def _again(folder: Path, total: int) -> Again:
     values = read_json(folder / FILE_NAME)
     if not isinstance(values, dict):
         raise Rejected(f"{FILE_NAME} does not hold what `leaderboard verify --record` writes")
+    if unknown := sorted(values.keys() - _KEYS):
+        raise Rejected(f"{FILE_NAME}: {plain(unknown[0], 40)} is no key of it")
+    try:
+        version_of(values.get("adaptive_bench"))
+    except ValueError as error:
+        told = plain(values.get("adaptive_bench"), 40)
+        raise Rejected(f"{FILE_NAME}: adaptive_bench: {error}, got {told!r}") from error
     schema = values.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= SCHEMA:
         raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(schema, 20)}")
@@ -182,8 +189,11 @@ def _again(folder: Path) -> Again:
     agreeing = None
     if schema > 2:
         agreeing = _agreeing(values.get("measured"), points, hold, alike)
+        named = [one["trained"] for one in values["measured"] if "trained" in one]
+        if len(named) == points and sum(named) != trained:
+            raise Rejected(f"{FILE_NAME}: trained {trained}, by its points {sum(named)}")
     since = date_of(FILE_NAME, "verified", values.get("verified"))
-    return Again(points, hold, alike, trained, documents, equal, since, agreeing)
+    return Again(points, hold, alike, trained, documents, equal, since, total, agreeing)
 
 
 def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
@@ -212,6 +222,7 @@ def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[s
 def _is_point(one: Any) -> bool:
     return (
         isinstance(one, dict)
+        and one.keys() <= _KEYS_OF_A_POINT
         and all(isinstance(one.get(key), str) for key in ("method", "task"))
         and isinstance(one.get("semantics", "bench"), str)
         and isinstance(one.get("trained", True), bool)

@@ -109,7 +109,13 @@ def _part(group: Group, *, pages: bool) -> _Part:
     methods = methods_of(board.rows, method_facts_of(board.folders))
     states = _states(board, [one["spec"] for one in methods])
     methods = [one | {"state": states[one["spec"]], "page": page_of(one["label"]) if pages else ""} for one in methods]
-    return _Part(group, tables_of(_shown(board.rows)), ranked(group), runs_of(board.folders, board.recorded), methods)
+    return _Part(
+        group,
+        tables_of(_shown(board.rows)),
+        ranked(group),
+        runs_of(board.folders, board.recorded, board.again),
+        methods,
+    )
 
 
 def _page(
@@ -264,7 +270,7 @@ def _meta(part: _Part) -> str:
     if len(said) > 1:
         parts.append(f"{len(again)} of {len(said)} entries measured again{_by_code(rows)}")
     elif said:
-        parts.append(f"verified {again[0].partition(',')[0]}{_by_code(rows)}" if again else UNVERIFIED)
+        parts.append(f"verified {again[0].partition(';')[0]}{_by_code(rows)}" if again else UNVERIFIED)
     return " · ".join(parts)
 
 

@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 from board_page import browser, opened, site
+from forged_entries import entries
 from swept_board import board_maker
 
 from adaptive_bench.leaderboard.frame import Board
 
-__all__ = ["board", "browser", "make_row", "opened", "site"]
+__all__ = ["board", "browser", "entries", "make_row", "opened", "site"]
 MakeRow = Callable[..., dict[str, Any]]
 
 

@@ -10,14 +10,16 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, LARGEST_DERIVED_BYTES, SCHEMA, check_size
 from adaptive_bench.leaderboard.evidence import _completed
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.provenance import runs_of
 from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.leaderboard.submission import claims_of, submit
-from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder, said_of
+from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder
 from adaptive_bench.source import code_of
 from adaptive_bench.store.atomic import write_sealed
-from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.digest import sealed, unsealed
 from adaptive_bench.store.results import read_table, write_run
 
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 OLD = Path(__file__).parent / "old_entries"
 
 
@@ -33,14 +35,15 @@ def run(tmp_path, make_row):
     (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
     (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {"gateskip": {"causality": "C0"}}}))
     about = {"state": "done", "model": "/home/secret/llama", "records": ["aaaaaaaaaaaaaaaa"], "warnings": ["a\x1bb"]}
-    write_run(folder, about | {"failures": []})
+    about |= {"methods": ["dense"], "tasks": ["nano_math"], "seeds": [1], "match_on": "net", "match_phase": "all"}
+    write_run(folder, about | {"failures": [], "finished": "2026-01-01T00:00:00+00:00", "took_s": 1.0})
     config = "methods: [dense]\nmodel: /home/secret/llama\nout: /home/secret/runs\ndata_dir: /home/secret\n"
     (folder / "config.yaml").write_text(config)
     return folder
 
 
 def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_machine(run, tmp_path):
-    entry = submit(run, tmp_path / "entries")
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
     of_entry, of_run = (read_board([folder / "table.json"]).lines for folder in (entry, run))
     assert [line | {"checked": None} for line in of_entry] == of_run
     assert {line["evidence"] for line in of_entry} == {"self-reported"}
@@ -55,11 +58,8 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
 def test_records_that_do_not_make_the_table_are_not_submitted(run, tmp_path):
     write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
     with pytest.raises(UsageError, match=r"records\.tar\.xz"):
-        submit(run, tmp_path / "entries", with_records=True)
+        submit(run, tmp_path / "entries", with_records=True, about=ABOUT)
     assert not list((tmp_path / "entries").iterdir())
-
-
-ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 
 
 def test_an_entry_says_who_made_it(run, tmp_path):
@@ -94,7 +94,7 @@ def test_who_made_an_entry_is_asked_for(run, tmp_path, about, why):
 
 def test_headroom_beside_the_table_goes_along(run, tmp_path):
     (run / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": []}\n'))
-    entry = submit(run, tmp_path / "entries")
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
     assert "headroom.json" in json.loads((entry / "entry.json").read_text())["files"]
     assert not read_board([entry / "table.json"]).problems
     (entry / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": [3]}\n'))
@@ -111,7 +111,7 @@ def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make
     about = forged(json.loads((run / "run.json").read_text()))
     (run / "run.json").unlink() if about is None else (run / "run.json").write_text(about)
     with pytest.raises(UsageError, match=r"run\.json"):
-        submit(run, tmp_path / "entries")
+        submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
     board = read_board([run / "table.json"])
     assert not board.rows and "table.json is left out" in board.problems[0]
@@ -122,15 +122,15 @@ def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make
 def test_answers_that_were_edited_are_neither_submitted_nor_tested(run, tmp_path):
     (run / "answers.json").write_text('{"sweeps": []}')
     with pytest.raises(UsageError, match=r"answers\.json in .* changed since"):
-        submit(run, tmp_path / "entries")
+        submit(run, tmp_path / "entries", about=ABOUT)
     board = read_board([run / "table.json"])
     assert board.rows and any("Paired tests" in text and "answers.json" in text for text in board.problems)
 
 
 def test_an_entry_is_never_overwritten(run, tmp_path):
-    submit(run, tmp_path / "entries")
+    submit(run, tmp_path / "entries", about=ABOUT)
     with pytest.raises(UsageError, match="never changed"):
-        submit(run, tmp_path / "entries")
+        submit(run, tmp_path / "entries", about=ABOUT)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_an_entry_is_never_overwritten(run, tmp_path):
 def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
     (run / name).unlink() if text is None else (run / name).write_text(text)
     if name != "run.json":
-        write_run(run, json.loads((run / "run.json").read_text()))
+        write_run(run, unsealed((run / "run.json").read_bytes()))
     with pytest.raises(UsageError, match=why):
-        submit(run, tmp_path / "entries")
+        submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
 
 
 def test_an_entry_that_was_changed_afterwards_is_left_out_and_the_board_goes_on(run, tmp_path, make_row):
-    entry = submit(run, tmp_path / "entries")
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
     other = tmp_path / "other"
     shutil.copytree(run, other)
     (entry / "table.json").write_text(json.dumps([make_row(score=0.95)]))
@@ -166,7 +166,7 @@ def test_an_entry_that_was_changed_afterwards_is_left_out_and_the_board_goes_on(
 
 @pytest.mark.parametrize("schema", [0, SCHEMA + 1, "2", None, True, 1.0])
 def test_a_version_that_is_not_known_is_left_out(run, tmp_path, schema):
-    entry = submit(run, tmp_path / "entries")
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
     about = json.loads((entry / "entry.json").read_text())
     (entry / "entry.json").write_text(json.dumps(about | {"schema": schema}))
     board = read_board([entry / "table.json"])
@@ -198,24 +198,32 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     points = [again(verdict) for verdict in ("holds", "alike", "differs", "unknown")]
     with pytest.raises(UsageError, match="is none"):
         recorder(run)(points)
-    entry = submit(run, tmp_path / "entries")
-    assert (said_of(run), said_of(entry)) == ("", UNVERIFIED)
-    recorder(entry)(points)
-    assert said_of(entry).partition(": ")[2] == (
-        "1 of 3 points measured again hold, 1 more score as another seed may; 24 of 24 scores of documents are the "
-        "same; 3 of the points are of models trained again"
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
+    assert (again_of(run), again_of(entry)) == ([], [UNVERIFIED])
+    recorder(entry)(points[:2])
+    (said,) = again_of(entry)
+    assert said.partition(": ")[2] == (
+        "2 of its 2 points were measured again: 1 holds, 1 more scores as another seed may; 16 of 16 scores of "
+        "documents are the same; 2 of these points are of models trained again"
     )
+    recorder(entry)(points)
     file = entry / "verified.json"
     assert {one["code"] for one in json.loads(file.read_text())["measured"]} == {code_of("gateskip")}
     first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
+    file.write_text(json.dumps(first | {"points": 1, "trained": 1}))
+    assert "1 of its 2 points was measured again: it holds; 24 of 24" in again_of(entry)[0]
     file.write_text(json.dumps(first))
-    assert "1 of 3 points measured again hold, 0 more" in said_of(entry)
     assert "points 3, in the entry 2" in read_board([entry / "table.json"]).refused[0]
     recorder(entry)(points[:2])
     assert not read_board([entry / "table.json"]).refused
     (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
-    assert said_of(entry) == UNVERIFIED
     assert "entry_sha256" in read_board([entry / "table.json"]).refused[0]
+
+
+def again_of(folder):
+    """Whether it was measured again, as its page says it."""
+    board = read_board([folder / "table.json"])
+    return [run["facts"]["verified"] for run in runs_of(board.folders, again=board.again) if "verified" in run["facts"]]
 
 
 def again(verdict):
@@ -243,16 +251,19 @@ def again(verdict):
         {"alike": 1},
         {"alike": "1"},
         {"equal": []},
+        {"onload": 1},
+        {"adaptive_bench": "99.0"},
+        {"adaptive_bench": None},
+        {"trained": 0},
     ],
 )
 def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
-    entry = submit(run, tmp_path / "entries")
+    entry = submit(run, tmp_path / "entries", about=ABOUT)
     file = recorder(entry)([again("holds")])
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    assert said_of(entry) == UNVERIFIED
     assert "verified.json" in read_board([entry / "table.json"]).refused[0]
     file.write_text("[" * 10_000)
-    assert said_of(entry) == UNVERIFIED
+    assert "verified.json is not readable JSON" in read_board([entry / "table.json"]).refused[0]
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_that_its_records_know(make_row):

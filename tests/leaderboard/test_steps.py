@@ -14,6 +14,7 @@ from adaptive_bench.store.results import write_run
 
 METHODS = {"gateskip@paper": (0.2, 0.9, 0.9), "mod": (0.6, 0.6, 0.6), "dense": (None, None, None)}
 STEPS = (320, 640, 1280)
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 RECIPES = {steps: f"steps {steps}, batch_size 32" for steps in STEPS}
 
 
@@ -61,7 +62,9 @@ def run_of(tmp_path, make_row):
         (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
         (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {}}))
         (folder / "config.yaml").write_text("methods: [mod]\nmodel: nano\n")
-        write_run(folder, {"state": "done", "failures": [], "warnings": []})
+        (place := folder.parents[1] / "records" / "aaaaaaaaaaaaaaaa").mkdir(parents=True, exist_ok=True)
+        (place / "env.json").write_text(json.dumps({"device": "cpu"}))
+        write_run(folder, {"state": "done", "failures": [], "warnings": [], "records": [place.name]})
         if beside is not None:
             (folder / "steps.json").write_text(beside if isinstance(beside, str) else json.dumps(beside))
         return folder
@@ -151,18 +154,18 @@ def test_a_record_that_is_damaged_or_of_another_recipe_is_left_out_and_refused(r
     (said,) = board.problems
     assert said.startswith("steps.json of nano-seed1-320 is left out: ") and why in said
     with pytest.raises(UsageError, match=why):
-        submit(folder, tmp_path / "entries")
+        submit(folder, tmp_path / "entries", about=ABOUT)
 
 
 def test_an_entry_takes_the_record_along_and_is_refused_with_another_one(run_of, tmp_path):
     folder = run_of(320, record())
-    entry = submit(folder, tmp_path / "entries")
+    entry = submit(folder, tmp_path / "entries", about=ABOUT)
     assert _board(entry).steps and any(row.not_converged for row in _board(entry).rows)
     (entry / "steps.json").write_text(json.dumps(record(enough=320)))
     assert "steps.json is not what was submitted" in _board(entry).problems[0]
     (entry / "steps.json").unlink()
     assert "steps.json is not what was submitted" in _board(entry).problems[0]
-    plain = submit(run_of(640), tmp_path / "entries")
+    plain = submit(run_of(640), tmp_path / "entries", about=ABOUT)
     assert not (plain / "steps.json").exists()
     (plain / "steps.json").write_text(json.dumps(record()))
     assert "steps.json has no digest" in _board(plain).problems[0]

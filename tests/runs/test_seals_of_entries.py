@@ -19,12 +19,14 @@ from adaptive_bench.store.packing import pack, unpack
 from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.store.results import read_table
 
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
+
 
 def test_an_entry_has_the_records_that_its_run_ended_with(shared, tmp_path):
     config, folder, sweep, _ = shared
     DialEvaluationRecord(sweep).move("running")
     (sweep / "0.2.json").unlink()  # the other run was killed while it measured this one
-    archive = submit(folder, tmp_path / "entries", with_records=True) / "records.tar.xz"
+    archive = submit(folder, tmp_path / "entries", with_records=True, about=ABOUT) / "records.tar.xz"
     found = rederive(config, archive, read_table(folder / "table.json"))
     assert found.sealed and not found.differences
     names = [Path(name).name for name, _ in files_in(archive, str)]
@@ -38,13 +40,13 @@ def test_an_entry_with_an_edited_answer_is_refused(finished, tmp_path):
     file = sweep / "0.3.samples.jsonl"
     file.write_text(file.read_text().replace('"doc": 0', '"doc": 9', 1))
     with pytest.raises(EnvironmentProblem, match=r"0\.3\.samples\.jsonl changed since"):
-        submit(folder, tmp_path / "entries", with_records=True)
+        submit(folder, tmp_path / "entries", with_records=True, about=ABOUT)
     assert not (tmp_path / "entries").exists()
 
 
 def test_an_entry_takes_its_seals_along(finished, tmp_path):
     config, folder, sweep = finished
-    entry = submit(folder, tmp_path / "entries", with_records=True)
+    entry = submit(folder, tmp_path / "entries", with_records=True, about=ABOUT)
     rows = read_table(folder / "table.json")
     assert rederive(config, entry / "records.tar.xz", rows).sealed
     packed, loose = entry / manifest.PACKED, tmp_path / manifest.FILE
@@ -63,12 +65,12 @@ def test_an_entry_takes_its_seals_along(finished, tmp_path):
             rederive(config, entry / "records.tar.xz", rows)
     change(sweep / "0.3.json", wall_s=9.0)
     with pytest.raises(EnvironmentProblem, match=HELD_TO):
-        submit(folder, tmp_path / "others", with_records=True)
+        submit(folder, tmp_path / "others", with_records=True, about=ABOUT)
 
 
 def test_unpacking_compares_digests(finished, tmp_path):
     config, folder, sweep = finished
-    archive = submit(folder, tmp_path / "entries", with_records=True) / "records.tar.xz"
+    archive = submit(folder, tmp_path / "entries", with_records=True, about=ABOUT) / "records.tar.xz"
     assert not unpack(archive, config.out).different and not unpack(archive, tmp_path / "there").different
     change(sweep / "0.3.json", wall_s=9.0)
     (name,) = unpack(archive, config.out).different
@@ -101,7 +103,7 @@ def test_without_its_plugin_a_finished_run_is_read_and_an_entry_verified(config_
     registered("own", Own)
     config = config_of("dense,own")
     outcome = run(config, jobs=1)
-    entry = submit(outcome.folder, tmp_path / "entries", with_records=True)
+    entry = submit(outcome.folder, tmp_path / "entries", with_records=True, about=ABOUT)
     archive = entry / "records.tar.xz"
     whole = rederive(config, archive, outcome.rows)
     assert not whole.differences and not whole.unprojected

@@ -1,0 +1,85 @@
+"""Entries with another's points: refused by name, whatever they are called and whoever signs them."""
+
+import json
+import re
+import shutil
+from datetime import timedelta
+
+import pytest
+from forged_entries import NOW, about, archive, both, config, measured_twice, of_run, read, removed, reseal
+
+from adaptive_bench.leaderboard.frame import read_board
+
+LATER = (NOW + timedelta(minutes=30)).isoformat()  # so far clocks may be apart
+
+
+def another_model(entry, other):
+    both(removed("table.json"), removed("answers.json"), config(model="llama"), of_run(model="llama"))(entry, other)
+
+
+def one_seed(entry, other):
+    """Of two seeds the second alone, with all that goes with it."""
+    of_first = set()
+
+    def second(members, _):
+        for name, content in members:
+            if re.fullmatch(r"\w+/config\.json", name) and json.loads(content)["seed"] == 1:
+                of_first.add(name.partition("/")[0])
+        return [one for one in members if one[0].partition("/")[0] not in of_first]
+
+    archive(second)(entry, other)
+    kept = [one for one in read(entry, "run.json")["records"] if one not in of_first]
+    assert of_first and kept
+    both(*map(removed, ("table.json", "answers.json", "manifest.json.xz")))(entry, other)
+    both(of_run(seeds=[2], records=kept), config(seeds=[2]))(entry, other)
+
+
+COPIES = {
+    "as it is": lambda entry, other: None,
+    "of other authors": about(about={"authors": ["B. Name"], "licence": "MIT"}),
+    "of another model": another_model,
+    "of one seed": one_seed,
+}
+
+
+def board_of(*entries):
+    return read_board([entry / "table.json" for entry in entries])
+
+
+@pytest.mark.parametrize("forge", COPIES.values(), ids=COPIES)
+def test_a_copy_is_refused_and_what_was_copied_stays(entries, tmp_path, forge):
+    own, other = entries
+    copy = shutil.copytree(own, tmp_path / "a_copy")
+    about(submitted=LATER)(copy, other)
+    forge(copy, other)
+    reseal(copy)
+    alone = board_of(copy)
+    assert alone.rows and not alone.refused  # its records make its values: nothing else is wrong with it
+    first = shutil.copytree(own, tmp_path / "z_first")
+    board = board_of(copy, first)
+    (said,) = board.refused
+    assert re.search(r"^a_copy is left out: all its \d+ points are those of the entry z_first, ", said)
+    assert board.folders == [first]
+
+
+def test_a_part_of_an_entry_is_refused_though_it_says_it_was_first(entries, tmp_path):
+    own, other = entries
+    part, whole = (shutil.copytree(own, tmp_path / name) for name in ("part", "whole"))
+    about(submitted=LATER)(whole, other)
+    one_seed(part, other)
+    for entry in (part, whole):
+        reseal(entry)
+    assert board_of(part, whole).folders == [whole]
+
+
+def test_entries_of_other_seeds_stay(entries):
+    board = board_of(*entries)
+    assert not board.refused and len(board.folders) == 2
+
+
+def test_what_was_measured_again_stays_before_what_says_it_was_first(entries, tmp_path):
+    own, other = entries
+    original, copy = (shutil.copytree(own, tmp_path / name) for name in ("original", "copy"))
+    about(submitted=LATER)(original, other)
+    measured_twice("holds")(original, other)
+    assert board_of(copy, original).folders == [original]

@@ -1,0 +1,104 @@
+"""What stands behind the rows of an entry: its author's word, its records, or that they were measured again."""
+
+import shutil
+
+import pytest
+from forged_entries import NOW, measured_twice, read, reseal, verified
+
+from adaptive_bench.leaderboard import evidence, provenance
+from adaptive_bench.leaderboard import verified as verified_now
+from adaptive_bench.leaderboard.evidence import (
+    REDERIVED,
+    REPRODUCED,
+    REPRODUCED_EARLIER,
+    REPRODUCED_NOW,
+    SELF_REPORTED,
+)
+from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.page import render
+from adaptive_bench.leaderboard.provenance import OTHER_CODE, method_facts_of
+from adaptive_bench.leaderboard.rows import Rejected
+from adaptive_bench.source import code_of
+
+
+def test_states_say_what_stands_behind_a_row(entries, tmp_path):
+    own, _ = entries
+    (state,) = states(own)
+    assert state == (REDERIVED, True, None)
+    bare = shutil.copytree(own, tmp_path / "bare")
+    (bare / "records.tar.xz").unlink()
+    reseal(bare)
+    assert states(bare) == {(SELF_REPORTED, True, None)}
+    again = shutil.copytree(own, tmp_path / "again")
+    points = [{"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}]
+    verified(schema=3, points=1, hold=1, trained=1, documents=3, equal=3, measured=points)(again, None)
+    board = read_board([again / "table.json"])
+    found = {line["method"]: line["evidence"] for line in board.lines}
+    assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
+    (evidence,) = board.evidence.values()
+    assert evidence.again.trained == 1 and "1 of its 2 points was measured again: it holds" in evidence.said()
+
+
+def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_towards(entries, tmp_path):
+    """As `verify` measures them: one of each sweep of the entry's first seed."""
+    entry = shutil.copytree(entries[0], tmp_path / "entry")
+    rows, answers = read(entry, "table.json"), read(entry, "answers.json")
+    of_first = [sweep for sweep in answers["sweeps"] if sweep["seed"] == 1]
+    answers = {"sweeps": [sweep | {"target": target} for sweep in of_first for target in (0.1, 0.2)]}
+    point = {"verdict": "holds", "trained": True, "documents": 3, "equal": 3}
+    places = ("method", "semantics", "task")
+    measured = [point | {key: sweep[key] for key in places} for sweep in answers["sweeps"]]
+    verified_now.recorder(entry)(measured)
+    assert verified_now.of_entry(entry, answers, rows).points == 2 * len(of_first)
+    verified_now.recorder(entry)([*measured, measured[0]])
+    with pytest.raises(Rejected, match=f"points {2 * len(of_first) + 1}, in the entry {2 * len(of_first)}"):
+        verified_now.of_entry(entry, answers, rows)
+
+
+@pytest.mark.parametrize(("verdict", "state"), [("holds", REPRODUCED), ("differs", REDERIVED)])
+def test_a_row_is_reproduced_where_no_point_of_it_differs(entries, tmp_path, verdict, state):
+    entry = shutil.copytree(entries[0], tmp_path / "entry")
+    measured_twice(verdict)(entry, None)
+    found = {line["method"]: line["evidence"] for line in read_board([entry / "table.json"]).lines}
+    assert found["dense"] == state
+
+
+@pytest.mark.parametrize(
+    ("by", "state"), [(None, REPRODUCED_EARLIER), ("1" * 16, REPRODUCED_EARLIER), ("2" * 16, REPRODUCED_NOW)]
+)
+def test_what_earlier_code_measured_again_is_not_called_reproduced(entries, tmp_path, monkeypatch, by, state):
+    """The code of `dense` changed since its row was measured, and `by` is the one that measured it again."""
+    monkeypatch.setattr(evidence, "code_of", lambda method: "2" * 16 if method == "dense" else code_of(method))
+    monkeypatch.setattr(provenance, "code_of", evidence.code_of)
+    entry = shutil.copytree(entries[0], tmp_path / "again")
+    point = {"semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}
+    points = [point | {"method": "dense", "code": by}, point | {"method": "random_skip", "code": "1" * 16}]
+    verified(schema=4, points=2, hold=2, trained=2, documents=6, equal=6, measured=points)(entry, None)
+    board = read_board([entry / "table.json"])
+    found = {line["method"]: line["evidence"] for line in board.lines}
+    assert found == {"dense": state, "random_skip": REPRODUCED}
+    (one,) = board.evidence.values()
+    assert ("since then the code of 1 of its 2 methods has changed" in one.said()) is (state == REPRODUCED_EARLIER)
+    page = render(board, "net")
+    assert f"verified {NOW:%Y-%m-%d}" in page and (", in part by earlier code" in page) is (state == REPRODUCED_EARLIER)
+    old = [method for method in method_facts_of([entry]).items() if method[1]["code"] == OTHER_CODE]
+    assert [name for name, _ in old] == ["dense"]
+
+
+def states(entry):
+    board = read_board([entry / "table.json"])
+    assert not board.refused
+    return {(line["evidence"], line["checked"], line["external"]) for line in board.lines}
+
+
+def test_a_method_whose_plugin_is_not_here_stays_unchecked_and_is_not_called_old(entries, tmp_path, monkeypatch):
+    from adaptive_bench import registry
+
+    entry = shutil.copytree(entries[0], tmp_path / "entry")
+    names = registry.names
+    monkeypatch.setattr(registry, "names", lambda group: [name for name in names(group) if name != "random_skip"])
+    board = read_board([entry / "table.json"])
+    by_method = {line["method"]: line for line in board.lines}
+    assert by_method["random_skip"]["evidence"] == REDERIVED
+    assert by_method["random_skip"]["external"].endswith("not here") and by_method["dense"]["external"] is None
+    assert method_facts_of([entry])["random_skip"]["code"] != OTHER_CODE
