@@ -89,7 +89,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         suspect: The plugin that was at work, if one was: it is blamed where nothing else speaks against it.
     """
     if isinstance(error, AdaptiveBenchError):
-        return error
+        return _ours(error)
     what = _said(error)
     if (where := place(error)) is not None:
         return PluginFault(
@@ -120,6 +120,22 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "
         "it with what it shows."
     )
+
+
+def _ours(error: AdaptiveBenchError) -> AdaptiveBenchError:
+    """One of our errors as it is; with its line, where it is a plugin's code that raised it and not ours below it.
+
+    A plugin may say what is wrong with a request or with the surroundings. Nothing else is its to say: a defect of this
+    package, say, or an interrupt.
+    """
+    *_, raised = [None, *traceback.extract_tb(error.__traceback__)]
+    if raised is None or not is_watched(raised.filename):
+        return error
+    where = f"{raised.filename}, line {raised.lineno}, in {raised.name}"
+    for kind in (UsageError, EnvironmentProblem):
+        if isinstance(error, kind):
+            return kind(f"{message_of(error)} The plugin says so ({where}).")
+    return PluginFault(f"{_said(error)} ({where}). Correct the plugin.")
 
 
 def _said(error: BaseException) -> str:

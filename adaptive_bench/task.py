@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from adaptive_bench.errors import PluginFault, one_line
+from adaptive_bench.errors import PluginFault, is_printable, one_line
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
 _Kind = Literal["generative", "loglikelihood"]
+_LONGEST = 1000  # characters of what a plugin says of itself in a table
 
 
 @dataclass(frozen=True)
@@ -100,27 +101,30 @@ class Task:
         for name, wanted, holds in (
             ("kind", "'generative' or 'loglikelihood'", self.kind in get_args(_Kind)),
             ("folder", "a pathlib.Path", isinstance(self.folder, Path)),
-            ("metrics", "a tuple of one or more keys of lm-eval", bool(self.metrics) and _are_texts(self.metrics)),
+            (
+                "metrics",
+                "a tuple of one or more different keys of lm-eval, such as 'exact_match,strict-match'",
+                bool(self.metrics) and _are_names(self.metrics) and len(set(self.metrics)) == len(self.metrics),
+            ),
             ("chance", "the score of guessing, of a generative task at most 1, or nan where nobody can", has_chance),
             (
                 "levels",
                 "a tuple of one or more different shares from 0 to below 1 (0.05 is 5 %)",
                 levels and are_levels and len(set(levels)) == len(levels),
             ),
-            ("name", "a name", isinstance(self.name, str) and self.name.strip()),
-            ("description", "a text", isinstance(self.description, str)),
-            ("source", "a text", isinstance(self.source, str)),
-            ("licence", "a text", isinstance(self.licence, str)),
-            ("text_source", "a text", isinstance(self.text_source, str)),
+            ("name", "a name", _is_name(self.name)),
+            *(
+                (name, DESCRIPTION, is_description(getattr(self, name)))
+                for name in ("description", "source", "licence", "text_source", "harness_name", "argument")
+            ),
             ("other_files", "a tuple of pathlib.Path of files that are there", _are_files(self.other_files)),
             ("training", "a function or None", self.training is None or callable(self.training)),
             ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
-            ("data_folders", "a tuple of names or None", self.data_folders is None or _are_texts(self.data_folders)),
-            ("validation_split", "the name of a split or None", split is None or (isinstance(split, str) and split)),
+            ("data_folders", "a tuple of names or None", self.data_folders is None or _are_names(self.data_folders)),
+            ("validation_split", "the name of a split or None", split is None or _is_name(split)),
         ):
             if not holds:
-                said = one_line(repr(getattr(self, name)), 60)
-                raise PluginFault(f"Of the task {self.name!r}, {name} is {wanted}, got {said}. Correct the plugin.")
+                raise _fault("task", self, name, wanted)
 
     def examples(self, request: ExampleRequest) -> list[Example]:
         """What `training` gives.
@@ -156,8 +160,25 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_name, value))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and is_description(value)
+
+
+def is_description(value: object) -> bool:
+    """Whether a plugin may say this of itself: see `DESCRIPTION`."""
+    return isinstance(value, str) and len(value) <= _LONGEST and is_printable(value) and _is_utf8(value)
+
+
+DESCRIPTION = f"one line of printable text of at most {_LONGEST:,} characters"
+
+
+def _fault(what: str, thing: Any, field: str, wanted: str) -> PluginFault:
+    name, said = (one_line(repr(value), 60) for value in (thing.name, getattr(thing, field)))
+    return PluginFault(f"Of the {what} {name}, {field} is {wanted}, got {said}. Correct the plugin.")
 
 
 @dataclass(frozen=True)
@@ -167,6 +188,21 @@ class TaskGroup:
     name: str
     description: str
     members: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what a plugin may have put where something else belongs.
+
+        Raises:
+            PluginFault: A field is of another kind, or the group has no member or itself for one.
+        """
+        are_members = bool(self.members) and _are_names(self.members) and self.name not in self.members
+        for field, wanted, holds in (
+            ("name", "a name", _is_name(self.name)),
+            ("description", DESCRIPTION, is_description(self.description)),
+            ("members", "a tuple of one or more names of other tasks", are_members),
+        ):
+            if not holds:
+                raise _fault("group of tasks", self, field, wanted)
 
 
 @dataclass(frozen=True)
@@ -180,3 +216,17 @@ class OpenTask:
     name: str
     description: str
     make: Callable[[str], Task]
+
+    def __post_init__(self) -> None:
+        """Refuse what a plugin may have put where something else belongs.
+
+        Raises:
+            PluginFault: A field is of another kind.
+        """
+        for field, wanted, holds in (
+            ("name", "a name", _is_name(self.name)),
+            ("description", DESCRIPTION, is_description(self.description)),
+            ("make", "a function that gives the task of an argument", callable(self.make)),
+        ):
+            if not holds:
+                raise _fault("task", self, field, wanted)

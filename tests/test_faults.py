@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from adaptive_bench.errors import (
     message_of,
     one_line,
 )
-from adaptive_bench.task import Task
+from adaptive_bench.task import OpenTask, Task, TaskGroup
 
 
 @pytest.fixture
@@ -158,6 +159,9 @@ FIELDS = {
         ("description", None), ("source", 5), ("licence", ["a"]), ("text_source", None), ("other_files", None),
         ("other_files", ("a.txt",)), ("other_files", (Path("/absent"),)),
         ("num_fewshot", -1), ("num_fewshot", "2"), ("data_folders", "extra"), ("validation_split", ""),
+        ("description", "two\nlines"), ("source", "\x1b[31m"), ("licence", "\u202e"), ("text_source", "x" * 10**6),
+        ("description", "\udcff"), ("harness_name", 5), ("argument", 5), ("metrics", ("acc,none\n",)),
+        ("metrics", ("acc,none", "acc,none")), ("data_folders", ("\0",)),
     ],
 )  # fmt: skip
 def test_each_field_of_a_plugins_task_is_held_to_its_kind(field, value):
@@ -167,9 +171,48 @@ def test_each_field_of_a_plugins_task_is_held_to_its_kind(field, value):
 
 
 def test_a_task_has_a_name():
-    with pytest.raises(PluginFault, match="Of the task None, name is a name"):
-        Task(**FIELDS | {"name": None}, training=None)
+    for name in (None, " ", "two\nlines"):
+        with pytest.raises(PluginFault, match=f"Of the task {re.escape(one_line(repr(name)))}, name is a name"):
+            Task(**FIELDS | {"name": name}, training=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        (("a", 5, ("b",)), "description"), (("a", "", ()), "members"), (("a", "", "bc"), "members"),
+        (("a", "", (5,)), "members"), (("a", "", ("b", "a")), "members"), ((5, "", ("b",)), "name"),
+    ],
+)  # fmt: skip
+def test_each_field_of_a_plugins_group_of_tasks_is_held_to_its_kind(fields, wrong):
+    TaskGroup("a", "", ("b",))
+    with pytest.raises(PluginFault, match=f"Of the group of tasks .*, {wrong} is .* Correct the plugin"):
+        TaskGroup(*fields)
+
+
+@pytest.mark.parametrize(("fields", "wrong"), [(("a", None, len), "description"), (("a", "", 5), "make")])
+def test_each_field_of_a_plugins_task_with_an_argument_is_held_to_its_kind(fields, wrong):
+    with pytest.raises(PluginFault, match=f"Of the task 'a', {wrong} is .* Correct the plugin"):
+        OpenTask(*fields)
 
 
 def test_a_task_of_text_may_be_guessed_at_eight_bits_a_byte():
     assert Task(**{**FIELDS, "kind": "loglikelihood", "chance": 8.0}, training=None).chance == 8
+
+
+def test_what_only_we_may_say_is_the_fault_of_a_plugin_that_says_it(plugin):
+    head = "def mine(kind='Defect'):\n    from adaptive_bench import errors\n"
+    mine = plugin(f"{head}    raise getattr(errors, kind)('this')\n")
+    for kind in ("Defect", "Interrupted", "Superseded"):
+        found = faults.explained(raised(lambda kind=kind: mine(kind)))
+        assert type(found) is PluginFault
+        assert str(found).startswith(f"{kind}: this (") and "mine.py, line 5, in mine)" in str(found)
+    for kind in (UsageError, EnvironmentProblem):
+        found = faults.explained(raised(lambda kind=kind: mine(kind.__name__)))
+        assert type(found) is kind and str(found).startswith("this The plugin says so (")
+        assert "mine.py, line 5, in mine)" in str(found) and found.exit_code == kind.exit_code
+
+
+def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):
+    mine = plugin("def mine():\n    from adaptive_bench import registry\n    registry.get('models', 'nosuch')\n")
+    error = raised(mine)
+    assert isinstance(error, UsageError) and faults.explained(error) is error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,17 +44,28 @@ class GenerationSettings:
                 as in lm-eval's own models.
 
         Raises:
-            UsageError: The task wants something adaptive models do not do, such as beam search.
+            UsageError: The task wants something adaptive models do not do, such as beam search, or a setting is no
+                value of its kind.
         """
-        known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
-        until = handle_stop_sequences(known.pop("until"), end)
-        settings = cls(
-            until=tuple(text for text in until if text),
-            max_new_tokens=known.pop("max_gen_toks"),
-            do_sample=bool(known.pop("do_sample", False)),
-            temperature=float(known.pop("temperature", None) or 1.0),
-            top_p=float(known.pop("top_p", 1.0)),
-        )
+        try:
+            known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
+            until = handle_stop_sequences(known.pop("until"), end)
+            settings = cls(
+                until=tuple(text for text in until if text),
+                max_new_tokens=known.pop("max_gen_toks"),
+                do_sample=bool(known.pop("do_sample", False)),
+                temperature=float(known.pop("temperature", None) or 1.0),
+                top_p=float(known.pop("top_p", 1.0)),
+            )
+            holds = settings._are_values()
+        except (TypeError, ValueError):
+            holds = False
+        if not holds:
+            raise UsageError(
+                f"A task's generation_kwargs have texts as until, a whole number above 0 as max_gen_toks, a finite "
+                f"temperature above 0 and a top_p above 0 and at most 1, got {one_line(repr(dict(arguments)), 200)}. "
+                f"Correct its YAML file, or choose another task."
+            )
         unknown = {key: value for key, value in known.items() if not (key == "num_beams" and value == 1)}
         if unknown:
             raise UsageError(
@@ -61,6 +73,11 @@ class GenerationSettings:
                 f"but the task asks for {unknown}. Choose another task."
             )
         return settings
+
+    def _are_values(self) -> bool:
+        most = self.max_new_tokens
+        texts = all(isinstance(text, str) for text in self.until)
+        return texts and type(most) is int and most > 0 and 0 < self.temperature < math.inf and 0 < self.top_p <= 1
 
     def within(self, room: int) -> GenerationSettings:
         """The same settings with at most `room` new tokens."""

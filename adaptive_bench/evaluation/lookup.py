@@ -25,6 +25,7 @@ from adaptive_bench import faults, opened, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.evaluation.declared import check_declared, is_of_plugin, without_file
 from adaptive_bench.evaluation.harness_data import (
     files_named,
     files_of,
@@ -70,7 +71,7 @@ def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for name in names:
-        found |= dict.fromkeys(_members(name))
+        found |= dict.fromkeys(_members(name, ()))
     return tuple(found)
 
 
@@ -89,7 +90,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     Raises:
         UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
-        PluginFault: A plugin's task would choose on the documents it is tested on.
+        PluginFault: The registration of a plugin's task contradicts its YAML file.
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
     name = task.harness_name or task.name
@@ -112,20 +113,12 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
             f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
         )
     loaded = copy(found.task)
-    _check_validation_split(task, loaded)
+    if not stock:
+        check_declared(task, loaded)
     asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
     # Its dictionaries too: what a caller changes stays with that caller.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     return loaded
-
-
-def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
-    tested = loaded.config.test_split or loaded.config.validation_split
-    if task.validation_split is not None and task.validation_split == tested:
-        raise PluginFault(
-            f"Of the task {task.name!r}, validation_split names documents beside those it is tested on, got "
-            f"{tested!r}, which are these. Correct the plugin: name another split, or None."
-        )
 
 
 def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
@@ -188,10 +181,7 @@ def _load(
     with tempfile.TemporaryDirectory() as overrides, quiet(), _nothing_kept():
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
-            raise EnvironmentProblem(
-                f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be "
-                f"read. Reinstall the package that registers the task."
-            )
+            raise without_file(name, folder)
         entry, missing = manager.task_index[name], None
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
@@ -200,7 +190,7 @@ def _load(
             read_anew(Path(overrides) / "anew.yaml", entry.cfg, entry.yaml_path)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
         needed = None if data_dir is not None else of_hub(entry.cfg)
-        with setting_up(name), nullcontext() if needed is None else hub_or_cache(needed):
+        with setting_up(name, folder), nullcontext() if needed is None else hub_or_cache(needed):
             try:
                 task, lacks = manager.load(name)["tasks"][name], None
             except MissingData as error:
@@ -241,12 +231,15 @@ def _nothing_kept() -> Iterator[None]:
 
 
 @contextmanager
-def setting_up(name: str) -> Iterator[None]:
+def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
     """Tell the user what to do about data and packages that a task file asks for in vain.
+
+    Args:
+        folder: Of one task, where it is known.
 
     Raises:
         EnvironmentProblem: The data cannot be read, or the task cannot be set up.
-        PluginFault: The task's code ends Python, or it is a plugin's and fails.
+        PluginFault: The task's code ends Python, or it is a plugin's and fails, or its YAML file does.
     """
     try:
         yield
@@ -266,6 +259,11 @@ def setting_up(name: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
         faults.blame(error, f"The task {name!r} cannot be set up")
+        if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
+            raise PluginFault(
+                f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Correct its YAML "
+                f"file in {folder}."
+            ) from error
         raise EnvironmentProblem(
             f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
             f"it needs, or choose another task."
@@ -305,11 +303,24 @@ def _registered(name: str, argument: str | None) -> Task:
     return thing
 
 
-def _members(name: str) -> Iterator[str]:
-    """Names of the tasks that a name stands for; a name that is no group stands for itself."""
+def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
+    """Names of the tasks that a name stands for; a name that is no group stands for itself.
+
+    Args:
+        within: The groups that it was found in, one in the other.
+    """
+    if name in within:
+        raise PluginFault(
+            f"A group of tasks is no member of itself, got {name!r} in {' in '.join(map(repr, reversed(within)))}. "
+            f"Correct the plugin."
+        )
     if name.partition(":")[0] in registry.names("tasks"):
         thing = registry.get("tasks", name.partition(":")[0])
-        yield from expand_tasks(thing.members) if isinstance(thing, TaskGroup) else (name,)
+        if not isinstance(thing, TaskGroup):
+            yield name
+            return
+        for member in thing.members:
+            yield from _members(member, (*within, name))
         return
     if not _is_stock_group(name):
         yield name
@@ -321,7 +332,7 @@ def _members(name: str) -> Iterator[str]:
                 f"A group stands for its tasks as they are, but lm-eval's group {name!r} changes settings of its "
                 f"tasks. Name the tasks, with --num-fewshot where they need it."
             )
-        yield from _members(member)
+        yield from _members(member, (*within, name))
 
 
 @cache

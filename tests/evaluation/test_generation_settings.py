@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
+from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 
 
@@ -38,3 +39,21 @@ def test_settings_default_to_greedy_and_to_the_length_of_lm_eval() -> None:
     assert settings == GenerationSettings(until=("stop",), max_new_tokens=256)
     assert settings.within(10).max_new_tokens == 10
     assert settings.within(1000) == settings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"until": 5},
+        {"until": [5]},
+        {"max_gen_toks": 0},
+        {"max_gen_toks": "many"},
+        {"temperature": float("nan")},
+        {"temperature": -1},
+        {"temperature": "hot"},
+        {"top_p": 2},
+    ],
+)
+def test_settings_of_another_kind_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"generation_kwargs have texts as until, .*got .* Correct its YAML file"):
+        GenerationSettings.read({"until": "stop", "do_sample": True, **wrong})

@@ -2,6 +2,7 @@
 
 import math
 import re
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
-from adaptive_bench.runs.checks.tasks import check_training_text
+from adaptive_bench.runs.checks.tasks import _answer, check_training_text
 from adaptive_bench.task import Example
 
 DOCS = """
@@ -120,3 +121,20 @@ def test_code_of_a_task_that_ends_python_is_its_fault():
     ending = compile("import sys; sys.exit(0)", "documents.py", "exec")
     with pytest.raises(PluginFault, match=r"'mine' ends Python .exit code 0"), setting_up("mine"):
         exec(ending)
+
+
+@pytest.mark.parametrize("right", [-1, 2, [0, -1], [], "c", None, 0.5])
+def test_a_right_answer_that_is_no_choice_is_refused(right):
+    task = find_task("nano_qa_ll")
+    harness = copy(load_task(task, None, None))
+    harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right
+    with pytest.raises(EnvironmentProblem, match=rf"document 1 of 1 of 'nano_qa_ll' has {re.escape(repr(right))} for "):
+        _answer(task, harness, [next(iter(harness.eval_docs))], 0)
+
+
+@pytest.mark.parametrize("right", [0, 1, "b", [0, 1], ["a"]])
+def test_a_right_answer_is_a_number_a_text_or_several(right):
+    task = find_task("nano_qa_ll")
+    harness = copy(load_task(task, None, None))
+    harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right
+    assert _answer(task, harness, [next(iter(harness.eval_docs))], 0) == ("a", "b")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from adaptive_bench.errors import AdaptiveBenchError
+from adaptive_bench.faults import explained
 from adaptive_bench.hub import raise_together
 
 
@@ -31,6 +32,7 @@ class Findings:
 
     def stop(self, error: AdaptiveBenchError) -> None:
         """Keep an error."""
+        error = explained(error)  # while it is known where it was raised
         if str(error) not in map(str, self.errors):
             self.errors.append(error)
 

@@ -140,12 +140,13 @@ def _answer(task: Task, harness: HarnessTask, documents: Sequence[Any], number: 
             f"the data."
         ) from error
     if choices:
-        right = isinstance(target, str) or (isinstance(target, list) and target) or target in range(len(choices))
-        if not right or any(not str(choice).strip() for choice in choices):
+        right = prompt if getattr(harness, "multiple_input", 0) else target
+        by_itself = isinstance(right, str) and callable(harness.config.process_results)  # it may look the text up
+        if not (by_itself or _is_among(right, choices)) or any(not str(choice).strip() for choice in choices):
             raise EnvironmentProblem(
-                f"Every document has choices and the number of the right one, but {where} has "
-                f"{one_line(repr(target), 60)} "
-                f"for {one_line(repr(choices), 100)}. Correct that row of the data."
+                f"Every document has choices and the right one, by its number from 0 to below {len(choices)} or its "
+                f"text, but {where} has {one_line(repr(right), 60)} for {one_line(repr(choices), 100)}. Correct that "
+                f"row of the data, or what the task makes of it."
             )
         return tuple(map(str, choices))
     if target is None or not str(target).strip():
@@ -160,6 +161,15 @@ def _answer(task: Task, harness: HarnessTask, documents: Sequence[Any], number: 
             "of the data."
         )
     return tuple(map(str, target)) if isinstance(target, list) else (str(target),)
+
+
+def _is_among(right: Any, choices: Sequence[Any]) -> bool:
+    """Whether lm-eval finds the right answer, or each of several, among the choices; a negative number it would count
+    from the end.
+    """
+    if isinstance(right, list):
+        return bool(right) and all(_is_among(one, choices) for one in right)
+    return right in choices if isinstance(right, str) else right in range(len(choices))
 
 
 def _fields(document: Any) -> str:

@@ -1,0 +1,117 @@
+"""Whether a task is what its registration says: its YAML file is there, has that kind and gives that metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.api.task import Task as HarnessTask
+from lm_eval.tasks._yaml_loader import load_yaml
+
+from adaptive_bench import faults
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
+from adaptive_bench.evaluation.harness_data import files_of
+from adaptive_bench.task import Task, is_description
+
+_LARGEST_VERSION = 10**9
+# What lm-eval gives for the kinds of request whose metrics are a list of its own, whatever else a YAML file names.
+_OF_OUTPUT = {
+    "loglikelihood": {"perplexity", "acc"},
+    "loglikelihood_rolling": {"word_perplexity", "byte_perplexity", "bits_per_byte"},
+    "multiple_choice": {
+        *("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "f1", "mcc", "brier_score", "likelihood")
+    },
+}
+
+
+def check_declared(task: Task, loaded: HarnessTask) -> None:
+    """Hold the registration of a task against its YAML file, before anything is computed.
+
+    Raises:
+        PluginFault: They contradict each other.
+    """
+    _check_kind(task, loaded)
+    _check_headline(task, loaded)
+    _check_validation_split(task, loaded)
+    _check_version(task, loaded)
+
+
+def _check_kind(task: Task, loaded: HarnessTask) -> None:
+    kind = "generative" if loaded.OUTPUT_TYPE == "generate_until" else "loglikelihood"
+    if task.kind != kind:
+        raise PluginFault(
+            f"The kind of a task is that of its YAML file, but the task {task.name!r} is registered as {task.kind!r} "
+            f"and its file says `output_type: {loaded.OUTPUT_TYPE}`, which is {kind!r}. Correct one of the two."
+        )
+
+
+def _check_headline(task: Task, loaded: HarnessTask) -> None:
+    """Of a task with a `process_results` of its own nobody knows what it gives, nor of a metric that is a function:
+    that may give several.
+    """
+    if type(loaded) is not ConfigurableTask or callable(loaded.config.process_results):
+        return
+    listed = [one.get("metric") for one in loaded.config.metric_list or []]
+    metrics = set(loaded._metric_fn_list) & _OF_OUTPUT.get(loaded.OUTPUT_TYPE, set(loaded._metric_fn_list))
+    filters = [one.name for one in loaded._filters]
+    metric, _, by = task.metrics[0].partition(",")
+    known = metric in metrics or (loaded.OUTPUT_TYPE == "generate_until" and any(map(callable, listed)))
+    if not known or by not in filters:
+        given = ", ".join(repr(f"{one},{name}") for one in sorted(metrics) for name in filters) or "none"
+        raise PluginFault(
+            f"The headline metric of a task is one that lm-eval gives for its YAML file, metric and filter with a "
+            f"comma between them, but the task {task.name!r} has {task.metrics[0]!r} first, and its file gives "
+            f"{given}. Correct its metrics, or the metric_list and filter_list of the file."
+        )
+
+
+def _check_version(task: Task, loaded: HarnessTask) -> None:
+    metadata = loaded.config.metadata or {}
+    version = metadata.get("version") if isinstance(metadata, dict) else metadata
+    if isinstance(version, int | float) and not isinstance(version, bool):
+        holds = isinstance(metadata, dict) and math.isfinite(version) and abs(version) < _LARGEST_VERSION
+    else:
+        holds = isinstance(metadata, dict) and (version is None or is_description(version))
+    if not holds:
+        raise PluginFault(
+            f"The metadata of a task names its version, a number below {_LARGEST_VERSION:,} or one line of text, got "
+            f"{one_line(repr(version)[:200], 60)} in the YAML file of {task.name!r}. Write `version: 1.0` below "
+            f"`metadata:` there."
+        )
+
+
+def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
+    tested = loaded.config.test_split or loaded.config.validation_split
+    if task.validation_split is not None and task.validation_split == tested:
+        raise PluginFault(
+            f"Of the task {task.name!r}, validation_split names documents beside those it is tested on, got "
+            f"{tested!r}, which are these. Correct the plugin: name another split, or None."
+        )
+
+
+def without_file(name: str, folder: Path) -> AdaptiveBenchError:
+    """What is wrong where the folder of a task has no YAML file of that name that lm-eval can read."""
+    said = f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be read"
+    if not is_of_plugin(folder):
+        return EnvironmentProblem(f"{said}. Reinstall the package that registers the task.")
+    found = "; ".join(_read(folder)) if folder.is_dir() else "there is no such folder"
+    return PluginFault(f"{said} ({found or 'it has no YAML file'}). Correct the plugin.")
+
+
+def is_of_plugin(folder: Path) -> bool:
+    """Whether a folder of a task is a plugin's."""
+    return faults.is_watched(str(folder.absolute() / "task.yaml"))
+
+
+def _read(folder: Path) -> Iterator[str]:
+    """Of each YAML file in a folder the name it gives, or why it cannot be read."""
+    for file in sorted(one for one in files_of(folder) if one.suffix == ".yaml"):
+        try:
+            named = load_yaml(file, resolve_func=False).get("task")
+        except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+            yield f"{file.name}: {message_of(error)}"
+        else:
+            yield f"{file.name} says `task: {one_line(str(named), 60)}`"

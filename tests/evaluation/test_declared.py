@@ -1,0 +1,90 @@
+"""What a task is registered as, held against its YAML file."""
+
+import math
+from copy import copy
+from dataclasses import replace
+
+import pytest
+
+from adaptive_bench import faults
+from adaptive_bench.errors import EnvironmentProblem, PluginFault
+from adaptive_bench.evaluation.declared import check_declared, without_file
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
+from adaptive_bench.registry import register
+from adaptive_bench.task import TaskGroup
+
+
+@pytest.mark.parametrize(
+    ("task", "metric"),
+    [
+        ("nano_qa_ll", "acc,nosuch"),
+        ("nano_qa_ll", "acc"),
+        ("nano_qa_ll", "acc_norm,none"),
+        ("nano_text", "word_perplexity,none"),
+    ],
+)
+def test_a_headline_that_the_file_does_not_give_is_refused(task, metric):
+    with pytest.raises(PluginFault, match=f"the task '{task}' has '{metric}' first, and its file gives '.*,none'"):
+        load_task(replace(find_task(task), metrics=(metric,)), None, None)
+
+
+def test_a_headline_of_a_task_that_writes_needs_a_filter_that_is_there():
+    task = find_task("nano_math")
+    for metric in ("exact_match,none", "acc,none"):
+        with pytest.raises(PluginFault, match=r"its file gives 'exact_match,strict-match'"):
+            load_task(replace(task, metrics=(metric,)), None, None)
+    assert load_task(replace(task, metrics=("unparsable,flexible-extract",)), None, None)
+
+
+def test_a_task_that_makes_its_results_itself_may_give_any():
+    task = replace(find_task("nano_qa_ll"), metrics=("mine,none",))
+    loaded = copy(load_task(find_task("nano_qa_ll"), None, None))
+    loaded._config = replace(loaded.config, process_results=lambda doc, results: {"mine": 1.0})
+    check_declared(task, loaded)
+
+
+def test_a_kind_that_contradicts_the_file_is_refused():
+    with pytest.raises(PluginFault, match=r"registered as 'loglikelihood' and its file says `output_type: generate_un"):
+        load_task(replace(find_task("nano_math"), kind="loglikelihood"), None, None)
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"version": [1]}, {"version": math.nan}, {"version": "a\nb"}, "a", {"version": 10**99}]
+)
+def test_a_version_is_a_number_or_a_line(metadata):
+    task = find_task("nano_qa_ll")
+    loaded = copy(load_task(task, None, None))
+    loaded._config = replace(loaded.config, metadata=metadata)
+    with pytest.raises(PluginFault, match="names its version"):
+        check_declared(task, loaded)
+
+
+def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_of_tasks", set())
+    (tmp_path / "mine.yaml").write_text("task: another\n")
+    (tmp_path / "torn.yaml").write_text("task: [\n")
+    (tmp_path / "more.yaml").write_text("include: nowhere.yaml\ntask: mine\n")
+    assert "Reinstall the package" in str(without_file("mine", tmp_path))
+    faults.add_task(tmp_path)
+    found = without_file("mine", tmp_path)
+    assert isinstance(found, PluginFault) and "Reinstall" not in str(found)
+    assert "mine.yaml says `task: another`" in str(found) and "torn.yaml: while parsing" in str(found)
+    assert "nowhere.yaml" in str(found)
+    assert "there is no such folder" in str(without_file("mine", tmp_path / "nowhere"))
+
+
+def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_of_tasks", set())
+    faults.add_task(tmp_path)
+    with pytest.raises(PluginFault, match="Correct its YAML file"), setting_up("mine", tmp_path):
+        raise ValueError
+    with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):
+        raise ModuleNotFoundError
+
+
+def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
+    monkeypatch.setattr("adaptive_bench.registry._registered", {})
+    register("tasks", "one")(TaskGroup("one", "", ("two",)))
+    register("tasks", "two")(TaskGroup("two", "", ("nano_math", "one")))
+    with pytest.raises(PluginFault, match="is no member of itself, got 'one' in 'two' in 'one'"):
+        expand_tasks(["one"])
