@@ -70,6 +70,12 @@ def place(error: BaseException) -> str | None:
     return None
 
 
+def in_plugin(kind: type) -> str:
+    """The name of a class, with the file where it is a plugin's."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return f"{kind.__name__} ({file})" if is_watched(file) else kind.__name__
+
+
 def is_exit_of_plugin(error: SystemExit) -> bool:
     """Whether a plugin itself ended the process, and not a signal while it ran."""
     return is_watched(ended_by(error))

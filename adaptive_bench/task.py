@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench.errors import PluginFault, is_printable, one_line
+from adaptive_bench.errors import PluginFault, one_line
+from adaptive_bench.validation import DESCRIPTION, is_description, is_utf8
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
 _Kind = Literal["generative", "loglikelihood"]
-_LONGEST = 1000  # characters of what a plugin says of itself in a table
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Task:
         given: object = self.training(request)
         for one in given if isinstance(given, list | tuple) else [given]:
             parts = (one.prompt, one.completion) if isinstance(one, Example) else ()
-            if not parts or not all(isinstance(part, str) and _is_utf8(part) for part in parts):
+            if not parts or not all(isinstance(part, str) and is_utf8(part) for part in parts):
                 raise PluginFault(
                     f"The training text of the task {self.name!r} is a list of Examples of two texts, got "
                     f"{one_line(repr(one), 60)}. Correct the plugin."
@@ -146,14 +146,6 @@ class Task:
 
 def _are_files(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(one, Path) and one.is_file() for one in value)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_number(value: object) -> bool:
@@ -166,14 +158,6 @@ def _are_names(value: object) -> bool:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and is_description(value)
-
-
-def is_description(value: object) -> bool:
-    """Whether a plugin may say this of itself: see `DESCRIPTION`."""
-    return isinstance(value, str) and len(value) <= _LONGEST and is_printable(value) and _is_utf8(value)
-
-
-DESCRIPTION = f"one line of printable text of at most {_LONGEST:,} characters"
 
 
 def _fault(what: str, thing: Any, field: str, wanted: str) -> PluginFault:

@@ -17,6 +17,8 @@ MOST_SEEDS = 1000
 MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096  # bytes that file systems take
+_LONGEST_DESCRIPTION = 1000  # characters of what a plugin says of itself in a table
+DESCRIPTION = f"one line of printable text of at most {_LONGEST_DESCRIPTION:,} characters"
 
 _RULES = {
     "bool": "true or false is needed",
@@ -46,6 +48,20 @@ def rule_of(problem: Mapping[str, Any]) -> str:
     if what in ("type", "parsing", "from_float", "attributes_type") and about in _RULES:
         return _RULES[about]
     return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+
+
+def is_description(value: object) -> bool:
+    """Whether a plugin may say this of itself: see `DESCRIPTION`."""
+    return isinstance(value, str) and len(value) <= _LONGEST_DESCRIPTION and is_printable(value) and is_utf8(value)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written to a file; half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def refuse_truth_for_number(value: Any, annotation: Any) -> None:

@@ -14,7 +14,7 @@ from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.engine.otherwise import add_instead
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
-from adaptive_bench.method.decisions import check_decision
+from adaptive_bench.method.answers import check_ahead, check_decision
 
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
@@ -25,7 +25,9 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
         call.tally.book_dense()
     if call.cache is not None:
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
-    call.foresee(method.decide_ahead(call))
+    if (ahead := method.decide_ahead(call)) is not None:
+        check_ahead(ahead, call.backbone.num_layers * (len(_BRANCHES) if method.unit == "branch" else 1), method)
+    call.foresee(ahead)
     layers = range(call.backbone.num_layers) if layers is None else layers
     if call.kv_policy != "defer":
         return _run(method, call, hidden, layers)

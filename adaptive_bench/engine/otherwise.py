@@ -11,7 +11,7 @@ from torch import Tensor
 
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.method import Decision, Method, SiteView
-from adaptive_bench.method.decisions import check_instead
+from adaptive_bench.method.answers import check_instead
 
 
 def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
@@ -53,5 +53,5 @@ def _ask(
     if call.tally is not None:
         for reading in readings:
             call.tally.book_instead(view.site.layer, reading, tokens, among)
-    check_instead(update, (tokens.numel(), view.hidden.shape[-1]), method)
+    check_instead(update, tokens.numel(), view.hidden, method)
     return update.to(view.hidden.dtype)

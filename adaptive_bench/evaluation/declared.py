@@ -14,7 +14,8 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.evaluation.harness_data import files_of
-from adaptive_bench.task import Task, is_description
+from adaptive_bench.task import Task
+from adaptive_bench.validation import is_description
 
 _LARGEST_VERSION = 10**9
 # What lm-eval gives for the kinds of request whose metrics are a list of its own, whatever else a YAML file names.

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import PluginFault, UsageError, message_of
+from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
@@ -139,6 +140,11 @@ class Method(nn.Module):
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
         self.target = DEFAULT_TARGET
+        if not isinstance(self.dial, DialSpec):
+            raise PluginFault(
+                f"The dial of a method is a DialSpec, got {type(self.dial).__name__} of {in_plugin(type(self))}. "
+                f"Correct it in the class."
+            )
         self.value = self.dial.skip_nothing
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -152,7 +158,7 @@ class Method(nn.Module):
 
     def _lacks(self, name: str, what: str) -> PluginFault:
         return PluginFault(
-            f"Every method gives `{name}`, {what}, but {type(self).__name__} has none. Add it to the class; "
+            f"Every method gives `{name}`, {what}, but {in_plugin(type(self))} has none. Add it to the class; "
             f"`adaptive-bench check` tries all that a method does."
         )
 
@@ -230,7 +236,7 @@ class Method(nn.Module):
             return self.dial.check(value)
         except UsageError as error:
             raise PluginFault(
-                f"What dial_for of {type(self).__qualname__} ({type(self).__module__}) gives for a saving of "
+                f"What dial_for of {in_plugin(type(self))} gives for a saving of "
                 f"{saved_tokens:g} is no value of its dial: {message_of(error)}"
             ) from error
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptive_bench.errors import PluginFault
 from adaptive_bench.method.spread import Spread
 
 
@@ -47,71 +46,6 @@ class Decision:
 
 
 EXECUTE_ALL = Decision()
-
-
-def check_decision(decision: object, hidden: Tensor, method: object, *, training: bool) -> None:
-    """Refuse what is no decision about hidden states [B, S, H]; a tensor of another shape could broadcast in silence.
-
-    Args:
-        training: Whether choices may be soft.
-
-    Raises:
-        PluginFault: With what the method gave.
-    """
-    if not isinstance(decision, Decision):
-        raise PluginFault(f"{_rule(method)}, got {type(decision).__name__}. Return Decision(keep=...) or EXECUTE_ALL.")
-    rows, tokens, width = hidden.shape
-    keep = decision.keep
-    if keep is not None and not (
-        isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.shape == (rows, tokens)
-    ):
-        raise PluginFault(
-            f"{_rule(method)} whose keep is a boolean tensor of shape {(rows, tokens)} (rows, tokens), got "
-            f"{_kind(keep)}. "
-            "Compare scores of shape [B, S] with a threshold."
-        )
-    for name in ("scale", "input_scale"):
-        scale = getattr(decision, name)
-        if scale is not None and not (
-            isinstance(scale, Tensor) and scale.shape in ((rows, tokens, 1), (rows, tokens, width))
-        ):
-            raise PluginFault(
-                f"{_rule(method)} whose {name} has the shape {(rows, tokens, 1)} or {(rows, tokens, width)}, got "
-                f"{_kind(scale)}."
-            )
-    if decision.soft and not (training and decision.scale is not None):
-        raise PluginFault(
-            f"{_rule(method)} that is soft in training alone, with a scale that is 0 for whoever skips, got soft "
-            f"{'without a scale' if training else 'outside of training'}. Leave soft out there."
-        )
-    if decision.otherwise is not None and keep is None and not training:
-        raise PluginFault(
-            f"{_rule(method)} that says by keep who gets what otherwise gives, got keep=None outside of training. "
-            "Leave otherwise out where every token executes."
-        )
-
-
-def check_instead(output: object, wanted: tuple[int, int], method: object) -> None:
-    """Refuse what is no output of `Decision.otherwise` for N tokens of width H.
-
-    Raises:
-        PluginFault: With what it gave.
-    """
-    if not (isinstance(output, Tensor) and output.shape == wanted and output.is_floating_point()):
-        raise PluginFault(
-            f"{_rule(method)} whose otherwise gives numbers of shape {wanted} (tokens asked for, width), got "
-            f"{_kind(output)}. Index states with the flat indices it is called with."
-        )
-
-
-def _rule(method: object) -> str:
-    return f"{type(method).__name__}.decide must give a Decision"
-
-
-def _kind(value: object) -> str:
-    if not isinstance(value, Tensor):
-        return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
 def quantile_threshold(values: Tensor, q: float) -> float:

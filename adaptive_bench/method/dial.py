@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
-from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.errors import PluginFault, UsageError, one_line
+from adaptive_bench.validation import DESCRIPTION, is_description
 
 TOLERANCE = 0.005  # of a saving: a dial this close to it is not refined
 NARROWEST = 1e-5  # share of the way between the ends of a dial: no closer look
@@ -33,13 +35,15 @@ class DialSpec:
         """Refuse what no dial is.
 
         Raises:
-            PluginFault: The range is none, or `skip_nothing` is at no end of it.
+            PluginFault: It has no name, the range is none, or `skip_nothing` is at no end of it.
         """
         ends = (self.minimum, self.maximum)
-        if not (all(map(math.isfinite, ends)) and ends[0] <= ends[1] and self.skip_nothing in ends):
+        numbers = all(isinstance(one, Real) and not isinstance(one, bool) for one in (*ends, self.skip_nothing))
+        is_range = numbers and all(map(math.isfinite, ends)) and ends[0] <= ends[1] and self.skip_nothing in ends
+        if not (is_range and self.name and is_description(self.name)):
             raise PluginFault(
-                f"A dial has a finite range and skips nothing at one end of it, got {self!r}. Correct the method's "
-                f"dial."
+                f"A dial has a name, {DESCRIPTION}, a finite range and skips nothing at one end of it, got "
+                f"{one_line(repr(self), 200)}. Correct the method's dial."
             )
 
     def check(self, value: float) -> float:

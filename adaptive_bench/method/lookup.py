@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from adaptive_bench import registry
-from adaptive_bench.errors import PluginFault
+from adaptive_bench.errors import PluginFault, UsageError, message_of, one_line
 from adaptive_bench.method.base import Method, MethodConfig
+from adaptive_bench.method.declared import check_class
 from adaptive_bench.spec import MethodSpec
 
 
@@ -27,6 +28,7 @@ def method_class(spec: MethodSpec) -> type[Method]:
             f"The Config of a method is a subclass of adaptive_bench.method.MethodConfig, got {found.Config!r} of "
             f"{spec.name!r} ({registry.origin('methods', spec.name)}). Correct the plugin."
         )
+    check_class(found)
     return found
 
 
@@ -37,15 +39,30 @@ def training_spec(spec: MethodSpec) -> MethodSpec:
     """
     found = method_class(spec)
     trained = found.training_spec(found.parse_config(spec), spec)
-    if not isinstance(trained, MethodSpec):
-        raise PluginFault(
-            f"What has to be trained for a method is a MethodSpec, got {trained!r} from the training_spec of "
-            f"{spec.name!r} ({registry.origin('methods', spec.name)}). Correct the plugin."
-        )
-    found = method_class(trained)
-    config, fields = found.parse_config(trained), found.Config.model_fields
+    config = _config_named(spec, trained, "training_spec", "What has to be trained for a method")
+    fields = type(config).model_fields
     told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
     return MethodSpec(trained.name, tuple(told), trained.semantics)
+
+
+def _config_named(spec: MethodSpec, named: object, by: str, what: str) -> MethodConfig:
+    """The config of a spec that the method of another spec names.
+
+    Raises:
+        PluginFault: It is none, or nobody knows the method or a parameter.
+    """
+    where = f"from the {by} of {spec.name!r} ({registry.origin('methods', spec.name)})"
+    if not isinstance(named, MethodSpec):
+        raise PluginFault(f"{what} is a MethodSpec, got {one_line(repr(named), 60)} {where}. Correct the plugin.")
+    try:
+        return method_class(named).parse_config(named)
+    except UsageError as error:
+        if named == spec:
+            raise
+        raise PluginFault(
+            f"{what} is a MethodSpec of a method and parameters that are there, got {str(named)!r} {where}: "
+            f"{message_of(error)} Correct the plugin."
+        ) from error
 
 
 def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
@@ -63,6 +80,8 @@ def starting_spec(spec: MethodSpec) -> MethodSpec | None:
         PluginFault: It is this one.
     """
     found = method_class(spec).starts_from(spec)
+    if found is not None:
+        _config_named(spec, found, "starts_from", "What the training of a method starts from")
     if found == spec:
         raise PluginFault(
             f"A training starts from that of another spec or from the pretrained backbone, but starts_from of {spec} "

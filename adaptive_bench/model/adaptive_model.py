@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class, trained_alike
+from adaptive_bench.method.declared import check_method
 from adaptive_bench.method.dial import as_number
 from adaptive_bench.method.schedule import check_step
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
@@ -55,6 +56,7 @@ class AdaptiveModel(HuggingFaceModel):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             method = method_type(config, Backbone(backbone_model), spec.semantics, seed)
+        check_method(method)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

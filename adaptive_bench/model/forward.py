@@ -22,6 +22,7 @@ from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
+from adaptive_bench.method.answers import check_losses, check_weight
 from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.model import forward_arguments as arguments
@@ -383,8 +384,11 @@ class ForwardModel(nn.Module):
         """The loss to minimise, from the cross entropy of the model's own output."""
         terms = {"ce": loss.detach()}
         if self.training:  # the other losses are there to train with
-            loss = loss * self.method.main_loss_weight(call)
-            for name, (weight, value) in self.method.losses(call).items():
+            main, losses = self.method.main_loss_weight(call), self.method.losses(call)
+            check_weight(main, self.method)
+            check_losses(losses, self.method)
+            loss = loss * main
+            for name, (weight, value) in losses.items():
                 terms[name] = value.detach()
                 loss = loss + weight * value
         self.raw_loss_terms = terms

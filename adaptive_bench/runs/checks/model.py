@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,13 +12,13 @@ from adaptive_bench import guard, registry
 from adaptive_bench.backbone import Backbone, quantization
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
-from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.faults import explained
 from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, method_class, training_spec
-from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
@@ -26,10 +26,6 @@ from adaptive_bench.training.tracking import check_trackers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_TRIAL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
-_TRIAL |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
-_TRIAL_TOKENS = 24
 
 
 @dataclass(frozen=True)
@@ -199,7 +195,9 @@ def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, 
             calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
             trait = Trait(float(method.max_saved_tokens), calibrates)
         _put_on(facts, training_spec(spec))
-    return trait, _try(spec, facts) if registry.is_foreign("methods", spec.name) else None
+    if not registry.is_foreign("methods", spec.name):
+        return trait, None
+    return trait, try_method(spec, facts.family, int(facts.empty.config.num_hidden_layers))
 
 
 def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
@@ -214,39 +212,6 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
         # Without values some code cannot run; whether it can with them shows when the model is there.
         if "meta" not in str(error):
             raise explained(error, f"the method {spec}") from error
-    return None
-
-
-def _try(spec: MethodSpec, facts: ModelFacts) -> AdaptiveBenchError | None:
-    """A step of training and a pass with skipping on a tiny random model with as many layers; what goes wrong."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    layers = int(facts.empty.config.num_hidden_layers)
-    try:
-        with guard.watching(named_plugins([spec.name])), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            tiny = AutoModelForCausalLM.from_config(
-                AutoConfig.for_model(facts.family, num_hidden_layers=layers, **_TRIAL), dtype=torch.float32
-            )
-            model = AdaptiveModel.build(tiny, spec).train()
-            ids = torch.randint(1, _TRIAL["vocab_size"], (2, _TRIAL_TOKENS))
-            batch: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-            later = torch.arange(_TRIAL_TOKENS).expand_as(ids) >= _TRIAL_TOKENS // 2
-            model.prepare_training([batch | {"continuation_mask": later}])
-            model.begin_step(1, 1)
-            loss = model(**batch, labels=ids).loss
-            if loss.requires_grad:
-                loss.backward()
-            model.eval()
-            saving = min(0.2, float(model.method.max_saved_tokens))
-            model.calibrate([batch | {"continuation_mask": later}], [saving])
-            model.dial = model.method.checked_dial(saving)
-            with torch.no_grad():
-                model(**batch, continuation_mask=later)
-    except (Exception, SystemExit) as error:  # a plugin may raise anything
-        if isinstance(error, SystemExit) and not is_exit_of_plugin(error):
-            raise
-        return explained(error, named_plugins([spec.name]))
     return None
 
 

@@ -1,0 +1,114 @@
+"""What a method says of itself, held to its kinds: its class before it is used, the rest when it is on a model."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.errors import PluginFault, one_line
+from adaptive_bench.faults import in_plugin
+from adaptive_bench.method.base import CausalityClass, KVPolicy, Method, MethodConfig
+from adaptive_bench.method.search_range import SearchRange
+from adaptive_bench.validation import DESCRIPTION, is_description
+
+_FLAGS = (
+    *("adapts", "draws", "once_per_prompt", "prompts_only", "skips_whole_layers", "solves_dial"),
+    *("supports_data_parallel", "trains", "wants_layer_states"),
+)
+_LONGEST_DOC = 100_000  # characters
+_Rule = tuple[str, str, object, bool]  # name, what it is, what it was given as, whether that holds
+_held: set[type[Method]] = set()  # a class is looked at once
+
+
+def check_class(found: type[Method]) -> None:
+    """Refuse a class with something of another kind where the engine, a table or a page reads one.
+
+    Raises:
+        PluginFault: With the rule and what it has.
+    """
+    if found in _held:
+        return
+    _refuse(found, [*_of_class(found), *_of_config(found.Config)])
+    _held.add(found)
+
+
+def check_method(method: Method) -> None:
+    """The same of a method on a model, in the mode in which it is.
+
+    Raises:
+        PluginFault: Likewise.
+    """
+    _refuse(type(method), _of_method(method))
+
+
+def _refuse(found: type[Method], rules: Iterator[_Rule] | list[_Rule]) -> None:
+    for name, wanted, given, holds in rules:
+        if not holds:
+            raise PluginFault(
+                f"Of the method {in_plugin(found)}, {name} is {wanted}, got {one_line(repr(given)[:200], 60)}. "
+                f"Correct it in the class."
+            )
+
+
+def _of_class(found: type[Method]) -> Iterator[_Rule]:
+    yield _one_of("unit", ("branch", "layer"), found.unit)
+    yield _one_of("paper_class", get_args(CausalityClass), found.paper_class)
+    for name in _FLAGS:
+        value = getattr(found, name)
+        yield name, "True or False", value, isinstance(value, bool)
+    text: object = found.__doc__
+    holds = isinstance(text, str) and len(text) <= _LONGEST_DOC and all(map(is_description, _paragraph(text)))
+    yield "the docstring", f"text whose first paragraph has lines that are each {DESCRIPTION}", text, not text or holds
+
+
+def _paragraph(text: str) -> list[str]:
+    return inspect.cleandoc(text).partition("\n\n")[0].splitlines()
+
+
+def _of_config(config: type[MethodConfig]) -> Iterator[_Rule]:
+    fields = config.model_fields
+    for name, field in fields.items():
+        text: object = field.description
+        holds = text is None or (isinstance(text, str) and is_description(text.replace("\n", " ")))
+        yield f"the description of the parameter {name}", DESCRIPTION, text, holds
+    wanted = "a mapping of names of parameters to search ranges (`SearchRange`)"
+    space: object = config.search_space
+    is_space = isinstance(space, Mapping) and all(isinstance(one, SearchRange) for one in space.values())
+    yield "search_space", wanted, space, is_space and set(config.search_space) <= set(fields)
+    companions, falling = _pairs(config.companions), _pairs(config.falling)
+    yield "companions", "a mapping of texts to texts", config.companions, companions is not None
+    yield "falling", "a mapping of parameters to parameters", config.falling, (falling or set()) <= set(fields)
+    yield "falling", "a mapping of parameters to parameters", config.falling, falling is not None
+
+
+def _of_method(method: Method) -> Iterator[_Rule]:
+    yield _one_of("kv_policy", get_args(KVPolicy), method.kv_policy)
+    most: object = method.max_saved_tokens
+    yield "max_saved_tokens", "a share from 0 to 1", most, _is_number(most) and 0 <= method.max_saved_tokens <= 1
+    sites: object = method.eligible_sites
+    are_sites = isinstance(sites, set | frozenset) and all(isinstance(one, Site) for one in sites)
+    yield "eligible_sites", "a set of sites (`Site`)", sites, are_sites
+    for name in ("freezes_backbone", "repeatable", "prepares_training"):
+        value: object = getattr(method, name)
+        yield name, "True or False", value, isinstance(value, bool)
+    if method.kv_policy == "defer":
+        layers, first = method.backbone_size[0], method.defer_layer
+        holds = type(first) is int and 0 <= first < layers
+        yield "defer_layer", f"the number of one of {layers} layers, from 0 on", first, holds
+
+
+def _pairs(value: object) -> set[str] | None:
+    """The texts of a mapping of texts to texts."""
+    texts = [one for pair in value.items() for one in pair] if isinstance(value, Mapping) else [None]
+    return {one for one in texts if isinstance(one, str)} if all(isinstance(one, str) for one in texts) else None
+
+
+def _one_of(name: str, known: tuple[str, ...], value: object) -> _Rule:
+    return name, f"one of {', '.join(map(repr, known))}", value, isinstance(value, str) and value in known
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
