@@ -20,6 +20,7 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
@@ -165,6 +166,7 @@ def _evaluate_once(
             f"The headline metric of the task {task.name!r} is {task.metrics[0]!r}, but lm-eval gave {sorted(scores)}. "
             f"Correct the task's metrics."
         )
+    check_metrics(scores, f"the task {task.name!r}")
     samples = samples_of(results["samples"][task.name], task)
     report = model.compute_report()
     evaluation = Evaluation(

@@ -1,9 +1,9 @@
-"""Notices logits that are no numbers, which would otherwise be scored as wrong answers."""
+"""Notices logits that are no numbers, which would otherwise be scored as wrong answers, and scores that are none."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
@@ -46,6 +46,20 @@ def check_scores(scores: Iterable[float], what: str) -> None:
     """
     if any(math.isnan(score) or score == math.inf for score in scores):
         raise _not_finite(what)
+
+
+def check_metrics(values: Mapping[str, float], what: str) -> None:
+    """Refuse values of metrics that are no numbers, which a metric or an aggregation of a task may give.
+
+    Raises:
+        NotFinite: There is one.
+    """
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise NotFinite(
+                f"A score is a finite number, but {name!r} of {what} is {value}. Correct the metric and its "
+                f"aggregation in the task's files."
+            )
 
 
 def _not_finite(what: str) -> NotFinite:

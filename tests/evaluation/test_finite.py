@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import NotFinite
-from adaptive_bench.evaluation.finite import Watched, check_scores
+from adaptive_bench.evaluation.finite import Watched, check_metrics, check_scores
 from adaptive_bench.model.generation import likeliest
 
 
@@ -27,3 +27,10 @@ def test_scores_without_numbers_are_refused():
     for bad in (math.nan, math.inf):
         with pytest.raises(NotFinite, match="here"):
             check_scores([-1.0, bad], "here")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_metric_that_gives_no_number_is_named(bad):
+    check_metrics({"mine,none": 0.5}, "the task 'a'")
+    with pytest.raises(NotFinite, match=r"'mine,none' of the task 'a' is .*Correct the metric and its aggregation"):
+        check_metrics({"acc,none": 0.5, "mine,none": bad}, "the task 'a'")
