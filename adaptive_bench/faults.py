@@ -129,14 +129,16 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
 
 
 def _ours(error: AdaptiveBenchError) -> AdaptiveBenchError:
-    """One of our errors as it is; with its line, where it is a plugin's code that raised it and not ours below it.
+    """One of our errors as it is; with its line, where it is a plugin's code that raised it and not ours below it, or
+    where ours refuses what that line gave.
 
     A plugin may say what is wrong with a request or with the surroundings. Nothing else is its to say: a defect of this
     package, say, or an interrupt.
     """
     *_, raised = [None, *traceback.extract_tb(error.__traceback__)]
     if raised is None or not is_watched(raised.filename):
-        return error
+        called = place(error) if type(error) is PluginFault else None
+        return error if called is None or called in str(error) else PluginFault(f"{error} It was given in {called}.")
     where = f"{raised.filename}, line {raised.lineno}, in {raised.name}"
     for kind in (UsageError, EnvironmentProblem):
         if isinstance(error, kind):

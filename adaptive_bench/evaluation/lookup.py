@@ -262,7 +262,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
         if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
             raise PluginFault(
                 f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Correct its YAML "
-                f"file in {folder}."
+                f"file in {folder}, or the code that it names."
             ) from error
         raise EnvironmentProblem(
             f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "

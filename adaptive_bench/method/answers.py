@@ -120,6 +120,32 @@ def check_weight(weight: object, method: object) -> None:
         )
 
 
+def check_booked(layer: object, tokens: object, layers: int) -> None:
+    """Refuse work that a method says was done in order to decide, but that nothing can be booked for.
+
+    Raises:
+        PluginFault: There is no such layer, or no tokens are named.
+    """
+    if not (type(layer) is int and 0 <= layer < layers and isinstance(tokens, Tensor)):
+        raise PluginFault(
+            f"What is done in order to decide is booked for one of {layers} layers, from 0 on, and a tensor of flat "
+            f"indices of tokens, got layer {one_line(repr(layer), 60)} and {_kind(tokens)}. Use view.site.layer."
+        )
+
+
+def check_count(states: object) -> None:
+    """Refuse a number of states that is none.
+
+    Raises:
+        PluginFault: Likewise.
+    """
+    if not (type(states) is int and states >= 0):
+        raise PluginFault(
+            f"States that are multiplied are counted by a whole number from 0 on, got {one_line(repr(states), 60)}. "
+            f"Use view.rescaled, which counts them."
+        )
+
+
 def _is_number(value: object) -> bool:
     """Whether it is a finite number, on the host or as a tensor without axes, which is not read."""
     if isinstance(value, Tensor):

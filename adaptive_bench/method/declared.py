@@ -11,6 +11,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import PluginFault, one_line
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.base import CausalityClass, KVPolicy, Method, MethodConfig
+from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.validation import DESCRIPTION, is_description
 
@@ -94,6 +95,11 @@ def _of_method(method: Method) -> Iterator[_Rule]:
     for name in ("freezes_backbone", "repeatable", "prepares_training"):
         value: object = getattr(method, name)
         yield name, "True or False", value, isinstance(value, bool)
+    change: object = method.initial_change(method.config)
+    is_change = isinstance(change, InitialChange) and isinstance(change.reason, str) and _is_number(change.bound)
+    yield "initial_change", "None or an InitialChange with a reason and a bound", change, change is None or is_change
+    takes: object = method.takes_target(method.config)
+    yield "takes_target", "True or False", takes, isinstance(takes, bool)
     if method.kv_policy == "defer":
         layers, first = method.backbone_size[0], method.defer_layer
         holds = type(first) is int and 0 <= first < layers

@@ -86,9 +86,12 @@ def test_a_description_of_a_parameter_is_a_line(text):
         ("eligible_sites", None),
         ("freezes_backbone", "no"),
         ("repeatable", 0),
+        ("initial_change", lambda config: "odd"),
+        ("takes_target", lambda config: "no"),
     ],
 )
 def test_a_property_of_another_kind_is_refused(name, value):
+    value = staticmethod(value) if callable(value) else value
     method = type("Odd", (Mine,), {name: value})(MethodConfig(), BACKBONE, "bench", 0)
     with pytest.raises(PluginFault, match=f"Of the method Odd, {name} is .*, got .* Correct it in the class"):
         check_method(method)
