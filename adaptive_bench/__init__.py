@@ -4,7 +4,16 @@ The names of a notebook stand here: `from adaptive_bench import AdaptiveModel, r
 is first asked for, so that the command line starts without torch.
 """
 
-from adaptive_bench.lazy import loader
+import signal
+import sys
+
+_called = sys.argv[0] if sys.argv else ""  # an embedded Python may have none
+_is_program = _called.endswith("adaptive-bench") or (_called == "-m" and "adaptive_bench" in sys.orig_argv)
+if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Until the command line has an answer to Ctrl-C, that of the system is better than a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from adaptive_bench.lazy import loader  # noqa: E402 - every import takes time in which Ctrl-C may come
 
 __version__ = "0.1.0"
 

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from adaptive_bench import output
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 from . import sentences
 from .decisions import PREFERRED
@@ -90,9 +90,12 @@ def write_findings(
     """Write `findings` of some `table.json`; what was left out of the board, one sentence each.
 
     Raises:
+        EnvironmentProblem: No table holds.
         UsageError: No method has a score at the level.
     """
     board = read_board(tables)
+    if not board.rows and board.refused:
+        raise EnvironmentProblem(f"Findings are made of tables that hold, but none does. {' '.join(board.refused)}")
     there = sorted({row.level for row in board.rows if row.axis == axis and row.score is not None})
     if level not in there:
         raise UsageError(

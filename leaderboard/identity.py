@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import method_name
@@ -15,8 +17,6 @@ from .rows import Rejected
 
 _LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?", re.ASCII)
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*==[A-Za-z0-9][A-Za-z0-9.!+_\-]*", re.ASCII)
-_ID = r"\(*[A-Za-z0-9][A-Za-z0-9.+\-]*\)*"
-_LICENCE = re.compile(rf"{_ID}( (AND|OR|WITH) {_ID})*", re.ASCII)
 _LINKS = ("paper", "code", "plugin")
 _LONGEST, _MOST_AUTHORS = 200, 50
 KEYS = ("authors", "affiliation", *_LINKS, "package", "licence")
@@ -55,15 +55,25 @@ _WANTED = {
     "authors": f"is a list of at most {_MOST_AUTHORS} names, one at least",
     **dict.fromkeys(_LINKS, "is a link that begins with https://"),
     "package": "is a package with its version, name==1.2",
-    "licence": "is a licence by its SPDX name, CC-BY-4.0 say, or LicenseRef-NAME for one that has none",
+    "licence": "is a licence by its SPDX name (spdx.org/licenses), CC-BY-4.0 say, or LicenseRef-NAME for another one",
 }
 
 
 def _is_good(key: str, value: object) -> bool:
     if key == "authors":
         return isinstance(value, list) and 1 <= len(value) <= _MOST_AUTHORS and all(map(_is_text, value))
-    form = _LINK if key in _LINKS else _PIN if key == "package" else _LICENCE if key == "licence" else None
+    if key == "licence":
+        return _is_text(value) and _is_licence(str(value))
+    form = _LINK if key in _LINKS else _PIN if key == "package" else None
     return _is_text(value) and (form is None or form.fullmatch(str(value)) is not None)
+
+
+def _is_licence(text: str) -> bool:
+    try:
+        canonicalize_license_expression(text)
+    except InvalidLicenseExpression:
+        return False
+    return True
 
 
 def _is_text(value: object) -> bool:

@@ -15,7 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.packing import pack, pack_run
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
-from adaptive_bench.store.runs import is_entry, is_run, plugins_in
+from adaptive_bench.store.runs import check_files, is_entry, is_run, plugins_in, run_command
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
@@ -55,6 +55,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: 
         raise UsageError(
             f"An entry is made of a run, but {str(run)!r} is {what}. `adaptive-bench list runs` shows the runs."
         )
+    check_files(run)
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
@@ -165,21 +166,30 @@ def claims_of(folder: Path) -> Claims:
     """What an entry (or run) says, after all checks: of an entry those of a board.
 
     Raises:
-        EnvironmentProblem: It is none, or breaks a rule.
+        UsageError: It is none.
+        EnvironmentProblem: It breaks a rule.
     """
+    from_entry = is_entry(folder)
+    if not (from_entry or is_run(folder)):
+        raise UsageError(
+            f"What is verified is an entry, which has an {FILE_NAME}, or a run, which has a config.yaml, but "
+            f"{str(folder)!r} has neither. Name a folder that `adaptive-bench leaderboard submit` wrote, or a run of "
+            f"`adaptive-bench list runs`."
+        )
     try:
-        is_entry = (folder / FILE_NAME).is_file()
-        made_again = is_entry and (folder / PACKED_RECORDS).is_file()
+        made_again = from_entry and (folder / PACKED_RECORDS).is_file()
         needed = ("config.yaml",) if made_again else ("table.json", "answers.json", "config.yaml")
         if missing := [name for name in needed if not (folder / name).is_file()]:
             raise Rejected(f"{', '.join(missing)} missing")
-        if is_entry:
+        if from_entry:
             evidence = examine(folder)
             return Claims(dict(read_mapping(folder / "config.yaml")), list(evidence.answers["sweeps"]), evidence)
         read_answers(folder)
         return Claims(dict(read_mapping(folder / "config.yaml")), read_json(folder / "answers.json")["sweeps"], None)
     except Rejected as why:
-        raise EnvironmentProblem(
-            f"An entry holds what `leaderboard submit` writes, but of {str(folder)!r} it is said: {why}. Name another "
-            f"folder."
-        ) from why
+        what, mend = (
+            ("An entry holds what `leaderboard submit` writes", "Fetch it again, or name another folder.")
+            if from_entry
+            else ("A finished run has its table beside what made it", f"To write both: `{run_command(folder)}`.")
+        )
+        raise EnvironmentProblem(f"{what}, but of {str(folder)!r} it is said: {why}. {mend}") from why

@@ -10,7 +10,7 @@ __getattr__ = loader(__name__, dict.fromkeys(("COMMANDS", "app"), "adaptive_benc
 
 def main() -> None:
     """Entry point of the `adaptive-bench` script."""
-    with interrupts.answered():
+    with interrupts.answered(last=True):
         from io import TextIOWrapper
 
         from adaptive_bench.cli.commands import app

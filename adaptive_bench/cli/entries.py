@@ -278,8 +278,8 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
 
     if not (entry / PACKED_RECORDS).is_file():
         raise UsageError(
-            f"A table is made again from the {PACKED_RECORDS} beside it, but {str(entry)!r} has none: it was submitted "
-            f"without --records. Leave --from-records out to train and measure it again."
+            f"A table is made again from the {PACKED_RECORDS} beside it, but {str(entry)!r} has none: it is a run, "
+            f"or an entry submitted without --records. Leave --from-records out to train and measure it again."
         )
     if evidence is None:
         found = rederive(config, entry / PACKED_RECORDS, read_table(entry / "table.json"))

@@ -80,7 +80,12 @@ def generate(
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
-        model.saving = saving
+        try:
+            model.saving = saving
+        except UsageError as error:  # its next step is one of Python
+            if not (rule := _askable(model, folder, calibration)):
+                raise
+            raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
     if dial is not None:
         model.dial = dial
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
@@ -111,24 +116,31 @@ def generate(
 
 def _saves_nothing(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     """Which savings can be asked for, of a model whose dial stands where nothing is skipped; else an empty text."""
+    method = model.method
+    asks = method.value == method.dial.skip_nothing and _askable(model, folder, calibration)
+    return f"Nothing was skipped: {asks}" if asks else ""
+
+
+def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
+    """Which savings can be asked for, a sentence; an empty text where there are none."""
     from adaptive_bench.model import stored_calibration
 
     method = model.method
-    if method.value != method.dial.skip_nothing or not method.max_saved_tokens:
+    if not method.max_saved_tokens:
         return ""
     if not model.needs_calibration:
-        return f"Nothing was skipped: --saving takes a share from 0 to {method.max_saved_tokens:.3g}."
+        return f"--saving takes a share from 0 to {method.max_saved_tokens:.3g}."
     known = stored_calibration.names(folder, model.spec)
     most = {
         name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known
     }
     chosen = stored_calibration.choose(folder, model.spec, calibration)
     if chosen is not None:
-        return f"Nothing was skipped: --saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
+        return f"--saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
     if known:
         listed = ", ".join(f"{name} (up to {most[name]:g})" for name in known)
-        return f"Nothing was skipped: give --saving, and --calibration with one of {listed}."
-    return "Nothing was skipped: --saving takes a share that this saved model was calibrated for; no run stored others."
+        return f"--saving takes a share that the stored --calibration reaches, one of {listed}."
+    return "--saving takes a share that this saved model was calibrated for; no run stored others."
 
 
 def _rounded_down(share: float) -> float:

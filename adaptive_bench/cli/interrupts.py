@@ -20,8 +20,13 @@ _seen = threading.Event()
 
 
 @contextmanager
-def answered() -> Iterator[None]:
-    """In the block Ctrl-C is answered so; only the main thread of a process can do that."""
+def answered(*, last: bool = False) -> Iterator[None]:
+    """In the block Ctrl-C is answered so; only the main thread of a process can do that.
+
+    Args:
+        last: Whether the process ends with the block. All is said and written then, and Ctrl-C is ignored: it would
+            only replace the exit code.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -31,7 +36,7 @@ def answered() -> Iterator[None]:
     finally:
         _seen.clear()
         if signal.getsignal(signal.SIGINT) is _answer:  # else the process ends, and ignores it meanwhile
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
 
 
 def was_cause(error: BaseException) -> bool:

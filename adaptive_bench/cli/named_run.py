@@ -16,7 +16,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword, refuse_circle
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, refuse_entry, run_folders
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, check_run, find_run, plugins_in, run_folders
 
 if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest
@@ -110,13 +110,14 @@ def manifest_of(run: Path) -> Manifest:
     """What a run consists of and where it is.
 
     Raises:
-        EnvironmentProblem: The folder is not one of a run, or was damaged.
+        UsageError: The folder is not one of a run.
+        EnvironmentProblem: It was damaged.
     """
     from adaptive_bench.store import manifest  # with it comes NumPy, which no help needs
 
     if (found := manifest.read(run)) is not None:
         return found
-    refuse_entry(run)
+    check_run(run)
     # A run of an earlier version left no manifest: what belongs to it is asked of its config, and of its tasks.
     from adaptive_bench.runs.outcome.trained import manifest_of as of_any_version
 

@@ -16,9 +16,9 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.runs import is_run, plugins_in, run_command, run_name
+from adaptive_bench.store.runs import check_files, check_run, is_run, plugins_in, run_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.tables.dials import DialLine
@@ -104,10 +104,12 @@ def _dials(folder: Path) -> str:
     from adaptive_bench.tables.dials import dial_tables, immovable
 
     answers = folder / "answers.json"
+    check_files(folder, answers.name)
     if not answers.is_file():
-        raise UsageError(
-            f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. Give the "
-            f"run's command to finish it; an entry of packed records shows its own on a board (`leaderboard build`)."
+        check_run(folder)
+        raise EnvironmentProblem(
+            f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. "
+            f"`adaptive-bench retry {shlex.quote(run_name(folder))}` finishes the run."
         )
     check_unchanged(answers)
     metrics: dict[str, str] = {}

@@ -216,17 +216,22 @@ def read(folder: Path) -> SavedModel:
     """Read what `save` wrote, but for the backbone.
 
     Raises:
-        EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
+        UsageError: The folder is none of a model.
+        EnvironmentProblem: It is incomplete or damaged.
     """
     if not (folder / _ABOUT).is_file():
-        hint = "Check the path."
         if is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
-        if any(folder.glob("model*.safetensors")):
+        elif any(folder.glob("model*.safetensors")):
             hint = (
                 "It has weights alone, as transformers.Trainer writes them by itself. Train with "
                 "callbacks=[AdaptiveCallback()], which completes checkpoints, and call model.save_pretrained in place "
                 "of trainer.save_model."
+            )
+        else:
+            raise UsageError(
+                f"A saved adaptive model has a file {_ABOUT} and a run a config.yaml, but {str(folder)!r} has neither. "
+                f"Check the path; `adaptive-bench list runs` shows the runs."
             )
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. {hint}")
     try:

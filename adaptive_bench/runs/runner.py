@@ -21,6 +21,7 @@ from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
+from adaptive_bench.store.runs import check_files
 from adaptive_bench.validation import as_path, is_count
 
 
@@ -64,6 +65,7 @@ def run(
     if not world.is_main_process:
         work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
+    check_files(folder)  # before what it is to hold takes hours
     reporter = reporter or SilentReporter()
     try:
         with redirect_stdout(StdoutForwarder(reporter)):

@@ -23,10 +23,11 @@ from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_file, read_once
+from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.manifest import read as read_manifest
 from adaptive_bench.store.results import RUN, TABLES, check_unchanged
-from adaptive_bench.store.runs import KEY_DIGITS, run_key
+from adaptive_bench.store.runs import KEY_DIGITS
 
 _UNLISTED = f"the run asks for it, but its {MANIFEST} has no record of it. Re-run the command to find or to do it."
 

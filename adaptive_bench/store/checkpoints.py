@@ -9,7 +9,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import CHECKPOINT, Record
-from adaptive_bench.store.runs import DEFAULT_OUT, find_run, refuse_entry
+from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run
 from adaptive_bench.validation import as_path
 
 
@@ -73,11 +73,11 @@ def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) ->
 
     Raises:
         UsageError: No such run, or no method of it.
-        EnvironmentProblem: Not trained yet, or no folder of a run.
+        EnvironmentProblem: Not trained yet.
     """
     folder = find_run(run, as_path(out, "Runs are looked for in a folder"))
     if (listed := manifest.read(folder)) is None:
-        refuse_entry(folder)
+        check_run(folder)
         raise EnvironmentProblem(
             f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
             f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -245,10 +246,19 @@ def read_file(path: Path) -> dict[str, Any] | None:
     return files_of(path.parent).read(path.name)
 
 
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody who writes into it
+
+
 def _content(folder: Path, name: str) -> bytes | None:
     path = f"{folder}/{name}"
     try:
-        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - a path for each takes longer
+        with open(path, "rb", buffering=0, opener=_opened) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise EnvironmentProblem(
+                    f"A record has a file {name}, but {path!r} is a pipe or a device. Remove it and give the same "
+                    f"command again."
+                )
             return stream.readall()
     except (FileNotFoundError, NotADirectoryError):
         return None

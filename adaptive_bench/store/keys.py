@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +40,26 @@ def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
         name = file.relative_to(home).as_posix() if home is not None and file.is_relative_to(home) else file.name
         digest.update(name.encode() + b"\0" + bytes.fromhex(file_digest(file)))
     return digest.hexdigest()[:16]
+
+
+# Where a run is written, on what it is computed and how it is watched: the same run in any of them.
+_NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
+
+# Of an evaluation what earlier versions did as well and had no name for: their runs keep their names.
+_USUAL = (("temperature", None), ("quantize", "none"))
+
+
+def run_key(config: Mapping[str, Any]) -> str:
+    """What tells a run from others, whose beginning its name ends with.
+
+    Args:
+        config: Its configuration in plain values.
+    """
+    values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
+    if not values.get("shuffled"):  # runs of versions without that control keep their names
+        values.pop("shuffled", None)
+    if isinstance(measured := values.get("evaluation"), dict):
+        values["evaluation"] = {name: value for name, value in measured.items() if (name, value) not in _USUAL}
+    if isinstance(values.get("train"), dict):
+        values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
+    return key_of(values)

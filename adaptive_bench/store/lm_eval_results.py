@@ -17,7 +17,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import refuse_entry
+from adaptive_bench.store.runs import check_run
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -27,10 +27,10 @@ def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         run: The folder of a finished run.
 
     Raises:
-        UsageError: It is an entry.
+        UsageError: It is no run.
         EnvironmentProblem: It has no manifest, or a record is damaged.
     """
-    refuse_entry(run)
+    check_run(run)
     if (listed := manifest.read(run)) is None:
         raise EnvironmentProblem(
             f"A run says in its {manifest.FILE} what it measured, but there is none in {str(run)!r}. Give the run's "

@@ -15,8 +15,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.store import atomic, attempts, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import ENTRY
-from adaptive_bench.store.runs import OWN_FILES, is_run, output_of, run_folders, run_name
+from adaptive_bench.store.runs import OWN_FILES, check_run, is_run, output_of, run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
 ASIDE = ("outdated", "records_of_other_code")
@@ -44,10 +43,11 @@ def of_run(run: Path) -> list[Removable]:
         UsageError: It is no run of an output folder.
         EnvironmentProblem: It is under way, or what another run refers to cannot be told.
     """
-    if run.is_symlink() or not is_run(run) or run.resolve().parent.name != "runs" or (run / ENTRY).is_file():
+    check_run(run)
+    if run.is_symlink() or run.resolve().parent.name != "runs":
         raise UsageError(
-            f"A run that is removed is a folder of runs with its config.yaml, got {str(run)!r}. `adaptive-bench list "
-            f"runs` shows the runs."
+            f"A run that is removed lies in the folder `runs` of an output folder, got {str(run)!r}, which is a link "
+            f"or lies elsewhere. `adaptive-bench list runs` shows the runs."
         )
     try:
         listed = manifest.read(run)

@@ -13,11 +13,13 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
 from adaptive_bench.store.runs import (
+    check_files,
     check_key,
+    check_run,
     config_in,
     find_run,
     has_ended,
-    is_run,
+    is_entry,
     refuse_entry,
     run_command,
     run_name,
@@ -101,6 +103,7 @@ def check_unchanged(file: Path) -> None:
         EnvironmentProblem: It, or what stands for it, was changed, has no seal or is not there.
     """
     folder = file.parent
+    check_files(folder, ENTRY, RUN, file.name)
     about = next((one for name in (ENTRY, RUN) if (one := folder / name).is_file()), None)
     if about is None:
         raise EnvironmentProblem(
@@ -164,6 +167,7 @@ def problem_of(folder: Path) -> str:
     try:
         if (folder / ENTRY).is_file():
             return ""
+        check_files(folder)
         if not (folder / RUN).is_file():
             if (folder / TABLES[0]).is_file():
                 check_unchanged(folder / TABLES[0])
@@ -207,6 +211,7 @@ def read_run(config: Path) -> dict[str, Any]:
     """
     try:
         about = config_in(config.parent)
+        check_files(config.parent, "command.json", RUN)
         for file in (config.with_name("command.json"), config.with_name("run.json")):
             if file.is_file():
                 known = read_json(file)
@@ -260,10 +265,8 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
     for folder in chosen:
-        if not is_run(folder):
-            raise EnvironmentProblem(
-                f"What is read is a run, but {str(folder)!r} is none. `adaptive-bench list runs` shows the runs."
-            )
+        if not is_entry(folder):
+            check_run(folder)
         if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "

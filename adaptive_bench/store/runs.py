@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
-from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.keys import run_key
+from adaptive_bench.store.shelves import check_listable, folders_in
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import as_path
 
@@ -61,6 +64,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     )
     if found:
         raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
+    check_listable(home)
     if path.exists():
         raise UsageError(f"{rule}, which is a file. `adaptive-bench list runs --out {home}` shows the runs.")
     close = difflib.get_close_matches(path.name, named.values(), n=1)
@@ -92,17 +96,8 @@ def _runs_of(home: Path, *, deep: bool) -> list[Path]:
     Args:
         deep: Those of output folders in it as well.
     """
-    shelves = [home, home / "runs", *(inner / "runs" for inner in (_folders(home) if deep else ()))]
-    return _begun([folder for shelf in dict.fromkeys(shelves) for folder in _folders(shelf)])
-
-
-def _folders(home: Path) -> list[Path]:
-    """What may be a folder in one; in what is none, or may not be read, nothing."""
-    try:
-        with os.scandir(home) as entries:
-            return sorted(home / entry.name for entry in entries if not entry.name.startswith("."))
-    except OSError:
-        return []
+    shelves = [home, home / "runs", *(inner / "runs" for inner in (folders_in(home) if deep else ()))]
+    return _begun([folder for shelf in dict.fromkeys(shelves) for folder in folders_in(shelf)])
 
 
 def _begun(folders: Iterable[Path]) -> list[Path]:
@@ -125,8 +120,9 @@ def check_output(out: Path) -> None:
     """Refuse an output folder that was named and is not there; before the first run the default one is not.
 
     Raises:
-        EnvironmentProblem: It is missing, or no folder.
+        EnvironmentProblem: It is missing, no folder, or may not be read.
     """
+    check_listable(out)
     if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
         what = "is no folder" if out.exists() else "does not exist"
         raise EnvironmentProblem(
@@ -144,6 +140,20 @@ def run_folders(out: Path) -> list[Path]:
 def is_entry(folder: Path) -> bool:
     """Whether a folder is a run that is passed on: its records are packed, and its models are elsewhere."""
     return (folder / _ENTRY).is_file()
+
+
+def check_run(folder: Path) -> None:
+    """Refuse what is no run where one is needed.
+
+    Raises:
+        UsageError: It is another folder; or an entry, with what makes a run of it.
+    """
+    refuse_entry(folder)
+    if not is_run(folder):
+        raise UsageError(
+            f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
+            f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
+        )
 
 
 def refuse_entry(folder: Path) -> None:
@@ -179,15 +189,23 @@ def tables(folder: Path) -> list[Path]:
     which whoever reads it says.
 
     Raises:
-        EnvironmentProblem: There is none.
+        UsageError: There is neither a run nor an entry.
+        EnvironmentProblem: There are runs, but none has ended.
     """
     found = [folder / "table.json"] if has_ended(folder) or is_entry(folder) else tables_below(folder)
-    if not found:
-        raise EnvironmentProblem(
-            f"A finished run leaves a table.json, but there is none in {str(folder)!r}. Run `adaptive-bench run` "
-            f"first, or name the folder that its --out was."
+    if found:
+        return found
+    check_listable(folder)
+    if not (begun := run_folders(folder)):
+        raise UsageError(
+            f"A board is made of runs, which have a config.yaml, and entries, which have an entry.json, but in "
+            f"{str(folder)!r} there is neither. `adaptive-bench list runs` shows the runs; `adaptive-bench run` makes "
+            f"the first."
         )
-    return found
+    raise EnvironmentProblem(
+        f"A run leaves its table.json when it ends, but none in {str(folder)!r} has ended. `adaptive-bench retry "
+        f"{shlex.quote(run_name(begun[0]))}` goes on with the newest."
+    )
 
 
 def has_ended(folder: Path) -> bool:
@@ -216,8 +234,9 @@ def plugins_in(folder: Path) -> list[Path]:
     `read_run` says so.
     """
     try:
+        check_files(folder, "command.json")
         about = json.loads((folder / "command.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (AdaptiveBenchError, OSError, ValueError, RecursionError):
         return []
     named = about.get("plugins") if isinstance(about, dict) else None
     return [Path(path) for path in named if isinstance(path, str)] if isinstance(named, list) else []
@@ -241,32 +260,9 @@ def run_command(folder: Path, plugins: Iterable[Path] | None = None, directory: 
 def _written_out(folder: Path, directory: Path) -> Path | None:
     """The output folder that a run's `config.yaml` names; `None` where it cannot be read."""
     try:
-        return (directory / str(read_mapping(folder / "config.yaml").get("out", DEFAULT_OUT))).resolve()
+        return (directory / str(config_in(folder).get("out", DEFAULT_OUT))).resolve()
     except (AdaptiveBenchError, OSError):
         return None
-
-
-# Where a run is written, on what it is computed and how it is watched: the same run in any of them.
-_NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
-
-# Of an evaluation what earlier versions did as well and had no name for: their runs keep their names.
-_USUAL = (("temperature", None), ("quantize", "none"))
-
-
-def run_key(config: Mapping[str, Any]) -> str:
-    """What tells a run from others, whose beginning its name ends with.
-
-    Args:
-        config: Its configuration in plain values.
-    """
-    values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
-    if not values.get("shuffled"):  # runs of versions without that control keep their names
-        values.pop("shuffled", None)
-    if isinstance(measured := values.get("evaluation"), dict):
-        values["evaluation"] = {name: value for name, value in measured.items() if (name, value) not in _USUAL}
-    if isinstance(values.get("train"), dict):
-        values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
-    return key_of(values)
 
 
 def config_in(folder: Path) -> dict[str, Any]:
@@ -275,6 +271,7 @@ def config_in(folder: Path) -> dict[str, Any]:
     Raises:
         EnvironmentProblem: It is damaged, or not there.
     """
+    check_files(folder, "config.yaml")
     if not (folder / "config.yaml").is_file():
         raise EnvironmentProblem(
             f"A run is what its config.yaml says, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
@@ -289,6 +286,38 @@ _PUT_BACK = (
     "Put the run's own back; or give `adaptive-bench run` the options that the run was made with: it writes the file "
     "again and computes nothing twice."
 )
+
+
+def check_files(folder: Path, *names: str) -> None:
+    """Refuse a run with anything but a file where one of its own files is: a folder or a circle of links stands in the
+    way of whoever writes it again, and whoever reads a pipe waits without end.
+
+    Args:
+        names: Of the files that are needed; by default all that a run writes.
+
+    Raises:
+        EnvironmentProblem: With how it goes away.
+    """
+    for name in names or sorted(OWN_FILES):
+        file = folder / name
+        try:
+            mode = file.stat().st_mode
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # what is not there, or may not be read, is told by whoever needs it
+                continue
+            kind = "a link that leads in a circle"
+        else:
+            if stat.S_ISREG(mode):
+                continue
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        if name == "config.yaml":  # which the command needs
+            then = _PUT_BACK
+        else:
+            then = f"Then give `{run_command(folder)}`, which writes what is missing and computes nothing twice."
+        raise EnvironmentProblem(
+            f"What a run writes into its folder are files, but {name} in {str(folder)!r} is {kind}. Remove it: `rm -r "
+            f"{shlex.quote(str(file))}`. {then}"
+        )
 
 
 def check_key(folder: Path, name: str, key: str, again: str) -> None:
@@ -340,10 +369,22 @@ def folders_of_runs(above: Path, *names: str) -> list[Path]:
 
 
 def newest(folder: Path) -> Path:
-    """The table of the run below a folder that ended last."""
+    """The table of the run below an output folder that ended last.
+
+    Raises:
+        EnvironmentProblem: None has.
+    """
+    if not run_folders(folder) and not tables_below(folder):
+        check_output(folder)
+        raise EnvironmentProblem(
+            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the folder that its "
+            f"--out was with --out."
+        )
     return max(tables(folder), key=_ended_s)
 
 
 def _ended_s(table: Path) -> float:
-    """When a table was written; of one that is gone when the run said that it ended."""
-    return next(file.stat().st_mtime for name in _ENDED if (file := table.with_name(name)).is_file())
+    """When a table was written; of one that is gone when the run said that it ended, of which only its name may be
+    left.
+    """
+    return next((file.stat().st_mtime for name in _ENDED if (file := table.with_name(name)).is_file()), 0.0)

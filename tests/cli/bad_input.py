@@ -287,6 +287,20 @@ IDLE = [
         (("speculate", "nano", "--tasks", "nano_math", "-o", "-"), "--json", (), "beside -o -"),
         (("samples", "{here}", "--json"), "--full", (), "beside --json"),
         (("leaderboard", "verify", ".", "--from-records"), "--documents", ("3",), "with --from-records"),
+        *(
+            (("run", "--dry-run"), option, value, "with --dry-run")
+            for option, *value in (
+                *(("--jobs", "2"), ("--overwrite", "always"), ("--no-recheck",), ("--time",), ("--table-only",)),
+                *(("--wide",), ("--plot",), ("--open",)),
+            )
+        ),
+        *(
+            (("run", "--table-only"), option, value, "with --table-only")
+            for option, *value in (
+                *(("--jobs", "2"), ("--overwrite", "always"), ("--no-recheck",), ("--shard", "1/2")),
+                *(("--cell", "a"), ("--launcher", "slurm"), ("--resources", "x.yaml")),
+            )
+        ),
     )
 ]
 # Bytes that are no UTF-8, as Python hands them on.
@@ -315,7 +329,7 @@ PLACES = [
         )
     ),
     (("diff", "{here}", "/dev/null"), USAGE, "got '/dev/null', which is a file"),
-    (("diff", "{here}", "{here}"), ENVIRONMENT, "The folder of a run has a config.yaml"),
+    (("diff", "{here}", "{here}"), USAGE, "has none of them. `adaptive-bench list runs` shows the runs."),
     (("leaderboard", "unpack", "absent"), USAGE, "there is no 'absent'"),
     (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
     (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),
@@ -333,7 +347,6 @@ PLACES = [
         )
     ),
     (("leaderboard", "submit", "{entry}"), USAGE, "is an entry already"),
-    (("export", "{here}"), ENVIRONMENT, "is none. `adaptive-bench list runs` shows the runs."),
     (("leaderboard", "submit", "{here}"), USAGE, "An entry is made of a run, but"),
     (("tune", "--study", "../x"), USAGE, "which is no path, got '../x'"),
     (("tune", "--study", ".."), USAGE, "which is no path, got '..'"),

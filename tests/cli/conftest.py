@@ -1,3 +1,4 @@
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["adaptive-bench", *arguments])
+        before = signal.getsignal(signal.SIGINT)
         with pytest.raises(SystemExit) as end:
             main()
+        signal.signal(signal.SIGINT, before)  # a process that ends ignores it; this one goes on
         return Result(int(end.value.code or 0), *capsys.readouterr())
 
     return run

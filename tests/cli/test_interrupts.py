@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from adaptive_bench import __version__
 from adaptive_bench.cli import interrupts
 from adaptive_bench.cli.failures import reported
 
@@ -38,6 +39,28 @@ def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch)
     )
     done = command("doctor")
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", _LINE)
+
+
+def _ended(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr.strip().rpartition("\n")[2]
+
+
+def test_ctrl_c_before_the_command_line_can_answer_ends_without_a_traceback():
+    assert _ended(f"import sys; sys.argv[0] = 'bin/adaptive-bench'; import adaptive_bench; {_PRESS}") == (-2, "", "")
+
+
+def test_ctrl_c_in_a_program_that_imports_the_package_stays_what_it_is():
+    assert _ended(f"import adaptive_bench; {_PRESS}")[2] == "KeyboardInterrupt"
+
+
+def test_ctrl_c_after_a_command_has_said_all_does_not_replace_its_exit_code():
+    program = (
+        "import atexit, sys; from adaptive_bench.cli import main\n"
+        f"@atexit.register\ndef late():\n    {_PRESS}\n"
+        "sys.argv = ['adaptive-bench', '--version']; main()"
+    )
+    assert _ended(program) == (0, f"adaptive-bench {__version__}\n", "")
 
 
 @pytest.mark.parametrize("hidden_as", [ImportError("no numpy"), SystemError("returned a result with an exception set")])

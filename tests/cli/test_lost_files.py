@@ -1,10 +1,15 @@
 """A file of a finished run that was deleted or edited is named by every reader, with advice that repairs it."""
 
 import json
+import os
+import shlex
+import shutil
 
 import pytest
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.store.files import Files
 from adaptive_bench.store.results import write_run
 from adaptive_bench.store.runs import find_run, key_in, run_command, run_name, tables
 
@@ -114,6 +119,61 @@ def test_a_run_without_its_config_is_one_still(command, folders):
     result = command("export")
     assert result.exit_code == 1 and "config.yaml is missing" in said(result)
     assert "config.yaml is missing" in problems(folders[0])
+
+
+_NOT_FILES = {
+    "a folder": lambda file: file.mkdir(),
+    "a link that leads in a circle": lambda file: file.symlink_to(file.name),
+    "a pipe or a device": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("kind", _NOT_FILES)
+@pytest.mark.parametrize("name", ["command.json", "config.yaml", "manifest.json", "run.json", "table.json"])
+def test_what_stands_where_a_run_has_a_file_is_named_and_can_be_removed(command, folders, name, kind):
+    file = folders[0] / name
+    file.unlink(missing_ok=True)
+    _NOT_FILES[kind](file)
+    shown = said(command("show", folders[0].name))
+    assert f"{name} in 'runs/runs/{folders[0].name}' is {kind}." in shown
+    _, _, removes = shown.partition("Remove it: `rm -r ")
+    given = shlex.split(removes.partition("`")[0])
+    assert given == [f"runs/runs/{folders[0].name}/{name}"]
+    shutil.rmtree(file) if kind == "a folder" else file.unlink()
+    assert "Remove it" not in said(command("show", folders[0].name))
+
+
+@pytest.mark.parametrize("name", ["leaderboard.md", "run.json"])
+def test_a_run_does_no_work_for_outputs_that_it_cannot_write(command, folders, name, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.runs.runner.run_folder", lambda config: folders[1])
+    (folders[1] / name).unlink(missing_ok=True)
+    (folders[1] / name).mkdir()
+    values = json.dumps({"model": "nano", "methods": ["dense"], "tasks": ["nano_math"]})
+    (folders[1] / "config.yaml").write_text(values)
+    result = command("run", "--config", str(folders[1] / "config.yaml"), "--table-only")
+    assert result.exit_code == 1 and f"{name} in '{folders[1]}' is a folder. Remove it" in said(result)
+
+
+def test_a_pipe_in_a_record_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "status.json")
+    with pytest.raises(EnvironmentProblem, match=r"status\.json' is a pipe"):
+        Files(tmp_path).read("status.json")
+
+
+@pytest.mark.parametrize("unreadable", ["runs", "runs/runs"])
+def test_runs_that_may_not_be_listed_are_not_said_to_be_none(command, folders, unreadable, monkeypatch):
+    def refuse(place):
+        if str(place) == unreadable:
+            raise PermissionError(13, "Permission denied", str(place))
+        return scandir(place)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", refuse)
+    named = (("show", "nano"), ("show", "last")) if unreadable == "runs/runs" else ()
+    for arguments in (*named, ("list", "runs"), ("status",), ("leaderboard",)):
+        result = command(*arguments)
+        assert result.exit_code == 1, arguments
+        assert f"looked for in '{unreadable}', but that folder cannot be read: Permission denied" in said(result)
 
 
 def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):

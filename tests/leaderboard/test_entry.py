@@ -83,6 +83,8 @@ def test_an_entry_says_who_made_it(run, tmp_path):
         (ABOUT | {"authors": ["a\x1b[31m"]}, "list of at most"),
         (ABOUT | {"paper": "http://example.org"}, "https"),
         (ABOUT | {"package": "own"}, "name==1.2"),
+        (ABOUT | {"licence": "NOSUCH-9.9"}, "SPDX name"),
+        (ABOUT | {"licence": "MIT OR"}, "SPDX name"),
         (ABOUT | {"phone": "1"}, "are known"),
     ],
 )

@@ -13,7 +13,7 @@ from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs import run
 from adaptive_bench.runs.planning.manifest import of_records
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import run_key
+from adaptive_bench.store.keys import run_key
 from adaptive_bench.weight_forms import QUANTIZED
 
 

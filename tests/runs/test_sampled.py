@@ -9,7 +9,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.terminal import render
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs import run
-from adaptive_bench.store.runs import run_key
+from adaptive_bench.store.keys import run_key
 from adaptive_bench.tables.finished import joined
 
 HOT = {"evaluation": {"temperature": 5.0}}

@@ -25,11 +25,10 @@ from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed
 from adaptive_bench.store.files import read_file
-from adaptive_bench.store.keys import canonical
+from adaptive_bench.store.keys import canonical, run_key
 from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.manifest import read as read_manifest
 from adaptive_bench.store.results import RUN, write_run
-from adaptive_bench.store.runs import run_key
 from adaptive_bench.store.schema import SCHEMA
 
 _TABLE = "table.json"

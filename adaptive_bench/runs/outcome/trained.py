@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_bench.config import RunConfig, load_config
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
 from adaptive_bench.store.records import CHECKPOINT
-from adaptive_bench.store.runs import config_in, refuse_entry
+from adaptive_bench.store.runs import check_run, config_in, is_run
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -27,15 +27,10 @@ def config_of(folder: Path) -> RunConfig:
     """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
 
     Raises:
-        UsageError: It is an entry.
-        EnvironmentProblem: The folder is not one of a run, or its `config.yaml` is damaged.
+        UsageError: The folder is not one of a run.
+        EnvironmentProblem: Its `config.yaml` is damaged, or not there.
     """
-    if not (folder / _CONFIG).is_file():
-        raise EnvironmentProblem(
-            f"The folder of a run has a {_CONFIG}, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-            f"shows the folders."
-        )
-    refuse_entry(folder)
+    check_run(folder)
     config_in(folder)
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
@@ -103,7 +98,7 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
         UsageError: A run, and no method of it.
         EnvironmentProblem: Not trained yet.
     """
-    if not (folder / _CONFIG).is_file():
+    if not is_run(folder):
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
     return checkpoint_of(manifest_of(folder), method, folder, asked)

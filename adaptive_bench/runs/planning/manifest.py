@@ -15,6 +15,7 @@ from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import (
     EvaluationEntry,
     Manifest,
@@ -24,7 +25,6 @@ from adaptive_bench.store.manifest import (
     read,
 )
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.runs import run_key
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.store.timings import find_used
 

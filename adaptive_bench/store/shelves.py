@@ -1,0 +1,35 @@
+"""Folders in which runs are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from adaptive_bench.errors import EnvironmentProblem
+
+
+def folders_in(home: Path) -> list[Path]:
+    """What may be a folder in one; in what is none, or may not be read, nothing."""
+    try:
+        with os.scandir(home) as entries:
+            return sorted(home / entry.name for entry in entries if not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+def check_listable(home: Path) -> None:
+    """Refuse an output folder of which nobody can tell which runs it has.
+
+    Raises:
+        EnvironmentProblem: It, or the folder of the runs in it, is there and may not be read.
+    """
+    for shelf in (home, home / "runs"):
+        try:
+            os.scandir(shelf).close()
+        except PermissionError as error:
+            raise EnvironmentProblem(
+                f"Runs are looked for in {str(shelf)!r}, but that folder cannot be read: {error.strerror}. Get "
+                f"permission to read it, or name another folder with --out."
+            ) from error
+        except OSError:  # there is none
+            continue

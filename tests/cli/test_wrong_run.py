@@ -1,0 +1,75 @@
+"""A wrong argument is a usage error of every command that takes a run, and ends with 2; a damaged run ends with 1."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from adaptive_bench.cli import app
+
+_ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
+# By command, with what else it needs; `show` and boards take entries as well, and so does `unpack`, which takes no run.
+_MORE = {
+    "generate": ("Hi", "--method", "mod"),
+    "export-model": ("--method", "mod", "-o", "new"),
+    "export-decisions": ("--method", "mod"),
+    "leaderboard submit": ("-o", "entries"),
+}
+_TAKE_ENTRIES = (
+    "show",
+    "leaderboard build",
+    "leaderboard findings",
+    "leaderboard paper",
+    "leaderboard ranks",
+    "leaderboard verify",
+)
+# They take models too, of which not to be here is a problem of the surroundings.
+_TAKE_MODELS = ("inspect", "speculate", "headroom")
+
+
+def _takers(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _takers(command, (*path, name))
+        elif any("RUN" in (getattr(param, "metavar", "") or "") for param in command.params):
+            yield " ".join((*path, name))
+
+
+_TAKERS = {*_takers(typer.main.get_command(app)), "leaderboard verify"} - {*_TAKE_MODELS}
+TAKERS = sorted({"time --run" if name == "time" else name for name in _TAKERS})
+# A board leaves out what is damaged and says so; a run is removed and shown whatever it is.
+_GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "rm", "show")
+
+
+def _given(name, run):
+    runs = [str(run)] * 2 if name == "diff" else ["1", str(run)] if name == "leaderboard paper" else [str(run)]
+    return (*name.split(), *runs, *_MORE.get(name, ()))
+
+
+def test_the_commands_are_found():
+    assert {"diff", "export", "generate", "leaderboard show", "retry", "rm", "samples", "show"} <= {*TAKERS}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_what_is_no_run_is_a_usage_error(command, tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    entries = () if name in _TAKE_ENTRIES else (_ENTRY,)
+    for run in ("nowhere", "empty", "file", *entries):
+        result = command(*_given(name, run))
+        told = " ".join(result.stderr.split())
+        assert (result.exit_code, result.stdout) == (2, ""), (run, told)
+        assert "Usage error:" in told
+        assert "`adaptive-bench " in told
+
+
+@pytest.mark.parametrize("name", [one for one in TAKERS if one not in (*_GO_ON, "leaderboard submit")])
+def test_a_run_that_is_damaged_is_none(command, tmp_path, name):
+    run = tmp_path / "runs" / "runs" / "mine"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("a: [\n")
+    (run / "run.json").write_text("{}")
+    (run / "table.json").write_text("[]")
+    result = command(*_given(name, "mine"))
+    assert result.exit_code == 1, result.stderr
+    assert "Defect" not in result.stderr
