@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -92,7 +93,7 @@ def _orders(found: Beside) -> Iterator[str]:
         for column in columns:
             for (a, a_theirs, a_ours), (b, b_theirs, b_ours) in combinations(_measured(found, column), 2):
                 theirs = _their_order(a_theirs, b_theirs, lower=a_ours.lower_is_better)
-                if theirs is None or a.name == b.name or a.section != b.section:
+                if theirs is None or a.name == b.name or not _comparable(a, b):
                     continue
                 ours = a_ours.ahead_of(b_ours)
                 same, other, unknown = same + (ours == theirs), other + (ours == (not theirs)), unknown + (ours is None)
@@ -122,7 +123,7 @@ def _standing_of(
     sides: dict[str, list[str]] = {"ahead": [], "behind": [], "open": []}
     there: dict[str, list[str]] = {"ahead": [], "behind": []}
     for other, other_theirs, other_ours in _measured(found, column):
-        if _is_own(other) or other.section != line.section:
+        if _is_own(other) or not _comparable(line, other):
             continue
         if (order := _their_order(theirs, other_theirs, lower=ours.lower_is_better)) is not None:
             there["ahead" if order else "behind"].append(other.name)
@@ -255,6 +256,18 @@ def _missing(found: Beside) -> Iterator[str]:
     ]
     if columns:
         yield f"No method here has a value of: {'; '.join(columns)}."
+
+
+def _comparable(one: Line, other: Line) -> bool:
+    """Whether rows are of one section; and variants of one method of the same semantics, which would differ else."""
+    method, semantics = _variant(one)
+    return one.section == other.section and (method != _variant(other)[0] or semantics == _variant(other)[1])
+
+
+def _variant(line: Line) -> tuple[str, bool]:
+    """The method of a row, and whether in its paper's semantics."""
+    label = line.label or ""
+    return re.split(r"[\[@,]", label, maxsplit=1)[0], "@paper" in label
 
 
 def _is_own(line: Line) -> bool:

@@ -198,7 +198,7 @@ class _Ours:
         kind, _, name = (what or "").partition(" ")
         if kind == "megabytes":
             added = [row.parameters_added for row in rows if row.parameters_added is not None]
-            return _plain(_BYTES * added[0]) if added else None
+            return _plain(_BYTES * added[0], exact=True) if added else None
         if kind in ("written", "likelihood", "seconds"):
             wanted = _LIKELIHOOD if kind == "likelihood" else _WRITTEN
             tasks = [task for task, metric in self.first.items() if metric.partition(",")[0] in wanted]
@@ -252,8 +252,9 @@ def _mean(rows: Sequence[Row]) -> Value:
     return Value(unit * score, low, high, shown, known.better == "lower", known.unit == "share")
 
 
-def _plain(value: float, *, lower_is_better: bool = False) -> Value:
-    return Value(value, None, None, f"{value:.4g}", lower_is_better)
+def _plain(value: float, *, lower_is_better: bool = False, exact: bool = False) -> Value:
+    end = value if exact else None
+    return Value(value, end, end, f"{value:.4g}", lower_is_better)
 
 
 def _parsed(text: str) -> tuple[float, float] | None:

@@ -203,6 +203,15 @@ def test_the_default_stands_once_in_what_is_kept_and_pairs_stay_in_their_section
     assert "of 2 pairs" in having(sentences, "stand in the same order")[0]
 
 
+def test_variants_of_a_method_are_held_to_each_other_in_the_same_semantics_alone(make_row):
+    rows = rows_of(make_row, "gateskip", {0.15: 0.8}) + rows_of(make_row, "gateskip", {0.15: 0.4}, semantics="paper")
+    rows += rows_of(make_row, "gateskip[shape=scalar]", {0.15: 0.3}, semantics="paper")
+    _, sentences = said(rows, 5)
+    assert "of 1 pair of values" in having(sentences, "stand in the same order")[0]
+    (standing,) = having(sentences, "ahead of Scalar gates (")
+    assert "here gateskip@paper is ahead of Scalar gates (gateskip[shape=scalar]@paper), behind none" in standing
+
+
 def test_megabytes_are_those_of_the_parameters_that_a_method_adds(make_row):
     found, _ = said(rows_of(make_row, "gateskip[shape=scalar]", {0.0: 0.5}, parameters_added=1000), 13)
     line = next(line for line in found.lines if line.label)
