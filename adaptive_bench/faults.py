@@ -118,9 +118,12 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
     if (isinstance(error, OSError) and error.errno in _MACHINE) or _is_loop(error):
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
     if suspect is not None:
+        step = "`adaptive-bench check` says which rule it breaks."
+        if not suspect.startswith("the method"):
+            step = "Look at what the filters, metrics and aggregations of its YAML file take and give."
         return PluginFault(
             f"{what}. It happened in adaptive-bench while {suspect} was at work, most likely because of what it gave. "
-            "`adaptive-bench check` says which rule it breaks."
+            f"{step}"
         )
     return Defect(
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "

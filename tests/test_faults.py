@@ -82,6 +82,8 @@ def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     assert isinstance(faults.explained(KeyError("x")), Defect)
     blamed = faults.explained(KeyError("x"), "the method 'mine'")
     assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
+    blamed = faults.explained(KeyError("x"), "the task 'mine'")
+    assert "the task 'mine'" in str(blamed) and "filters, metrics and aggregations" in str(blamed)
     own = UsageError("x")
     assert faults.explained(own) is own
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,25 +42,30 @@ class Failure:
 
 @contextmanager
 def caught(
-    failures: list[Failure], label: str, method: str, log: Callable[[], Path | None] = lambda: None
+    failures: list[Failure],
+    label: str,
+    method: str,
+    tasks: Iterable[str] = (),
+    log: Callable[[], Path | None] = lambda: None,
 ) -> Iterator[None]:
     """Note an error in the block as the failure of some work.
 
     Args:
         label: What the work is called.
         method: Whose code it runs.
+        tasks: Likewise.
         log: Gives the file that has the traceback, if the error got there.
     """
     try:
         yield
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
-        failures.append(_failure(error, label, method, log()))
+        failures.append(_failure(error, label, named_plugins([method], tasks), log()))
     except SystemExit as error:
         if not is_exit_of_plugin(error):
             raise
-        failures.append(_failure(error, label, method, log()))
+        failures.append(_failure(error, label, named_plugins([method], tasks), log()))
 
 
-def _failure(error: BaseException, label: str, method: str, log: Path | None) -> Failure:
-    found = explained(error, named_plugins([method]))
+def _failure(error: BaseException, label: str, plugins: str | None, log: Path | None) -> Failure:
+    found = explained(error, plugins)
     return Failure(label, message_of(found), found.kind, log, "".join(traceback.format_exception(error)))

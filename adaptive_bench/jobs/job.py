@@ -112,7 +112,7 @@ def run_job(job: Job, reporter: Reporter, plugins: Iterable[Path] = ()) -> list[
     failures: list[Failure] = []
     reporter.emit(JobStarted(str(job.folder)))
     try:
-        with caught(failures, str(job), job.method):
+        with caught(failures, str(job), job.method, job.tasks):
             registry.load_plugins(plugins)
             with guard.watching(named_plugins(job.methods, job.tasks)):
                 failures += job.do(reporter)

@@ -16,6 +16,7 @@ from adaptive_bench.faults import explained
 from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, method_class, training_spec
+from adaptive_bench.method.declared import check_method
 from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
@@ -205,7 +206,9 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
     config = found.parse_config(spec)
     try:
         with torch.device("meta"):
-            return found(config, Backbone(facts.empty), spec.semantics, 0)
+            method = found(config, Backbone(facts.empty), spec.semantics, 0)
+        check_method(method)
+        return method
     except AdaptiveBenchError:
         raise
     except Exception as error:

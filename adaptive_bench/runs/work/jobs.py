@@ -82,7 +82,7 @@ class TrainingJob(Job):
 
     def do(self, reporter: Reporter) -> list[Failure]:
         failures: list[Failure] = []
-        with caught(failures, str(self), self.method, partial(_log, self.training.record)):
+        with caught(failures, str(self), self.method, self.tasks, partial(_log, self.training.record)):
             carry_out_training(self.training, self.config, reporter)
         return failures
 
@@ -156,7 +156,7 @@ class EvaluationJob(Job):
         failures: list[Failure] = []
 
         def attempting(sweep: DialEvaluation) -> AbstractContextManager[None]:
-            return caught(failures, str(sweep), self.method, partial(_log, sweep.record))
+            return caught(failures, str(sweep), self.method, [sweep.task], partial(_log, sweep.record))
 
         evaluate_sweeps(self.sweeps, reporter, attempting)
         return failures
