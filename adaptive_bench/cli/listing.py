@@ -74,7 +74,7 @@ def list_names(
     since: Annotated[
         str | None, typer.Option(metavar="DAY", help="Runs since this day, for example 2026-11-20.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs to list.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(readable=False, help="Folder of the runs to list.")] = Path("runs"),
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

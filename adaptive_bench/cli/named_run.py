@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest
 
 _HELP = "Name of a run (see `list runs`), the beginning of one, `last`, or its folder."
-Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
+Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # whether it is, `store.runs` says
 _out: ContextVar[Path] = ContextVar("_out", default=DEFAULT_OUT)  # `--out` of the command that is parsed
 
 

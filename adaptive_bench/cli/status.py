@@ -19,7 +19,7 @@ _ORDER = ("running", "stopped", "partial", "failed", "damaged", "changed", "plan
 
 
 def status(
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(readable=False, help="Folder of the records.")] = Path("runs"),
     everything: Annotated[bool, typer.Option("--all", help="List finished work as well.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every five seconds until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

@@ -228,6 +228,8 @@ def read(folder: Path) -> SavedModel:
                 "callbacks=[AdaptiveCallback()], which completes checkpoints, and call model.save_pretrained in place "
                 "of trainer.save_model."
             )
+        elif (folder / _TENSORS).is_file():
+            hint = make_again(folder)
         else:
             raise UsageError(
                 f"A saved adaptive model has a file {_ABOUT} and a run a config.yaml, but {str(folder)!r} has neither. "

@@ -46,8 +46,8 @@ def of_run(run: Path) -> list[Removable]:
     check_run(run)
     if run.is_symlink() or run.resolve().parent.name != "runs":
         raise UsageError(
-            f"A run that is removed lies in the folder `runs` of an output folder, got {str(run)!r}, which is a link "
-            f"or lies elsewhere. `adaptive-bench list runs` shows the runs."
+            f"A run that is removed is a folder with its config.yaml in the `runs` of an output folder, got "
+            f"{str(run)!r}, which is a link or lies elsewhere. `adaptive-bench list runs` shows the runs."
         )
     try:
         listed = manifest.read(run)

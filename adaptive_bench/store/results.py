@@ -15,6 +15,7 @@ from adaptive_bench.store.digest import changed, digests, unsealed
 from adaptive_bench.store.runs import (
     check_files,
     check_key,
+    check_output,
     check_run,
     config_in,
     find_run,
@@ -261,6 +262,7 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
         raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")
     if not chosen:
+        check_output(Path(out))
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )

@@ -24,12 +24,8 @@ def check_listable(home: Path) -> None:
         EnvironmentProblem: It, or the folder of the runs in it, is there and may not be read.
     """
     for shelf in (home, home / "runs"):
-        try:
-            os.scandir(shelf).close()
-        except PermissionError as error:
+        if shelf.is_dir() and not os.access(shelf, os.R_OK | os.X_OK):
             raise EnvironmentProblem(
-                f"Runs are looked for in {str(shelf)!r}, but that folder cannot be read: {error.strerror}. Get "
+                f"Runs are looked for in the folder {str(shelf)!r}, but it cannot be read: permission denied. Get "
                 f"permission to read it, or name another folder with --out."
-            ) from error
-        except OSError:  # there is none
-            continue
+            )

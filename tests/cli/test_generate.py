@@ -95,6 +95,9 @@ def test_savings_are_those_of_the_stored_calibrations(command, folder):
         model.store_calibration(home, name, {most: model.dial}, name)
         told.append(" ".join(command("generate", str(home), "--max-new-tokens", "4", "Hello").stderr.split()))
     assert "--saving takes a share up to 0.123, as calibrated on one." in told[0]
-    assert "give --saving, and --calibration with one of one (up to 0.123), two (up to 0.3)." in told[1]
+    assert "a share that the stored --calibration reaches, one of one (up to 0.123), two (up to 0.3)." in told[1]
+    beyond = command("generate", str(home), "--saving", "0.9", "--calibration", "one", "Hi")
+    assert beyond.exit_code == 2 and "model.calibrate" not in beyond.stderr
+    assert "up to 0.123, as calibrated on one, got 0.9. Give such a share" in " ".join(beyond.stderr.split())
     done = command("generate", str(home), "--saving", "0.123", "--calibration", "one", "--max-new-tokens", "4", "Hi")
     assert done.exit_code == 0 and "Nothing was skipped" not in done.stderr

@@ -169,11 +169,12 @@ def test_runs_that_may_not_be_listed_are_not_said_to_be_none(command, folders, u
 
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "access", lambda place, mode: str(place) != unreadable)
     named = (("show", "nano"), ("show", "last")) if unreadable == "runs/runs" else ()
-    for arguments in (*named, ("list", "runs"), ("status",), ("leaderboard",)):
+    for arguments in (*named, ("list", "runs"), ("status",), ("leaderboard",), ("export",)):
         result = command(*arguments)
         assert result.exit_code == 1, arguments
-        assert f"looked for in '{unreadable}', but that folder cannot be read: Permission denied" in said(result)
+        assert f"looked for in the folder '{unreadable}', but it cannot be read: permission denied" in said(result)
 
 
 def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):

@@ -125,4 +125,4 @@ def test_a_damaged_run_is_shown_on_no_other_axis(command, finished, tmp_path):
 
 def test_a_folder_that_is_no_run(command, tmp_path):
     result = command("samples", str(tmp_path))
-    assert result.exit_code == 1 and "list runs" in result.stderr
+    assert result.exit_code == 2 and "list runs" in result.stderr

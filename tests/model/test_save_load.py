@@ -110,8 +110,8 @@ def test_weights_that_do_not_fit(saved, loaded, make_model, make_backbone, tmp_p
 def test_folders_that_are_not_ours(shared_backbone, tmp_path):
     """The error names the folder and what is missing."""
     shared_backbone("llama").save_pretrained(tmp_path / "plain")
-    for folder in (tmp_path / "plain", tmp_path / "missing"):
-        with pytest.raises(EnvironmentProblem, match=r"adaptive\.json"):
+    for folder, kind in ((tmp_path / "plain", EnvironmentProblem), (tmp_path / "missing", UsageError)):
+        with pytest.raises(kind, match=r"adaptive\.json"):
             AdaptiveModel.from_pretrained(folder)
 
 
