@@ -18,8 +18,8 @@ _DIGITS = 6  # another machine, or an earlier version, rounds otherwise beyond
 
 
 def copies(entries: Mapping[Path, Evidence], submitted: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
-    """Entries that have no point of their own, each with why. What was measured again stays, whatever else is
-    submitted; of the others the one with more points, then the one submitted first.
+    """Entries that have no point of their own, each with why. What was measured again stays, whatever is submitted;
+    of the others the one with more points, then the one submitted first.
 
     Args:
         submitted: When each was, as it says.

@@ -17,6 +17,7 @@ from adaptive_bench.probed import stored_matrix
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS
+from adaptive_bench.store.schema import SCHEMA as RUN_SCHEMA
 from adaptive_bench.strict_yaml import read_mapping
 
 from . import derived, verified
@@ -198,6 +199,7 @@ def _read(folder: Path, name: str, otherwise: Any, kind: type) -> Any:
     is_sound = isinstance(found, kind)
     if is_sound and name == "methods.json":
         is_sound = isinstance(found.get("methods"), dict) and found.keys() <= {"schema", "methods"}
+        is_sound &= found.get("schema", 1) in range(1, RUN_SCHEMA + 1)
     if not is_sound:
         raise Rejected(f"{name} does not hold what a run writes")
     return found

@@ -91,8 +91,9 @@ def check_methods(said: Mapping[str, Any], now: Mapping[str, Mapping[str, Any]],
         tried = facts.get("settings_tried")
         if spec in now and isinstance(tried, int) and tried < now[spec]["settings_tried"]:
             raise Rejected(f"{where}: settings_tried {tried}, by the records {now[spec]['settings_tried']} at least")
-        if spec in now and not isinstance(tried, int):
-            raise Rejected(f"{where}: settings_tried is missing")
+        for key in ("settings_tried", "code") if spec in now else ():
+            if facts.get(key) is None:
+                raise Rejected(f"{where}: {key} is missing")
     if now and (missing := sorted(specs - said.keys())):
         raise Rejected(f"methods.json: {plain(missing[0], 100)} of the table is not in it")
 

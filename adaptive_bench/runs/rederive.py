@@ -85,7 +85,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
             replace(listed, timings={}).check()
         there = config.model_copy(update={"out": Path(folder)})
         records = [Record(Path(folder) / "records" / key) for key in _keys(Path(folder))]
-        _check_records(records)
+        _check_records(records, config.seeds)
         whole = plan_of(there, of_records(there, [record.folder.name for record in records]))
         if missing := [*absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
@@ -149,14 +149,19 @@ def _methods(whole: Plan) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _check_records(records: Sequence[Record]) -> None:
-    """Refuse records that are not one run's: of several models, or twice the same training."""
+def _check_records(records: Sequence[Record], seeds: Sequence[int]) -> None:
+    """Refuse records that are not one run's: of several models, of other seeds, or twice the same training."""
     models: dict[str, str] = {}
     trained: dict[str, str] = {}
     for record in records:
         record.check_key()
         said = record.read("config.json") or {}
         name = record.folder.name
+        if "method" in said and said.get("seed") not in seeds:
+            raise EnvironmentProblem(
+                f"The records of a run are of its seeds, {', '.join(map(str, seeds))}, but {name} is of "
+                f"{said['method']}, seed {said.get('seed')}. Submit the run again."
+            )
         models.setdefault(str(said.get("backbone")), name)
         of_training = json.dumps([said.get(key) for key in ("method", "seed", "target")])
         if (other := trained.setdefault(of_training, name)) != name:

@@ -193,6 +193,10 @@ FORGED = {
     "settings below nothing": (facts(settings_tried=-1), "methods.json: random_skip: settings_tried '-1' is not"),
     "settings of truth": (facts(settings_tried=True), "methods.json: random_skip: settings_tried 'True' is not"),
     "no settings": (facts(settings_tried=None), "methods.json: random_skip: settings_tried is missing"),
+    "no code": (facts(code=None), "methods.json: random_skip: code is missing"),
+    "fewer seeds everywhere": (
+        both(config(seeds=[1]), of_run(seeds=[1])), "records.tar.xz: .*of its seeds, 1, but .*seed 2"),
+    "a schema of the methods": (changed("methods.json", lambda found: found.update(schema="x")), "methods.json does"),
     "a method more": (
         changed("methods.json", lambda found: found["methods"].update(mod={})), "methods.json: mod is not in"),
     "a key of the methods more": (changed("methods.json", lambda found: found.update(x=1)), "methods.json does not"),
