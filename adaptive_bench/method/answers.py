@@ -17,11 +17,13 @@ from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.decisions import Decision
 
 
-def check_decision(decision: object, hidden: Tensor, method: object, *, training: bool) -> None:
+def check_decision(decision: object, hidden: Tensor, method: object, *, training: bool, closely: bool = False) -> None:
     """Refuse what is no decision about hidden states [B, S, H]; a tensor of another shape could broadcast in silence.
 
     Args:
         training: Whether choices may be soft.
+        closely: Look at where tensors lie and at flags even where each row has one token: a step that writes is short,
+            and a text was read before it.
 
     Raises:
         PluginFault: With what the method gave.
@@ -29,12 +31,13 @@ def check_decision(decision: object, hidden: Tensor, method: object, *, training
     if not isinstance(decision, Decision):
         raise PluginFault(f"{_rule(method)}, got {type(decision).__name__}. Return Decision(keep=...) or EXECUTE_ALL.")
     rows, tokens, width = hidden.shape
+    closely = closely or tokens > 1
     keep = decision.keep
     if keep is not None and not (
         isinstance(keep, Tensor)
         and keep.dtype == torch.bool
         and keep.shape == (rows, tokens)
-        and _lies_with(keep, hidden)
+        and (not closely or _lies_with(keep, hidden))
     ):
         raise PluginFault(
             f"{_rule(method)} whose keep is a boolean tensor of shape {(rows, tokens)} (rows, tokens) on "
@@ -45,20 +48,21 @@ def check_decision(decision: object, hidden: Tensor, method: object, *, training
         if scale is not None and not (
             isinstance(scale, Tensor)
             and scale.shape in ((rows, tokens, 1), (rows, tokens, width))
-            and scale.is_floating_point()
-            and _lies_with(scale, hidden)
+            and (not closely or (scale.is_floating_point() and _lies_with(scale, hidden)))
         ):
             raise PluginFault(
                 f"{_rule(method)} whose {name} has floating-point numbers of the shape {(rows, tokens, 1)} or "
                 f"{(rows, tokens, width)} on {hidden.device}, got {_kind(scale)}. Give such a tensor, or None."
             )
-    instead, are_flags = decision.otherwise, isinstance(decision.soft, bool) and isinstance(decision.nobody, bool)
+    instead = decision.otherwise
     if instead is not None and not callable(instead):
         raise PluginFault(
             f"{_rule(method)} whose otherwise is a function of flat indices of tokens, got {_kind(instead)}. Give "
             f"`lambda tokens: ...`, or None."
         )
-    if not are_flags or (decision.nobody and keep is None):
+    if closely and not (
+        _is_flag(decision.soft) and _is_flag(decision.nobody) and (keep is not None or not decision.nobody)
+    ):
         raise PluginFault(
             f"{_rule(method)} whose soft and nobody are True or False, nobody with a keep that is False everywhere, "
             f"got soft={one_line(repr(decision.soft), 60)}, nobody={one_line(repr(decision.nobody), 60)} and keep="
@@ -170,6 +174,10 @@ def check_instead(output: object, tokens: int, hidden: Tensor, method: object) -
             f"{_rule(method)} whose otherwise gives numbers of shape {wanted} (tokens asked for, width) on "
             f"{hidden.device}, got {_kind(output)}. Index states with the flat indices it is called with."
         )
+
+
+def _is_flag(value: object) -> bool:
+    return value is True or value is False
 
 
 def _lies_with(tensor: Tensor, hidden: Tensor) -> bool:

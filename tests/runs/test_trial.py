@@ -67,6 +67,9 @@ DECISIONS = {
     "counted by a whole number from 0 on, got -5": booked("note_rescale", -5),
     "keep is a boolean tensor .* got float32": lambda view, keep: Decision(keep=keep.float()),
     "keep is a boolean tensor .* on cpu, got bool .* on meta": lambda view, keep: Decision(keep=keep.to("meta")),
+    r"shape \(2, 1\) \(rows, tokens\) on cpu, got bool .* on meta": lambda view, keep: Decision(
+        keep=keep.to("meta") if view.call.phase == "decode" else keep
+    ),
     "keep is a boolean tensor .*, sparse_coo": lambda view, keep: Decision(keep=keep.to_sparse()),
     "scale has floating-point numbers .* got int64": lambda view, keep: Decision(scale=column(keep, 1)),
     "input_scale has floating-point .* meta": lambda view, keep: Decision(input_scale=column(keep, 1.0).to("meta")),

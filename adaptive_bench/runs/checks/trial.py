@@ -17,6 +17,7 @@ from adaptive_bench.errors import AdaptiveBenchError, PluginFault
 from adaptive_bench.faults import explained, in_plugin, is_exit_of_plugin
 from adaptive_bench.jobs.plugins import named_plugins
 from adaptive_bench.method import Decision, Method, SiteView
+from adaptive_bench.method.answers import check_decision
 from adaptive_bench.method.declared import check_method
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
@@ -89,8 +90,9 @@ def watch(method: Method) -> None:
                 f"A method changes nothing of what it is shown, but decide of {in_plugin(type(method))} writes into "
                 f"{' and '.join(changed)}. Work on a copy: `{changed[0]}.clone()`."
             )
+        check_decision(decision, view.hidden, method, training=view.call.training, closely=True)
         _check_state(method, view)
-        return _checked(method, view, decision) if isinstance(decision, Decision) else decision
+        return _checked(method, view, decision)
 
     method.decide = looked_at  # type: ignore[method-assign]
 
@@ -113,17 +115,17 @@ def _check_state(method: Method, view: SiteView) -> None:
 
 def _checked(method: Method, view: SiteView, decision: Decision) -> Decision:
     keep, rule = decision.keep, f"decide of {in_plugin(type(method))} gives"
-    if decision.nobody is True and isinstance(keep, Tensor) and bool(keep.any()):
+    if decision.nobody and keep is not None and bool(keep.any()):
         raise PluginFault(f"Where nobody is True no token executes, but {rule} a keep with some that do. Leave it out.")
     for name in ("scale", "input_scale"):
         scale = getattr(decision, name)
-        if isinstance(scale, Tensor) and not _is_finite(scale, keep):
+        if scale is not None and not _is_finite(scale, keep):
             raise PluginFault(
                 f"A scale is finite where tokens execute, but {rule} a {name} with NaN or infinity at layer "
                 f"{view.site.layer}. Bound what it is computed from."
             )
     instead = decision.otherwise
-    if not callable(instead):
+    if instead is None:
         return decision
 
     def finite(tokens: Tensor) -> Tensor:
@@ -139,8 +141,6 @@ def _checked(method: Method, view: SiteView, decision: Decision) -> Decision:
 
 
 def _is_finite(scale: Tensor, keep: Tensor | None) -> bool:
-    if scale.is_meta or not isinstance(keep, Tensor | None):
-        return True
-    finite = scale.isfinite().all(dim=-1) if scale.dim() else scale.isfinite()
-    fits = keep is not None and keep.dtype == torch.bool and keep.shape == finite.shape and keep.device == finite.device
-    return bool((finite | ~keep if fits else finite).all())  # type: ignore[operator]
+    """Whether a scale is finite at every token that executes."""
+    finite = scale.isfinite().all(dim=-1)
+    return bool((finite if keep is None else finite | ~keep).all())
