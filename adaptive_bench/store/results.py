@@ -15,7 +15,6 @@ from adaptive_bench.store.digest import changed, digests, unsealed
 from adaptive_bench.store.runs import (
     check_files,
     check_key,
-    check_output,
     check_run,
     config_in,
     find_run,
@@ -26,6 +25,7 @@ from adaptive_bench.store.runs import (
     run_name,
     tables_below,
 )
+from adaptive_bench.store.shelves import check_listable
 from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
         raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")
     if not chosen:
-        check_output(Path(out))
+        check_listable(Path(out))
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
