@@ -179,7 +179,7 @@ def test_savings_are_shares_for_every_method(spec, savings, shared_model):
 
 @pytest.mark.parametrize(
     "batches",
-    [None, 5, "text", text(), [1], [{"input_ids": IDS}], [text(more=ONES)], [text(continuation_mask=ONES[0])]],
+    [None, 5, "text", text(), [1], [{"input_ids": IDS}], [text(continuation_mask=ONES[0])]],
     ids=["none", "number", "text", "batch", "numbers", "parts", "more", "shape"],
 )
 @pytest.mark.parametrize("spec", ["gateskip", "static_depth[trained=true]"])
