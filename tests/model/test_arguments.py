@@ -180,7 +180,7 @@ def test_savings_are_shares_for_every_method(spec, savings, shared_model):
 @pytest.mark.parametrize(
     "batches",
     [None, 5, "text", text(), [1], [{"input_ids": IDS}], [text(continuation_mask=ONES[0])]],
-    ids=["none", "number", "text", "batch", "numbers", "parts", "more", "shape"],
+    ids=["none", "number", "text", "batch", "numbers", "parts", "shape"],
 )
 @pytest.mark.parametrize("spec", ["gateskip", "static_depth[trained=true]"])
 def test_held_out_text_is_a_list_of_batches(spec, batches, shared_model):
@@ -268,3 +268,8 @@ def test_a_run_has_a_config(config):
 def test_a_run_is_told_how(how):
     with pytest.raises(UsageError, match=next(iter(how))):
         run(load_config("nano", {"methods": "dense"}), **how)
+
+
+def test_held_out_text_may_name_its_documents(shared_model):
+    batch = text(documents=torch.arange(len(IDS)))
+    assert shared_model("gateskip").calibrate([batch], [0.1])["dials"]
