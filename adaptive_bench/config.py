@@ -319,7 +319,10 @@ def _is_list(value: Any) -> bool:
 def _text(part: Any) -> str:
     """An item of a list of names. YAML reads `no` and `1` as other things; what is no word at all is refused."""
     if not isinstance(part, str | int | float) or isinstance(part, bool):
-        raise ValueError(f"every item is a name, got {one_line(repr(part), 60)}")
+        raise ValueError(
+            f"every item is a name, got {one_line(repr(part), 60)}; parameters of a method stand in brackets behind "
+            f"its name, such as gateskip[shape=scalar]"
+        )
     return str(part)
 
 
@@ -353,7 +356,10 @@ class _Explanation:
         if problem["type"] == "extra_forbidden":
             above = ".".join(location[:-1])
             around = [path.rpartition(".")[2] for path in keys() if path.rpartition(".")[0] == above]
-            hint = registry.did_you_mean(location[-1], around)
+            hint = registry.did_you_mean(location[-1], around if above else [*around, "extends"])
+            if "." in location[-1] and location[-1] in keys():
+                outer, _, inner = location[-1].partition(".")
+                hint = f"Nest it: {{{outer!r}: {{{inner!r}: ...}}}}."
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":
             where = self._where(location)

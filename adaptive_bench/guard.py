@@ -328,6 +328,26 @@ def watching(who: str | None) -> Iterator[None]:
         _watches.pop()
 
 
+@contextmanager
+def same_streams(who: str) -> Iterator[None]:
+    """Code of a plugin runs in the block, which leaves standard output and standard error as they are.
+
+    Raises:
+        PluginFault: It put something else in their place, or closed them. They are put back first; in place of a closed
+            one nothing is written any more.
+    """
+    before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    yield
+    changed = [name for name, stream in before.items() if getattr(sys, name) is not stream or stream.closed]
+    for name in changed:
+        setattr(sys, name, open(os.devnull, "w") if before[name].closed else before[name])  # noqa: SIM115, PTH123
+    if changed:
+        raise PluginFault(
+            f"A plugin leaves standard output and standard error to whoever runs it, but {who} closed or exchanged sys."
+            f"{' and sys.'.join(changed)}. Use contextlib.redirect_stdout around what is not to be seen."
+        )
+
+
 def check() -> None:
     """Refuse to keep a result that was made while a plugin had changed what it has to leave alone.
 

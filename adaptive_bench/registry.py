@@ -229,7 +229,7 @@ def load_plugin(path: Path | str) -> None:
     _used.setdefault(str(path), set())
     known = dict(_registered)
     try:
-        with guard.watching(f"the plugin file {path}"):
+        with guard.watching(f"the plugin file {path}"), guard.same_streams(f"the plugin file {path}"):
             spec.loader.exec_module(module)
     except BaseException as error:
         _registered.clear()

@@ -14,6 +14,13 @@ SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")
 _FORM = re.compile(r"(?P<name>[A-Za-z0-9_\-]+)(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
 
 
+def _form_of(text: object) -> str:
+    """What to write instead of a text that is no spec."""
+    if isinstance(text, str) and len(several := text.split()) > 1 and all(map(_FORM.fullmatch, several)):
+        return f"Several are separated by commas: {','.join(several)}."
+    return "Try 'gateskip'."
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """A method, the parameters that differ from its defaults (as text), and the semantics.
@@ -43,7 +50,9 @@ class MethodSpec:
         """
         match = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            raise UsageError(f"A method spec has the form name[key=value,...]@semantics, got {text!r}. Try 'gateskip'.")
+            raise UsageError(
+                f"A method spec has the form name[key=value,...]@semantics, got {text!r}. {_form_of(text)}"
+            )
         semantics = match["semantics"] or "bench"
         if semantics not in SEMANTICS:
             raise UsageError(f"Semantics must be one of {', '.join(SEMANTICS)}, got {semantics!r} in {text!r}.")

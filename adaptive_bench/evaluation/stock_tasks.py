@@ -75,6 +75,8 @@ def check_task_name(name: str) -> None:
         return
     close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
+    if len(several := name.split()) > 1 and all(one in ours or one in known for one in several):
+        hint = f"Several are separated by commas: {','.join(several)}."
     raise UsageError(f"No task is called {one_line(name, 60)!r}. {hint}")
 
 

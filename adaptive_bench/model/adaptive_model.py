@@ -369,6 +369,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
+        stored_calibration.check_needed(folder, self.spec, wanted, needed=self.needs_calibration)
         name = stored_calibration.choose(folder, self.spec, wanted)
         if name is None:
             self._uncalibrated = stored_calibration.why_none(folder, self.spec)

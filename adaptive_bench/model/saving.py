@@ -222,6 +222,11 @@ def read(folder: Path) -> SavedModel:
     if not (folder / _ABOUT).is_file():
         if is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
+        elif (folder / "config.json").is_file():
+            hint = (
+                f"It is a plain model of transformers: `adaptive-bench run --model {folder}` takes it, and "
+                f"AdaptiveModel.build(model, method) puts a method on it."
+            )
         elif any(folder.glob("model*.safetensors")):
             hint = (
                 "It has weights alone, as transformers.Trainer writes them by itself. Train with "

@@ -69,6 +69,16 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
     return sorted(unquote(path.name.removesuffix(_SUFFIX)) for path in _home(folder, spec).glob(f"*{_SUFFIX}"))
 
 
+def check_needed(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool) -> None:
+    """Refuse a calibration by name where none is stored, since the method has nothing to calibrate.
+
+    Raises:
+        UsageError: So it is.
+    """
+    if wanted != "auto" and not needed and not names(folder, spec):
+        raise UsageError(f"{spec} is used as it is, without a calibration, got {wanted!r}. Leave it out.")
+
+
 def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
 

@@ -8,6 +8,8 @@ USAGE, ENVIRONMENT, PLUGIN = "Usage error", "Environment problem", "Plugin fault
 # Files given with --config; the file is `mine.yaml`.
 _GOOD = "methods: [dense]\ntasks: [nano_qa_ll]\n"
 CONFIGS = [
+    ("extend: nano\n", USAGE, "Did you mean 'extends'?"),
+    ("extends: nano\nmethods: [dense, {gateskip: {shape: scalar}}]\n", USAGE, "such as gateskip[shape=scalar]"),
     ("", USAGE, "must hold keys and values"),
     ("- a\n- b\n", USAGE, "must hold keys and values"),
     ("a: [", USAGE, "not valid YAML"),
@@ -84,6 +86,8 @@ CONFIGS = [
 # Found 3: plugins. The file is `mine.py`; `run --plugin mine.py --methods mine`.
 _REGISTER = "from adaptive_bench.registry import register\n"
 PLUGINS = [
+    ("import sys\nsys.stdout.close()\n", PLUGIN, "closed or exchanged sys.stdout"),
+    ("import sys\nsys.stderr = open('log', 'w')\n", PLUGIN, "closed or exchanged sys.stderr"),
     ("", USAGE, "which does not"),
     ("x = 1\n", USAGE, "which does not"),
     ("import no_such_module\n", PLUGIN, "mine.py, line 1"),

@@ -380,6 +380,8 @@ PLACES = [
 ]
 # Found 3: names of methods, parameters and tasks.
 NAMES = [
+    (("run", "--methods", "dense gateskip"), USAGE, "Several are separated by commas: dense,gateskip"),
+    (("run", "--tasks", "nano_math nano_qa"), USAGE, "Several are separated by commas: nano_math,nano_qa"),
     (("run", "--methods", ","), USAGE, "At least one method"),
     (("run", "--methods", "gateskip["), USAGE, "has the form"),
     (("run", "--methods", "bad name!"), USAGE, "has the form"),

@@ -166,7 +166,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
         for fault in broken.values():
             findings.stop(fault)
     for fault in broken.values():
-        findings.note(f"{fault.kind}: {fault} The other methods are run all the same.")
+        findings.note(f"{fault.kind}: {fault} The run goes on: its part fails where that happens again.")
     return traits
 
 
