@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -88,6 +88,7 @@ class Again:
         total: How many points the entry has, as `verify` counts them.
         agreeing: By method (with its semantics) and task of each point that holds or is alike the digest of the code
             that measured it again, as far as the file says; `None` where one of an earlier version has counts alone.
+        named: How often it names a method and task.
     """
 
     points: int
@@ -99,6 +100,7 @@ class Again:
     since: datetime
     total: int
     agreeing: Mapping[tuple[str, str], str | None] | None = None
+    named: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def when(self) -> str:
@@ -142,6 +144,7 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     # As `verify` measures them: one of each method, task and saving it was trained towards. A table has no targets.
     known_of = answers["sweeps"] or rows
     places = {(spec_of(one), str(one["task"]), str(one.get("target"))) for one in known_of}
+    there = Counter((spec, task) for spec, task, _ in places)
     found = _again(folder, len(places))
     if (since := submitted(folder)) is not None:
         check_order((f"{entry.FILE_NAME}: submitted", since), (f"{FILE_NAME}: verified", found.since))
@@ -153,6 +156,10 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     known = {(spec_of(row), str(row["task"])) for row in rows}
     if strange := sorted({*(found.agreeing or ())} - known):
         raise Rejected(f"{FILE_NAME}: {plain(' on '.join(strange[0]), 100)} is not in the entry")
+    if answers["sweeps"] and (more := found.named - there):
+        (spec, task), times = min((place, found.named[place]) for place in more)
+        where = plain(f"{spec} on {task}", 100)
+        raise Rejected(f"{FILE_NAME}: {where} is named {times} times, in the entry {there[spec, task]}")
     return found
 
 
@@ -189,11 +196,12 @@ def _again(folder: Path, total: int) -> Again:
     agreeing = None
     if schema > 2:
         agreeing = _agreeing(values.get("measured"), points, hold, alike)
-        named = [one["trained"] for one in values["measured"] if "trained" in one]
-        if len(named) == points and sum(named) != trained:
-            raise Rejected(f"{FILE_NAME}: trained {trained}, by its points {sum(named)}")
+        again = [one["trained"] for one in values["measured"] if "trained" in one]
+        if len(again) == points and sum(again) != trained:
+            raise Rejected(f"{FILE_NAME}: trained {trained}, by its points {sum(again)}")
+    named = Counter((spec_of(one), str(one["task"])) for one in values["measured"]) if schema > 2 else Counter()
     since = date_of(FILE_NAME, "verified", values.get("verified"))
-    return Again(points, hold, alike, trained, documents, equal, since, total, agreeing)
+    return Again(points, hold, alike, trained, documents, equal, since, total, agreeing, named)
 
 
 def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[str, str], str | None]:

@@ -20,7 +20,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.manifest import PACKED, read_packed
+from adaptive_bench.store.manifest import PACKED, Manifest, read_packed
 from adaptive_bench.store.packing import unpack
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import RUN, digest_in_entry, read_json
@@ -86,7 +86,10 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
         there = config.model_copy(update={"out": Path(folder)})
         records = [Record(Path(folder) / "records" / key) for key in _keys(Path(folder))]
         _check_records(records, config.seeds)
-        whole = plan_of(there, of_records(there, [record.folder.name for record in records]))
+        found_in = of_records(there, [record.folder.name for record in records])
+        if listed is not None:
+            _check_listed(listed, found_in)
+        whole = plan_of(there, found_in)
         if missing := [*absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
                 f"A table is made again from all its records, but {len(missing)} of them are missing in "
@@ -174,6 +177,21 @@ def _check_records(records: Sequence[Record], seeds: Sequence[int]) -> None:
         raise EnvironmentProblem(
             f"The records of a run are of one model, but these are of {len(models)}: {named}. Submit one run of each."
         )
+
+
+def _check_listed(listed: Manifest, found: Manifest) -> None:
+    """Refuse a list of records that says something else of them than they do."""
+    said, known = (
+        {one.record: (one.method, one.seed, one.target) for one in of.trainings}
+        | {one.record: (one.method, one.task, one.split, one.variant) for one in of.evaluations}
+        for of in (listed, found)
+    )
+    for record, place in said.items():
+        if known.get(record, place) != place:  # what is not there at all is missed by the plan
+            raise EnvironmentProblem(
+                f"A run lists its records as what they say they are, but of {record} there is {place} in {PACKED}, "
+                f"{known[record]} by the records. Submit the run again."
+            )
 
 
 def _records_beside(packed: Path) -> list[str] | None:

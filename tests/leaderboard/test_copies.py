@@ -6,7 +6,7 @@ import shutil
 from datetime import timedelta
 
 import pytest
-from forged_entries import NOW, about, archive, both, config, measured_twice, of_run, read, removed, reseal
+from forged_entries import NOW, about, archive, both, config, measured_two, of_run, read, removed, reseal
 
 from adaptive_bench.leaderboard.frame import read_board
 
@@ -81,5 +81,5 @@ def test_what_was_measured_again_stays_before_what_says_it_was_first(entries, tm
     own, other = entries
     original, copy = (shutil.copytree(own, tmp_path / name) for name in ("original", "copy"))
     about(submitted=LATER)(original, other)
-    measured_twice("holds")(original, other)
+    measured_two("holds")(original, other)
     assert board_of(copy, original).folders == [original]

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from forged_entries import NOW, measured_twice, read, reseal, verified
+from forged_entries import NOW, measured_two, read, reseal, verified
 
 from adaptive_bench.leaderboard import evidence, provenance
 from adaptive_bench.leaderboard import verified as verified_now
@@ -58,9 +58,15 @@ def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_to
 @pytest.mark.parametrize(("verdict", "state"), [("holds", REPRODUCED), ("differs", REDERIVED)])
 def test_a_row_is_reproduced_where_no_point_of_it_differs(entries, tmp_path, verdict, state):
     entry = shutil.copytree(entries[0], tmp_path / "entry")
-    measured_twice(verdict)(entry, None)
+    measured_two(verdict)(entry, None)
     found = {line["method"]: line["evidence"] for line in read_board([entry / "table.json"]).lines}
     assert found["dense"] == state
+
+
+def test_a_method_of_several_savings_agrees_where_no_point_of_it_differs():
+    point = {"method": "mod", "task": "nano_qa", "verdict": "holds"}
+    agreeing = verified_now._agreeing([point, point | {"task": "nano_math"}, point | {"verdict": "differs"}], 3, 2, 0)
+    assert set(agreeing) == {("mod", "nano_math")}
 
 
 @pytest.mark.parametrize(

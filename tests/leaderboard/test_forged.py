@@ -20,7 +20,7 @@ from forged_entries import (
     every_row,
     facts,
     file_of,
-    measured_twice,
+    measured_two,
     of_run,
     removed,
     reseal,
@@ -112,7 +112,10 @@ FORGED = {
         verified(schema=3, points=1, hold=1, trained=1, documents=3, equal=3, measured=[
             {"method": "gateskip", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}]),
         "verified.json: gateskip on nano_qa_ll"),
-    "verified more often": (measured_twice("differs", points=1), "verified.json: points 1, named are 2"),
+    "verified twice": (
+        verified(schema=4, measured=[{"method": "dense", "task": "nano_qa_ll", "verdict": "holds"}] * 2),
+        "verified.json: dense on nano_qa_ll is named 2 times, in the entry 1"),
+    "verified more often": (measured_two("differs", points=1), "verified.json: points 1, named are 2"),
     "another model": (config(model="llama"), "run.json: model .*, in config.yaml llama"),
     "more seeds in the configuration": (config(seeds=[1, 2, 3]), r"run.json: seeds \[1, 2\], in config.yaml"),
     "more seeds everywhere": (both(config(seeds=[1, 2, 3]), of_run(seeds=[1, 2, 3])), "records.tar.xz.*seed 3"),

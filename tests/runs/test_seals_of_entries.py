@@ -103,7 +103,8 @@ def test_without_its_plugin_a_finished_run_is_read_and_an_entry_verified(config_
     registered("own", Own)
     config = config_of("dense,own")
     outcome = run(config, jobs=1)
-    entry = submit(outcome.folder, tmp_path / "entries", with_records=True, about=ABOUT)
+    about = ABOUT | {"package": "own==1.0"}
+    entry = submit(outcome.folder, tmp_path / "entries", with_records=True, about=about)
     archive = entry / "records.tar.xz"
     whole = rederive(config, archive, outcome.rows)
     assert not whole.differences and not whole.unprojected

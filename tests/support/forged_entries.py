@@ -111,10 +111,10 @@ def verified(**values):
     return forge
 
 
-def measured_twice(verdict, points=2):
+def measured_two(verdict, points=2):
     point = {"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}
     how = {"points": points, "trained": 0, "hold": 1 + (verdict == "holds")}
-    return verified(schema=4, measured=[point, point | {"verdict": verdict}], **how)
+    return verified(schema=4, measured=[point | {"method": "random_skip"}, point | {"verdict": verdict}], **how)
 
 
 def archive(change):
