@@ -86,7 +86,6 @@ CONFIGS = [
 # Found 3: plugins. The file is `mine.py`; `run --plugin mine.py --methods mine`.
 _REGISTER = "from adaptive_bench.registry import register\n"
 PLUGINS = [
-    ("import sys\nsys.stdout.close()\n", PLUGIN, "closed or exchanged sys.stdout"),
     ("import sys\nsys.stderr = open('log', 'w')\n", PLUGIN, "closed or exchanged sys.stderr"),
     ("", USAGE, "which does not"),
     ("x = 1\n", USAGE, "which does not"),
