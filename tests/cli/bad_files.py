@@ -138,8 +138,14 @@ METHODS = [
         ("def decide(self, view): return Decision(keep=(view.hidden > 0))", "got bool (2, 24, 32)"),
         ("def decide(self, view): return Decision(keep=view.hidden[:, :1, 0] > 0)", "got bool (2, 1)"),
         ("def decide(self, view): return Decision(scale=2.0)", "got float"),
-        ("def decide(self, view): return Decision(scale=view.hidden[:, :1])", "scale has floating-point numbers of the shape"),
-        ("def decide(self, view): return Decision(input_scale=view.hidden[0])", "input_scale has floating-point numbers of the shape"),
+        (
+            "def decide(self, view): return Decision(scale=view.hidden[:, :1])",
+            "scale has floating-point numbers of the shape",
+        ),
+        (
+            "def decide(self, view): return Decision(input_scale=view.hidden[0])",
+            "input_scale has floating-point numbers of the shape",
+        ),
         ("def decide(self, view): return 1 / 0", "ZeroDivisionError"),
         ("def decide(self, view): return view.nothing", "AttributeError"),
         ("def decide(self, view): raise KeyError('x')", "KeyError"),

@@ -215,12 +215,12 @@ def test_whole_texts_cannot_be_asked_again(measure):
         (("toy_write", "--kv", "defer"), "Usage error", "--kv is one of recompute, copy_below, evict"),
         (("toy_odd",), "Usage error", "a metric that is a mean over documents"),
         (("toy_untested",), "Usage error", "validation documents"),
-        (("toy_empty",), "Environment problem", "The task 'toy_empty' cannot be set up"),
+        (("toy_empty",), "Plugin fault", "The task 'toy_empty' cannot be set up"),
     ],
 )
 def test_bad_input_is_named(measure, arguments, kind, words):
     found = measure(*arguments)
-    assert found.exit_code == (1 if kind == "Environment problem" else 2)
+    assert found.exit_code == (2 if kind.startswith("Usage") else 1)
     assert kind in found.stderr
     assert words in " ".join(found.stderr.split())
 

@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.language_model import OutOfMemory
 from adaptive_bench.evaluation.lookup import load_task
@@ -62,7 +62,8 @@ def _toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {"toy": WRITING, "toy_choice": CHOOSING}.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     for name, keys in metrics.items():
-        task = Task(name, "a toy", "generative", tmp_path, keys, 0.0, (0.0, 0.1), None)
+        kind = "loglikelihood" if name == "toy_choice" else "generative"
+        task = Task(name, "a toy", kind, tmp_path, keys, 0.0, (0.0, 0.1), None)
         monkeypatch.setitem(registry._registered, ("tasks", name), (task, "this test"))
 
 
@@ -185,7 +186,7 @@ def test_other_errors_of_the_model_are_not_taken_for_lack_of_memory(
 
 
 def test_a_registered_task_without_a_file_is_told(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    with pytest.raises(EnvironmentProblem, match="`task: toy_missing`"):
+    with pytest.raises(PluginFault, match="`task: toy_missing`"):
         evaluate(model, tokenizer, "toy_missing")
 
 

@@ -12,7 +12,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation import harness
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.language_model import AdaptiveLM
@@ -144,7 +144,7 @@ def test_mistakes_in_the_arguments(folder, tmp_path):
         harness.AdaptiveCheckpoint(str(folder), batch_size="many", device="cpu")
     with pytest.raises(UsageError, match="dtype"):
         harness.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
-    with pytest.raises(EnvironmentProblem, match="adaptive"):
+    with pytest.raises(UsageError, match="adaptive"):
         harness.AdaptiveCheckpoint(str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="cuda:99"):
         harness.AdaptiveCheckpoint(str(folder), device="cuda:99")
