@@ -19,7 +19,7 @@ from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench import processes
 from adaptive_bench.data import revision
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -88,6 +88,7 @@ def evaluate(
     Raises:
         UsageError: Unknown task, no validation documents, or a prompt that does not fit into the context.
         EnvironmentProblem: The data cannot be read, or memory does not suffice for one sequence.
+        PluginFault: lm-eval gives no such headline metric.
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
@@ -162,7 +163,7 @@ def _evaluate_once(
         if "," in key and "_stderr" not in key and isinstance(value, Real)
     }
     if task.metrics[0] not in scores:
-        raise EnvironmentProblem(
+        raise PluginFault(
             f"The headline metric of the task {task.name!r} is {task.metrics[0]!r}, but lm-eval gave {sorted(scores)}. "
             f"Correct the task's metrics."
         )
