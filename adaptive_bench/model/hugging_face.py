@@ -6,6 +6,7 @@ names are here, each answered by the backbone, and `generate` with Hugging Face'
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +49,17 @@ class HuggingFaceModel(ForwardModel):
         self.name_or_path: str = self.backbone_model.name_or_path or ""
         self.register_state_dict_post_hook(_leave_shared_out)
         self.register_load_state_dict_pre_hook(_put_shared_back)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Python takes any attribute; one that is almost the dial or the saving would leave both as they are.
+
+        Raises:
+            UsageError: It is such a name.
+        """
+        is_new = not name.startswith("_") and not hasattr(type(self), name)
+        if is_new and (close := difflib.get_close_matches(name, ("saving", "dial", "executor"), n=1, cutoff=0.8)):
+            raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {close[0]!r}?")
+        super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass; within `torch.compile` the same, uncompiled, with a warning."""

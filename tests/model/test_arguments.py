@@ -273,3 +273,9 @@ def test_a_run_is_told_how(how):
 def test_held_out_text_may_name_its_documents(shared_model):
     batch = text(documents=torch.arange(len(IDS)))
     assert shared_model("gateskip").calibrate([batch], [0.1])["dials"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("savings", "saving"), ("dials", "dial")])
+def test_an_attribute_that_is_almost_the_dial_is_refused(name, meant, shared_model):
+    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
+        setattr(shared_model("gateskip"), name, 0.15)
