@@ -107,9 +107,14 @@ def as_path(given: Any, what: str) -> Path:
     return Path(text)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def is_count(value: Any) -> bool:
     """Whether a value is a whole number of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return is_whole(value) and int(value) >= 1
 
 
 def check_seed(seed: Any) -> None:
@@ -118,7 +123,7 @@ def check_seed(seed: Any) -> None:
     Raises:
         UsageError: It is no whole number, or beyond those that every library takes.
     """
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) <= LARGEST_SEED:
+    if not is_whole(seed) or not 0 <= int(seed) <= LARGEST_SEED:
         raise UsageError(f"A seed is a whole number from 0 to {LARGEST_SEED}, got {seed!r}. Leave it out for 0.")
 
 

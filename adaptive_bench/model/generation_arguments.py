@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward_arguments import check_ids, check_mask
+from adaptive_bench.validation import is_whole
 
 # Arguments that would change how the model runs, and the value at which each changes nothing.
 _REFUSED: dict[str, Any] = {
@@ -49,11 +50,7 @@ Rule = tuple[str, Callable[[Any], bool]]
 
 
 def _whole(least: int) -> Rule:
-    return f"a whole number of at least {least}", lambda value: _is_whole(value) and value >= least
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return f"a whole number of at least {least}", lambda value: is_whole(value) and value >= least
 
 
 def _number(words: str, holds: Callable[[float], bool]) -> Rule:
@@ -76,7 +73,7 @@ _CALLABLES: Rule = (
 )
 _TOKENS: Rule = (
     "a token id or a list of token ids",
-    lambda value: all(map(_is_whole, value.tolist() if isinstance(value, Tensor) else _listed(value))),
+    lambda value: all(map(is_whole, value.tolist() if isinstance(value, Tensor) else _listed(value))),
 )
 
 

@@ -12,11 +12,12 @@ from itertools import product
 
 import pytest
 import yaml
+from forged_entries import read, reseal, write
 from small_archives import members, of_members
 from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.leaderboard.entry import DERIVED, digest_of
+from adaptive_bench.leaderboard.entry import DERIVED
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.submission import submit
@@ -50,21 +51,6 @@ def original(model_folder, tmp_path_factory):
         shutil.copy(folder / name, entry / name)
     reseal(entry)
     return entry
-
-
-def reseal(entry):
-    about = read(entry, "entry.json")
-    names = sorted(path.name for path in entry.iterdir() if path.is_file() and path.name != "entry.json")
-    about["files"] = {name: digest_of((entry / name).read_bytes()) for name in names}
-    write(entry, "entry.json", about)
-
-
-def read(entry, name):
-    return json.loads((entry / name).read_text())
-
-
-def write(entry, name, values):
-    (entry / name).write_text(json.dumps(values))
 
 
 def of_json(name, change):

@@ -40,7 +40,9 @@ def entries(model_folder, tmp_path_factory):
 
 def reseal(entry):
     about = read(entry, "entry.json")
-    names = sorted(path.name for path in entry.iterdir() if path.name not in ("entry.json", "verified.json"))
+    names = sorted(
+        path.name for path in entry.iterdir() if path.is_file() and path.name not in ("entry.json", "verified.json")
+    )
     about["files"] = {name: digest_of((entry / name).read_bytes()) for name in names}
     write(entry, "entry.json", about)
 
