@@ -13,7 +13,8 @@ from adaptive_bench import registry
 from adaptive_bench.store.results import write_run
 
 corpus = SimpleNamespace()
-for _name in ("bad_input.py", "bad_files.py", "bad_models.py"):  # beside this file; tests are no package
+# Beside this file; tests are no package.
+for _name in ("bad_input.py", "bad_combinations.py", "bad_files.py", "bad_models.py"):
     vars(corpus).update(runpy.run_path(str(Path(__file__).with_name(_name))))
 # Of this process; 3 are asked for on a free core, and two processes on one core's two threads take twice as long.
 _MOST_SECONDS = 8.0
