@@ -67,9 +67,9 @@ class OutOfReach(EnvironmentProblem):
     def __init__(self, needed: Iterable[Needed], answer: HubAnswer, reason: str = "") -> None:
         self.needed, self.answer, self.reason = tuple(dict.fromkeys(needed)), answer, reason
         state = f"is {answer.detail}" if answer.is_off else f"cannot be reached at {answer.endpoint} ({answer.detail})"
-        steps = ["--model to a folder in Hugging Face layout"] if self._names("model") else []
+        steps = ["name a folder in Hugging Face layout as the model"] if self._names("model") else []
         if files := sorted({one.local for one in self.needed if one.local}):
-            steps.append(f"--data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}")
+            steps.append(f"set --data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}")
         step = " and ".join(steps)
         connect = "unset HF_HUB_OFFLINE" if answer.is_off else "connect to the hub or set HF_ENDPOINT to a mirror"
         connect += "; a gated model needs HF_TOKEN as well" * bool(self._names("model"))
@@ -77,7 +77,7 @@ class OutOfReach(EnvironmentProblem):
         super().__init__(
             f"{what[0].upper()}{what[1:]} cannot be read: the Hugging Face hub {state}, and its cache here has no copy"
             f"{f' ({reason})' if reason else ''}. "
-            + (f"Set {step}, or {connect}." if step else f"{connect[0].upper()}{connect[1:]}.")
+            + (f"{step[0].upper()}{step[1:]}, or {connect}." if step else f"{connect[0].upper()}{connect[1:]}.")
         )
 
     def _names(self, kind: str) -> list[str]:

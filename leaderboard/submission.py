@@ -47,8 +47,8 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: 
     Nothing of the machine goes along: no path, no name of a machine, no log.
 
     Raises:
-        UsageError: It is no run, or one that is not finished, not complete, has no answers, breaks a rule or is too
-            large, or there is such an entry already.
+        UsageError: It is no run, or is too large, or there is such an entry already.
+        EnvironmentProblem: The run is not finished, not complete, has no answers, or breaks a rule.
     """
     if not is_run(run) or is_entry(run):
         what = "an entry already" if is_entry(run) else "none"
@@ -64,7 +64,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: 
         if with_records:
             contents = {name: one for name, one in contents.items() if name not in DERIVED} | _records(run)
     except Rejected as why:
-        raise UsageError(
+        raise EnvironmentProblem(
             f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         ) from why
@@ -100,7 +100,7 @@ def _hold(entry: Path, run: Path) -> None:
     try:
         examine(entry)
     except Rejected as why:
-        raise UsageError(
+        raise EnvironmentProblem(
             f"A board takes an entry that holds, but of {str(run)!r} it is said: {why}. Give the "
             f"run's command again (nothing is computed twice), then submit it."
         ) from why

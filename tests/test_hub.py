@@ -76,7 +76,7 @@ def test_a_hub_that_never_answers_is_given_up_within_three_seconds(point_to):
     with silent_server() as port:
         endpoint, start_s = point_to(port), time.monotonic()
         found = ask()
-        with pytest.raises(OutOfReach, match=r"'owner/silent'.*--model"):
+        with pytest.raises(OutOfReach, match=r"'owner/silent'.*Name a folder"):
             find_backbone("owner/silent")
         with pytest.raises(OutOfReach, match=r"baber/piqa.*piqa/test\.jsonl"):
             read_rows(Source("baber/piqa"), "test")
@@ -152,7 +152,7 @@ def test_model_and_data_sets_are_told_at_once_with_the_next_step(answer, step):
     with pytest.raises(OutOfReach) as again:
         raise_together(findings.errors)
     assert raised.value.needed == (model, piqa, training) == again.value.needed
-    for part in ("'owner/model'", "baber/piqa", "openai/gsm8k", "--model", "--data-dir", "piqa/test.jsonl", step):
+    for part in ("'owner/model'", "baber/piqa", "openai/gsm8k", "Name a folder", "--data-dir", "piqa/test.jsonl", step):
         assert text.count(part) == 1, text
 
 

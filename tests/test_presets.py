@@ -69,7 +69,7 @@ def test_the_papers_tables_on_the_nano_model_are_plans(name, tmp_path):
 
 
 def test_without_the_hub_it_says_what_is_needed():
-    with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*--model to a folder.*HF_TOKEN"):
+    with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*a folder in Hugging Face layout.*HF_TOKEN"):
         plan(
             load_config("paper_generative", {"train": {"steps": 0}, "tasks": ["nano_math"], "train_on": ["nano_math"]})
         )

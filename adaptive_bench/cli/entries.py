@@ -65,20 +65,20 @@ def submit(
             f"folder."
         )
     registry.load_plugins(plugin)
-    if (run / "answers.json").is_file() and (missing := untimed(run)):  # before an entry without times is made
-        sizes = ", ".join(map(str, missing))
-        typer.echo(
-            paragraph(
-                f"Note: this run was not timed at batch {sizes}, so the entry does not say what a saving is worth in "
-                f"time. Give `adaptive-bench time --run {run_name(run)}` and the run's command once more (nothing is "
-                f"computed twice); an entry made of it then has that."
-            )
-        )
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     written = registry.get("sites", "submit")(run, to, with_records=records, about=said)
     typer.echo(f"The entry is {written}")
+    if missing := untimed(run):
+        sizes = ", ".join(map(str, missing))
+        typer.echo(
+            paragraph(
+                f"Note: this run was not timed at batch {sizes}, so the entry does not say what a saving is worth in "
+                f"time. For one that does give `adaptive-bench time --run {run_name(run)}` and the run's command once "
+                f"more (nothing is computed twice), remove this entry and submit the run again."
+            )
+        )
 
 
 def untimed(run: Path) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.hub import Needed, hub_or_cache
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -29,6 +29,14 @@ def fetched(name: str, revision: str | None = None) -> Path:
     try:
         with hub_or_cache(Needed("model", name)):
             return Path(snapshot_download(name, revision=revision))
+    except OutOfReach as error:
+        if (beside := Path(name).parent).is_dir():  # what looks like an id is rather a path with a mistake in it
+            raise EnvironmentProblem(
+                f"A saved model is loaded from a folder or by a hub id, got {name!r}: there is no such folder in "
+                f"{str(beside)!r}, and as a hub id it cannot be looked up ({error.answer.detail}). Check the path; a "
+                f"run's model is loaded with AdaptiveModel.load(run, method)."
+            ) from error
+        raise
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"{name!r} is no folder here and cannot be loaded from the Hugging Face hub: {message_of(error)[:300]}. "

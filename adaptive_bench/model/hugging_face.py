@@ -6,6 +6,7 @@ names are here, each answered by the backbone, and `generate` with Hugging Face'
 
 from __future__ import annotations
 
+import copy
 import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -60,6 +61,25 @@ class HuggingFaceModel(ForwardModel):
         if is_new and (close := difflib.get_close_matches(name, ("saving", "dial", "executor"), n=1, cutoff=0.8)):
             raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {close[0]!r}?")
         super().__setattr__(name, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """As of any module; written out since what `copy` would ask by itself is refused below."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__setstate__(copy.deepcopy(self.__dict__, memo))
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refused: `torch.save(model)` and `pickle` write code, which whoever reads the file would execute.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "An adaptive model is not pickled, for whoever reads a pickle executes it. Write a folder with "
+            "model.save_pretrained(folder) and read it with AdaptiveModel.from_pretrained(folder); or give torch.save "
+            "the weights alone, model.state_dict()."
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass; within `torch.compile` the same, uncompiled, with a warning."""

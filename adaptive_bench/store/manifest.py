@@ -160,6 +160,12 @@ class Manifest:
             EnvironmentProblem: A file of theirs is missing or is another one; all are counted, the first is named.
         """
         if found := list(self.broken(*records, deep=deep)):
+            home = self.out / "records"
+            if not home.is_dir():  # the run was copied alone, or the folder that it names was moved
+                raise EnvironmentProblem(
+                    f"A run is read with its records, but there is no folder {str(home)!r}. Put it back; or move the "
+                    f"run's folder to where its records lie, into the folder `runs` beside `records`."
+                )
             more = f", and {len(found) - 1} more file(s) are not what they were" if found[1:] else ""
             raise EnvironmentProblem(
                 f"The results of a finished run stay as they were when it ended, but {found[0]} since then{more}. "

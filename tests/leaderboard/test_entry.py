@@ -57,7 +57,7 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
 
 def test_records_that_do_not_make_the_table_are_not_submitted(run, tmp_path):
     write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
-    with pytest.raises(UsageError, match=r"records\.tar\.xz"):
+    with pytest.raises(EnvironmentProblem, match=r"records\.tar\.xz"):
         submit(run, tmp_path / "entries", with_records=True, about=ABOUT)
     assert not list((tmp_path / "entries").iterdir())
 
@@ -112,7 +112,7 @@ def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make
     (run / "table.json").write_text(json.dumps([make_row(score=0.1)]))
     about = forged(json.loads((run / "run.json").read_text()))
     (run / "run.json").unlink() if about is None else (run / "run.json").write_text(about)
-    with pytest.raises(UsageError, match=r"run\.json"):
+    with pytest.raises(EnvironmentProblem, match=r"run\.json"):
         submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
     board = read_board([run / "table.json"])
@@ -123,7 +123,7 @@ def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make
 
 def test_answers_that_were_edited_are_neither_submitted_nor_tested(run, tmp_path):
     (run / "answers.json").write_text('{"sweeps": []}')
-    with pytest.raises(UsageError, match=r"answers\.json in .* changed since"):
+    with pytest.raises(EnvironmentProblem, match=r"answers\.json in .* changed since"):
         submit(run, tmp_path / "entries", about=ABOUT)
     board = read_board([run / "table.json"])
     assert board.rows and any("Paired tests" in text and "answers.json" in text for text in board.problems)
@@ -150,7 +150,7 @@ def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
     (run / name).unlink() if text is None else (run / name).write_text(text)
     if name != "run.json":
         write_run(run, unsealed((run / "run.json").read_bytes()))
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises((EnvironmentProblem, UsageError), match=why):
         submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
 

@@ -79,3 +79,15 @@ def test_what_the_hub_says_is_passed_on(hub, shared_model, monkeypatch):
     with pytest.raises(EnvironmentProblem, match=r"cannot be uploaded to 'user/skips': 401.*hf auth login"):
         shared_model("dense").push_to_hub("user/skips")
     assert issubclass(HfHubHTTPError, OSError)  # what the library raises is what is caught
+
+
+def test_a_path_with_a_mistake_is_not_looked_up_in_silence(tmp_path, monkeypatch):
+    """Where the first half of what looks like a hub id is a folder here."""
+    off = HubAnswer("https://hub", False, "switched off by HF_HUB_OFFLINE", is_off=True)
+    monkeypatch.setattr("adaptive_bench.hub.ask", lambda: off)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(EnvironmentProblem, match=r"no such folder in 'runs'.*AdaptiveModel\.load"):
+        AdaptiveModel.from_pretrained("runs/gateskip")
+    with pytest.raises(EnvironmentProblem, match=r"'owner/gateskip' cannot be read"):
+        AdaptiveModel.from_pretrained("owner/gateskip")

@@ -46,7 +46,7 @@ def test_a_gated_model_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     monkeypatch.setattr("adaptive_bench.hub.ask", lambda: HubAnswer("https://hub", True, "status 200"))
-    with pytest.raises(EnvironmentProblem, match=r"'some/model' is gated.*HF_TOKEN.*or set --model to a folder"):
+    with pytest.raises(EnvironmentProblem, match=r"'some/model' is gated.*HF_TOKEN.*or name a folder"):
         find_backbone("some/model")
 
 
@@ -56,7 +56,7 @@ def test_a_misspelt_name_gets_a_suggestion():
 
 
 def test_a_hub_id_that_cannot_be_reached_says_what_to_set():
-    with pytest.raises(EnvironmentProblem, match=r"owner/model.*--model.*HF_HUB_OFFLINE"):
+    with pytest.raises(EnvironmentProblem, match=r"owner/model.*Name a folder.*HF_HUB_OFFLINE"):
         find_backbone("owner/model")
 
 

@@ -298,3 +298,15 @@ def test_the_command_of_a_moved_run_names_where_it_lies(finished, tmp_path):
     (folder / "table.json").write_text("[]")
     with pytest.raises(EnvironmentProblem, match=f"--out {moved} --table-only"):
         read_table(folder / "table.json")
+
+
+def test_a_run_that_was_copied_alone_says_where_its_records_should_be(finished, tmp_path):
+    """Records that are the same as at its end are read wherever they lie."""
+    config, folder, _ = finished
+    change_out(folder, config.out)
+    copied = tmp_path / "elsewhere" / "runs" / folder.name
+    shutil.copytree(folder, copied)
+    manifest.read(copied).check()
+    config.out.rename(tmp_path / "moved")
+    with pytest.raises(EnvironmentProblem, match=f"no folder '{config.out / 'records'}'.*beside `records`"):
+        manifest.read(copied).check()

@@ -83,7 +83,7 @@ def _facts(source: BackboneSource) -> ModelFacts:
         raise EnvironmentProblem(
             f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
-            f"the model again, or set --model to another one."
+            f"the model again, or name another one."
         )
     return facts
 

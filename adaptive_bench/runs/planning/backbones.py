@@ -100,7 +100,7 @@ class BackboneSource:
                 raise EnvironmentProblem(_unreachable(self.name, error)) from error
             raise EnvironmentProblem(
                 f"The {part} in the model folder {self.location!r} cannot be read: {type(error).__name__}: "
-                f"{message_of(error)[:300]}. Copy or save the model again, or set --model to another folder."
+                f"{message_of(error)[:300]}. Copy or save the model again, or name another folder."
             ) from error
         if self.is_local and (now := _fingerprint(Path(self.location))) != self.fingerprint:
             raise _changed(replace(self, fingerprint=now), self.fingerprint)
@@ -146,7 +146,7 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
     except Exception as error:
         raise EnvironmentProblem(
             f"The config.json of the model {source.name!r} describes no model that can be built: {explained(error)} "
-            "Set --model to another one."
+            "Name another one."
         ) from error
     return model
 
@@ -199,19 +199,19 @@ def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
     if not (folder / "config.json").is_file():
         raise EnvironmentProblem(
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
-            f"{str(folder)!r}. Set --model to another folder."
+            f"{str(folder)!r}. Name another folder."
         )
     _check_config(folder / "config.json")
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
             f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
-            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and set "
-            f"--model to the merged model."
+            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and "
+            f"name the merged model."
         )
     if not any(folder.glob("*.safetensors")):
         raise EnvironmentProblem(
             f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "
-            f"weights with save_pretrained, or set --model to another folder."
+            f"weights with save_pretrained, or name another folder."
         )
     for file in sorted(folder.glob("*.index.json")):
         _check_index(file)
@@ -252,13 +252,13 @@ def _check_config(file: Path) -> None:
     if isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= _MOST_LAYERS:
         raise EnvironmentProblem(
             f"A model has at most {_MOST_LAYERS} layers, got {one_line(repr(layers), 60)} in {str(file)!r}. Correct "
-            f"the file, or set --model to another folder."
+            f"the file, or name another folder."
         )
     known = registry.names("families")
     if family not in known:
         raise EnvironmentProblem(
-            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. Set "
-            f"--model to another folder, or register the family (see docs/models.md)."
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
+            f"Name another folder, or register the family (see docs/models.md)."
         )
 
 
@@ -295,12 +295,12 @@ def _unreachable(name: str, error: Exception) -> str:
     if isinstance(error, GatedRepoError) or "gated repo" in str(error):
         return (
             f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
-            f"Accept them on its page and set HF_TOKEN to a token of that account, or set --model to a folder in "
+            f"Accept them on its page and set HF_TOKEN to a token of that account, or name a folder in "
             f"Hugging Face layout."
         )
     reason = message_of(error).split(". ")[0][:300]
     return (
         f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
-        f"{reason}. Set --model to a folder in Hugging Face layout, or to another hub id (HF_TOKEN gives access to "
+        f"{reason}. Name a folder in Hugging Face layout, or another hub id (HF_TOKEN gives access to "
         f"gated and private models)."
     )
