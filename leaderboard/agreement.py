@@ -17,7 +17,7 @@ def said_of(found: Beside) -> list[str]:
     """The sentences, what was not measured last."""
     if all(line.label is None for line in found.lines):
         return [f"Table {found.table['table']} is {MISSING}. {commands_of(found)}"]
-    parts = [_same_model, _means, _stand_ins, _orders, _gateskip, _flat, _kept, _bits, _faster, _missing]
+    parts = [_same_model, _means, _stand_ins, _orders, _gateskip, _flat, _kept, _models, _bits, _faster, _missing]
     return [text for part in parts for text in part(found)]
 
 
@@ -179,6 +179,27 @@ def _kept(found: Beside) -> Iterator[str]:
             yield (
                 f"{keeps} of its own score at 0 % in the paper ({line.shown[first]} to {line.shown[last]}), here "
                 f"{line.label} {100 * left.mean / ours.mean:.0f} % ({ours.shown} to {left.shown})."
+            )
+
+
+def _models(found: Beside) -> Iterator[str]:
+    """What each of several models keeps of its own score at the last level: the range of the paper's, and ours."""
+    beyond = [line for line in found.lines if line.name == BEYOND]
+    if found.table["model"] is not None or not beyond:
+        return
+    for name, columns in groups_of(found):
+        first, last = columns[0], columns[-1]
+        there = [100 * line.theirs[last][0] / line.theirs[first][0] for line in found.lines if line.theirs[last]]  # type: ignore[index]
+        here = [
+            f"{line.label} {100 * left.mean / start.mean:.0f} % ({start.shown} to {left.shown})"
+            for line in beyond
+            if (start := line.ours[first]) is not None and (left := line.ours[last]) is not None and start.mean
+        ]
+        if here:
+            at = f"{100 * found.table['asks'][last][1]:.4g} %"
+            yield (
+                f"{_lead(name)}at {at} the paper's models keep {min(there):.0f} to {max(there):.0f} % of their own "
+                f"score at 0 %, here {_listed_all(here)}."
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -106,6 +106,11 @@ def form_of(row: Row) -> str:
     return found[1] if found else ""
 
 
+def _is_plain(row: Row) -> bool:
+    """Whether weights are as they were trained, and answers not drawn at random."""
+    return not any(f"{one} " in (row.conditions.recipe or "") for one in _OTHER)
+
+
 def numbers() -> list[int]:
     """Of the tables that there are."""
     return [int(table["table"]) for table in paper_tables()]
@@ -140,8 +145,7 @@ class _Ours:
 
     def beside(self, model: str | None) -> Beside:
         lines = [line for row in self.table["rows"] for line in self._lines(row)]
-        if any("recipe" in row for row in self.table["rows"]):
-            lines += self._beyond()
+        lines += self._beyond()
         if model is None and self.rows:
             model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self.rows)) or None
         return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
@@ -152,15 +156,21 @@ class _Ours:
         yield from found or [Line(row["name"], None, theirs, shown, (None,) * len(theirs), section)]
 
     def _beyond(self) -> list[Line]:
-        """Rows of the methods of the table in a form that the paper has none of: 8 bits, say."""
-        known = {row["method"] for row in self.table["rows"]}
-        some = [
-            one
-            for one in self.rows
-            if form_of(one) and self._variant(one) in known and not any(self._is_of(one, r) for r in self.table["rows"])
-        ]
+        """Rows of the table's methods on models, or in forms, that the paper has none of: another family, 8 bits."""
+        rows = self.table["rows"]
+        known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
+        by_model: dict[str, list[Row]] = {}
+        for one in self.rows:
+            asked = form_of(one) if of_forms else self.table["model"] is None and _is_plain(one)
+            if asked and self._variant(one) in known and not any(self._is_of(one, row) for row in rows):
+                by_model.setdefault(one.conditions.model or "", []).append(one)
         columns = len(self.table["columns"])
-        return self._found(BEYOND, some, (None,) * columns, ("",) * columns, None)
+        blank = (None,) * columns, ("",) * columns, None
+        return [
+            replace(line, label=f"{line.label} of {model}") if self.table["model"] is None else line
+            for model, some in by_model.items()
+            for line in self._found(BEYOND, some, *blank)
+        ]
 
     def _found(
         self,
@@ -183,9 +193,8 @@ class _Ours:
         return self.variants.get(ours.spec, ours.spec).partition("@")[0]
 
     def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
-        recipe = ours.conditions.recipe or ""
         wanted = row.get("recipe")
-        measured = any(one in recipe for one in wanted) if wanted else not any(f"{one} " in recipe for one in _OTHER)
+        measured = any(one in (ours.conditions.recipe or "") for one in wanted) if wanted else _is_plain(ours)
         return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() == self._named(ours)
 
     def _named(self, ours: Row) -> str:

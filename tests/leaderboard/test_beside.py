@@ -194,6 +194,18 @@ def test_a_pruned_model_has_rows_of_its_own_beside_the_whole_one(make_row):
     assert having(sentences, "ours nano, nano-pruned: orders are compared")
 
 
+def test_models_that_the_paper_has_not_are_rows_of_their_own_and_say_what_they_keep(make_row):
+    rows = rows_of(make_row, "gateskip", {0.0: 0.8, 0.25: 0.4})
+    rows += rows_of(make_row, "gateskip", {0.0: 0.8, 0.25: 0.6}, model="nano_qwen3")
+    rows += rows_of(make_row, "gateskip", {0.0: 0.9}, model="meta-llama/Llama-3.2-3B")
+    rows += rows_of(make_row, "mod", {0.0: 0.9})
+    found, sentences = said(rows, 6)
+    assert {line.label for line in found.lines} - {None} == {"gateskip", "gateskip of nano", "gateskip of nano_qwen3"}
+    (kept,) = having(sentences, "the paper's models keep 74 to 94 %")
+    assert "gateskip of nano 50 % (80.0 to 40.0), gateskip of nano_qwen3 75 % (80.0 to 60.0)" in kept
+    assert not having(said(rows[:2], 9)[1], "the paper's models keep")
+
+
 def test_the_default_stands_once_in_what_is_kept_and_pairs_stay_in_their_section(make_row):
     rows = rows_of(make_row, "gateskip", {0.0: 0.8, 0.15: 0.4}) + rows_of(
         make_row, "gateskip[shape=scalar]", {0.0: 0.5, 0.15: 0.3}
