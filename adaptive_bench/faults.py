@@ -81,6 +81,22 @@ def is_exit_of_plugin(error: SystemExit) -> bool:
     return is_watched(ended_by(error))
 
 
+def check_interrupt(error: BaseException) -> None:
+    """Refuse a plugin's own `raise KeyboardInterrupt`: nobody pressed Ctrl-C.
+
+    Raises:
+        PluginFault: It is one.
+    """
+    if isinstance(error, KeyboardInterrupt) and is_own_interrupt(error):
+        raise PluginFault(f"{_said(error)} ({place(error)}). Correct the plugin.") from error
+
+
+def is_own_interrupt(error: KeyboardInterrupt) -> bool:
+    """Whether a plugin raised it itself; of Ctrl-C the innermost line is that of our answer to the signal."""
+    *_, raised = ["", *(frame.filename for frame in traceback.extract_tb(error.__traceback__))]
+    return is_watched(raised)
+
+
 def ended_by(error: SystemExit) -> str:
     """The file of the code that ended the process."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
@@ -99,7 +115,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
     what = _said(error)
     if (where := place(error)) is not None:
         return PluginFault(
-            f"{what} ({where}). Correct the plugin; `adaptive-bench check` tries all that a method does."
+            f"{what} ({where}). Correct the plugin; of a method, `adaptive-bench check` tries all that it does."
         )
     if _is_out_of_memory(error):
         return EnvironmentProblem(

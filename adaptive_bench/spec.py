@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from adaptive_bench.comma_list import each_once, parts_of
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import UsageError, one_line
 
 Semantics = Literal["bench", "paper"]
 SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")
 _FORM = re.compile(r"(?P<name>[A-Za-z0-9_\-]+)(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
+
+
+_NAME = re.compile(r"[A-Za-z0-9_\-]+")
+
+
+def _is_parameter(pair: object) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(one, str) and one for one in pair)
 
 
 def _form_of(text: object) -> str:
@@ -30,7 +38,7 @@ class MethodSpec:
     """
 
     name: str
-    params: tuple[tuple[str, str], ...] = field(default=())
+    params: tuple[tuple[str, str], ...] = field(default=())  # a mapping of texts may be given
     semantics: Semantics = "bench"
 
     def __post_init__(self) -> None:
@@ -39,7 +47,20 @@ class MethodSpec:
                 f"A method spec has a name and semantics that are one of {', '.join(SEMANTICS)}, got {self.name!r} and "
                 f"{self.semantics!r}. Read one from a text: MethodSpec.parse('gateskip@paper')."
             )
-        object.__setattr__(self, "params", tuple(sorted(self.params)))
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(
+                f"The name in a method spec has letters, digits, underscores and hyphens, got {self.name!r}. Read a "
+                f"spec from a text: MethodSpec.parse('gateskip[shape=scalar]')."
+            )
+        given: object = self.params
+        pairs = list(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(pairs, list | tuple) or not all(map(_is_parameter, pairs)):
+            raise UsageError(
+                f"The parameters of a method spec are pairs of a name and a value, both of them texts, got "
+                f"{one_line(repr(given), 80)}. Write MethodSpec({self.name!r}, {{'shape': 'scalar'}}), or read the "
+                f"whole spec from a text with MethodSpec.parse."
+            )
+        object.__setattr__(self, "params", tuple(sorted(map(tuple, pairs))))
 
     @classmethod
     def parse(cls, text: str) -> MethodSpec:

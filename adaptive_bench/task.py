@@ -120,7 +120,11 @@ class Task:
             ("other_files", "a tuple of pathlib.Path of files that are there", _are_files(self.other_files)),
             ("training", "a function or None", self.training is None or callable(self.training)),
             ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
-            ("data_folders", "a tuple of names or None", self.data_folders is None or _are_names(self.data_folders)),
+            (
+                "data_folders",
+                "a tuple of paths below the data folder, or None",
+                self.data_folders is None or (_are_names(self.data_folders) and all(map(_is_below, self.data_folders))),
+            ),
             ("validation_split", "the name of a split or None", split is None or _is_name(split)),
         ):
             if not holds:
@@ -130,7 +134,7 @@ class Task:
         """What `training` gives.
 
         Raises:
-            PluginFault: That is something else than a list of Examples of two texts.
+            PluginFault: That is something else than a list of Examples of two texts, the second of them not empty.
         """
         assert self.training is not None
         given: object = self.training(request)
@@ -139,6 +143,11 @@ class Task:
             if not parts or not all(isinstance(part, str) and is_utf8(part) for part in parts):
                 raise PluginFault(
                     f"The training text of the task {self.name!r} is a list of Examples of two texts, got "
+                    f"{one_line(repr(one), 60)}. Correct the plugin."
+                )
+            if not parts[1].strip():
+                raise PluginFault(
+                    f"The loss covers the completion of an Example, but the task {self.name!r} gives one without any, "
                     f"{one_line(repr(one), 60)}. Correct the plugin."
                 )
         return list(given) if isinstance(given, list | tuple) else []
@@ -154,6 +163,11 @@ def _is_number(value: object) -> bool:
 
 def _are_names(value: object) -> bool:
     return isinstance(value, tuple) and all(map(_is_name, value))
+
+
+def _is_below(path: str) -> bool:
+    parts = Path(path).parts
+    return not Path(path).is_absolute() and ".." not in parts
 
 
 def _is_name(value: object) -> bool:

@@ -41,12 +41,14 @@ def answered(*, last: bool = False) -> Iterator[None]:
 
 def was_cause(error: BaseException) -> bool:
     """Whether Ctrl-C is behind an error, which may tell of something else: code above it caught it and went on."""
-    while not isinstance(error, KeyboardInterrupt):
-        behind = error.__cause__ or error.__context__
-        if behind is None:
-            return _seen.is_set() and not isinstance(error, SystemExit)
-        error = behind
-    return True
+    return behind(error) is not None or (_seen.is_set() and not isinstance(error, SystemExit))
+
+
+def behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that an error is, or arose from."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _answer(number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from lm_eval.api.registry import AGGREGATION_REGISTRY
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks._yaml_loader import load_yaml
@@ -14,6 +15,7 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.evaluation.harness_data import files_of
+from adaptive_bench.metric import metric_of
 from adaptive_bench.task import Task
 from adaptive_bench.validation import is_description
 
@@ -38,6 +40,74 @@ def check_declared(task: Task, loaded: HarnessTask) -> None:
     _check_headline(task, loaded)
     _check_validation_split(task, loaded)
     _check_version(task, loaded)
+    if is_of_plugin(task.folder):
+        _check_metric(task, loaded)
+        _check_chance(task)
+
+
+def check_file(name: str, file: Path) -> None:
+    """Hold the YAML file of a plugin's task to what lm-eval reads of it: of a key that is given twice it takes the last
+    one, and metadata that are no mapping it loses.
+
+    Raises:
+        PluginFault: It has such.
+    """
+    whole = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    for node in _mappings(whole):
+        seen: set[str] = set()
+        for key, _ in node.value:
+            text = str(key.value)
+            if text in seen:
+                raise PluginFault(
+                    f"A YAML file says each key once, but {str(file)!r} says {one_line(text, 60)!r} again in line "
+                    f"{key.start_mark.line + 1}. Keep one of them."
+                )
+            seen.add(text)
+    metadata = load_yaml(file, resolve_func=False).get("metadata")  # with what it includes
+    if metadata is not None and not isinstance(metadata, dict):
+        raise PluginFault(
+            f"The metadata of a task are keys and values, got {one_line(repr(metadata), 60)} in {str(file)!r} of "
+            f"{name!r}. Write `metadata:` and in the line below it `  version: 1`."
+        )
+
+
+def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _mappings(value)
+
+
+def _check_metric(task: Task, loaded: HarnessTask) -> None:
+    """Every metric can be averaged, and is better where this package takes it to be better."""
+    if type(loaded) is not ConfigurableTask:
+        return
+    listed = loaded.config.metric_list or []
+    for one in listed:
+        if (how := one.get("aggregation")) is not None and not callable(how) and how not in AGGREGATION_REGISTRY:
+            raise PluginFault(
+                f"A metric is aggregated by one of {', '.join(sorted(AGGREGATION_REGISTRY))} or by a function, but the "
+                f"YAML file of {task.name!r} has `aggregation: {one_line(str(how), 60)}`. Correct it."
+            )
+        known, higher = metric_of(str(one.get("metric"))), one.get("higher_is_better")
+        if higher is not None and known.better != "unknown" and bool(higher) != (known.better == "higher"):
+            raise PluginFault(
+                f"Of the metric {one.get('metric')!r} {known.better} is better, but the YAML file of {task.name!r} has "
+                f"`higher_is_better: {str(bool(higher)).lower()}`. Correct it, or give the metric a name of its own."
+            )
+
+
+def _check_chance(task: Task) -> None:
+    known = metric_of(task.metrics[0])
+    if not math.isnan(task.chance) and not known.low <= task.chance <= known.high:
+        raise PluginFault(
+            f"What a guess scores is a value of the headline metric, from {known.low:g} to {known.high:g} for "
+            f"{task.metrics[0]!r}, but the chance of the task {task.name!r} is {task.chance:g}. Correct it, or give "
+            f"math.nan where nobody can guess."
+        )
 
 
 def _check_kind(task: Task, loaded: HarnessTask) -> None:
@@ -90,6 +160,13 @@ def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
         raise PluginFault(
             f"Of the task {task.name!r}, validation_split names documents beside those it is tested on, got "
             f"{tested!r}, which are these. Correct the plugin: name another split, or None."
+        )
+    given = loaded.dataset
+    if task.validation_split is not None and is_of_plugin(task.folder) and task.validation_split not in given:
+        raise PluginFault(
+            f"Of the task {task.name!r}, validation_split is one of the splits of its documents, "
+            f"{', '.join(map(repr, given))}, got {task.validation_split!r}. Correct the plugin: name one of them, or "
+            f"None."
         )
 
 

@@ -25,7 +25,8 @@ from adaptive_bench import faults, opened, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.declared import check_declared, is_of_plugin, without_file
+from adaptive_bench.evaluation.declared import check_declared, check_file, is_of_plugin, without_file
+from adaptive_bench.evaluation.documents import problem_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
     files_of,
@@ -93,9 +94,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
         PluginFault: The registration of a plugin's task contradicts its YAML file.
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
-    name = task.harness_name or task.name
-    root = data_root(data_dir)
-    found = _load(name, task.folder, root, task.argument, _stamps(task, root))
+    found = _load(*_asked(task, data_dir))
     if num_fewshot and stock and found.task.config.num_fewshot == 0:
         raise UsageError(
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
@@ -119,6 +118,16 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     # Its dictionaries too: what a caller changes stays with that caller.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     return loaded
+
+
+def load_anew(task: Task, data_dir: Path | None) -> HarnessTask:
+    """The lm-eval task with its documents, read once more although they were read before."""
+    return _load.__wrapped__(*_asked(task, data_dir)).task
+
+
+def _asked(task: Task, data_dir: Path | None) -> tuple[str, Path, Path | None, str, tuple[tuple[str, str], ...]]:
+    root = data_root(data_dir)
+    return task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root)
 
 
 def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
@@ -183,6 +192,8 @@ def _load(
         if name not in manager.task_index:
             raise without_file(name, folder)
         entry, missing = manager.task_index[name], None
+        if is_of_plugin(folder) and entry.yaml_path is not None:
+            check_file(name, Path(entry.yaml_path))
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
@@ -259,14 +270,16 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
         ) from error
     except Exception as error:  # a task file runs code of its own, which may raise anything
         faults.blame(error, f"The task {name!r} cannot be set up")
-        if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
-            raise PluginFault(
-                f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Correct its YAML "
-                f"file in {folder}, or the code that it names."
-            ) from error
+        said = problem_of(error) or f"{type(error).__name__}: {message_of(error)}"
+        mend = "choose another task"
+        if folder is not None and is_of_plugin(folder):
+            mend = f"correct its YAML file in {folder}, or the code that it names"
+            if not isinstance(error, ImportError):
+                raise PluginFault(
+                    f"The task {name!r} cannot be set up: {said}. {mend[0].upper()}{mend[1:]}."
+                ) from error
         raise EnvironmentProblem(
-            f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}. Install what "
-            f"it needs, or choose another task."
+            f"The task {name!r} cannot be set up: {said}. Install what it needs, or {mend}."
         ) from error
 
 
@@ -300,6 +313,11 @@ def _registered(name: str, argument: str | None) -> Task:
         )
     if registry.is_foreign("tasks", name):
         faults.add_task(thing.folder)
+        if thing.name != (name if argument is None else f"{name}:{argument}"):
+            raise PluginFault(
+                f"A task is registered under its name, got name={thing.name!r} under {name!r} "
+                f"({registry.origin('tasks', name)}). Correct one of the two."
+            )
     return thing
 
 

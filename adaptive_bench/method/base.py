@@ -366,6 +366,11 @@ class Method(nn.Module):
             if not first["loc"]:  # parameters that do not go together
                 raise UsageError(f"{spec.name}: {rule_of(first)} (in {str(spec)!r}).") from error
             where = ".".join(map(str, first["loc"]))
+            if first["type"] == "missing":
+                raise UsageError(
+                    f"{spec.name} has no default for its parameter {where!r}, and {str(spec)!r} gives none. Write "
+                    f"{spec.name}[{where}=...]."
+                ) from error
             raise UsageError(
                 f"{spec.name}: {where} is wrong, got {first['input']!r} in {str(spec)!r}: {rule_of(first)}."
             ) from error

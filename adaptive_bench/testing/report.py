@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 from tabulate import tabulate
 
 from adaptive_bench import registry
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.method import method_class
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.model.device import find_device
 from adaptive_bench.probed import Matrix
@@ -99,6 +101,8 @@ def _named(given: Any) -> list[MethodSpec]:
     specs = [spec for part in parts for spec in (parse_specs(part) if isinstance(part, str) else [MethodSpec.of(part)])]
     for spec in specs:
         registry.check_name("methods", spec.name)
+        with suppress(PluginFault):  # which the checks report
+            method_class(spec).parse_config(spec)
     return specs
 
 

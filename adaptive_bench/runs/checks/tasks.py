@@ -12,12 +12,14 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import faults
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs.checks.apart import check_apart, check_same
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.encoding import encode_examples
@@ -47,7 +49,11 @@ def check_task(
     harness = copy(load_task(task, config.data_dir, config.evaluation.num_fewshot))
     with quiet():
         documents = _documents(task, harness, config.evaluation.limit)
-        answers = [_answer(task, harness, documents, number) for number in range(len(documents))]
+        check_same(task, config, documents)
+        answers = [
+            answer_of(harness, document, f"document {number} of {len(documents)} of {name!r}")
+            for number, document in enumerate(documents, 1)
+        ]
         _check_shots(task, harness)
         if tokenizer is None:
             return
@@ -70,6 +76,7 @@ def check_training_text(
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
     examples = task.examples(request)
+    check_apart(task, config, examples, findings)
     length = min(config.train.max_length, context)
     chat = config.chat_template
     encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)
@@ -121,61 +128,6 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
     if not documents:
         raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
     return documents[:limit]
-
-
-def _answer(task: Task, harness: HarnessTask, documents: Sequence[Any], number: int) -> tuple[str, ...]:
-    """The texts a document's answer consists of: the target, or every choice."""
-    document = documents[number]
-    where = f"document {number + 1} of {len(documents)} of {task.name!r}"
-    try:
-        prompt, target = harness.doc_to_text(document), harness.doc_to_target(document)
-        choices = list(harness.doc_to_choice(document)) if harness.OUTPUT_TYPE == "multiple_choice" else []
-    except AdaptiveBenchError:
-        raise
-    except Exception as error:  # templates and a task's own code
-        faults.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
-        raise EnvironmentProblem(
-            f"Every document has what the task asks for, but {where} cannot be put into its form: "
-            f"{type(error).__name__}: {message_of(error)[:200]} (fields: {_fields(document)}). Correct that row of "
-            f"the data."
-        ) from error
-    if choices:
-        right = prompt if getattr(harness, "multiple_input", 0) else target
-        by_itself = isinstance(right, str) and callable(harness.config.process_results)  # it may look the text up
-        if not (by_itself or _is_among(right, choices)) or any(not str(choice).strip() for choice in choices):
-            raise EnvironmentProblem(
-                f"Every document has choices and the right one, by its number from 0 to below {len(choices)} or its "
-                f"text, but {where} has {one_line(repr(right), 60)} for {one_line(repr(choices), 100)}. Correct that "
-                f"row of the data, or what the task makes of it."
-            )
-        return tuple(map(str, choices))
-    if target is None or not str(target).strip():
-        raise EnvironmentProblem(
-            f"Every document has an answer, but {where} has none (fields: {_fields(document)}). Correct that row of "
-            f"the data."
-        )
-    if isinstance(prompt, str) and not prompt.strip() and not harness.OUTPUT_TYPE.endswith("rolling"):
-        raise EnvironmentProblem(
-            f"Every document has a question, but that of {where} is empty (fields: {_fields(document)}). Correct "
-            f"that row "
-            "of the data."
-        )
-    return tuple(map(str, target)) if isinstance(target, list) else (str(target),)
-
-
-def _is_among(right: Any, choices: Sequence[Any]) -> bool:
-    """Whether lm-eval finds the right answer, or each of several, among the choices; a negative number it would count
-    from the end.
-    """
-    if isinstance(right, list):
-        return bool(right) and all(_is_among(one, choices) for one in right)
-    return right in choices if isinstance(right, str) else right in range(len(choices))
-
-
-def _fields(document: Any) -> str:
-    if not isinstance(document, dict):
-        return type(document).__name__
-    return one_line(", ".join(f"{key} {value!r:.40}" for key, value in document.items()), 300)
 
 
 def _check_shots(task: Task, harness: HarnessTask) -> None:

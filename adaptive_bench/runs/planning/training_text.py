@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from typing import Literal
 
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data import MissingData
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter
 from adaptive_bench.store.keys import examples_fingerprint
@@ -122,5 +123,12 @@ def _draw(
     for task in tasks:
         task_examples = task.examples(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
         if not task_examples:
+            registered = task.name.partition(":")[0]
+            if registry.is_foreign("tasks", registered):
+                raise PluginFault(
+                    f"A task with a training function gives examples of each split, but {task.name!r} "
+                    f"({registry.origin('tasks', registered)}) gave none for {split!r}. Correct the plugin; a task "
+                    f"without training text has training=None."
+                )
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, task_examples, share

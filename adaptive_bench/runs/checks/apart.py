@@ -1,0 +1,88 @@
+"""Whether a plugin's task keeps apart what it trains, calibrates and is tested on, and asks the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lm_eval.api.task import Task as HarnessTask
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import PluginFault, one_line
+from adaptive_bench.evaluation.lookup import load_anew, load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.task import Example, ExampleRequest, Task
+
+
+def check_apart(task: Task, config: RunConfig, examples: Sequence[Example], findings: Findings) -> None:
+    """Look for some training examples among the tested questions and among the calibration text; a few are noted, as a
+    small world of questions repeats itself.
+
+    Args:
+        examples: Of its training.
+
+    Raises:
+        PluginFault: More than half of them are there.
+    """
+    if not _is_of_plugin(task):
+        return
+    request = ExampleRequest("calibration", len(examples), config.seeds[0], config.data_dir, config.train.max_length)
+    with quiet():
+        harness = load_task(task, config.data_dir, config.evaluation.num_fewshot)
+        tested = {_asked(harness, document) for document in harness.eval_docs}
+    calibrated = {(one.prompt, one.completion) for one in task.examples(request)}
+    places: tuple[tuple[str, Callable[[Example], bool]], ...] = (
+        ("questions that it is tested on", lambda one: (one.prompt.strip() or one.completion.strip()) in tested),
+        ("in its calibration text", lambda one: (one.prompt, one.completion) in calibrated),
+    )
+    for where, is_there in places:
+        found = [one for one in examples if is_there(one)]
+        if not found:
+            continue
+        said = f"{len(found)} of {len(examples)} training examples of {task.name!r} that were looked at are {where}"
+        if len(found) > len(examples) / 2:
+            raise PluginFault(
+                f"A task trains on other items than it calibrates and is tested on, but {said} (the first: "
+                f"{one_line(found[0].prompt or found[0].completion, 60)!r}). Correct the plugin: draw() and held_out() "
+                f"of adaptive_bench.data keep them apart."
+            )
+        findings.note(f"{said}.")
+
+
+def check_same(task: Task, config: RunConfig, documents: Sequence[Any]) -> None:
+    """Methods are compared on the same documents, so code that makes them makes the same ones each time.
+
+    Args:
+        documents: As they were read.
+
+    Raises:
+        PluginFault: Read again they are others.
+    """
+    if not _is_of_plugin(task):
+        return
+    with quiet():
+        again = list(load_anew(task, config.data_dir).eval_docs)[: len(documents)]
+    for number, (one, other) in enumerate(zip(documents, again, strict=False), 1):
+        if str(one) != str(other):
+            raise PluginFault(
+                f"A task gives the same documents each time it is asked, but document {number} of {task.name!r} was "
+                f"{one_line(str(one), 60)} and then {one_line(str(other), 60)}. Correct the plugin: give its draws a "
+                f"seed."
+            )
+    if len(again) != len(documents):
+        raise PluginFault(
+            f"A task gives the same documents each time it is asked, but of {task.name!r} there were {len(documents)} "
+            f"and then {len(again)}. Correct the plugin."
+        )
+
+
+def _asked(harness: HarnessTask, document: Any) -> str:
+    text = harness.doc_to_text(document)
+    return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()
+
+
+def _is_of_plugin(task: Task) -> bool:
+    name = task.name.partition(":")[0]
+    return name in registry.names("tasks") and registry.is_foreign("tasks", name)
