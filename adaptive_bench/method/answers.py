@@ -104,7 +104,13 @@ def check_losses(losses: object, method: object) -> None:
     """
     for name, one in losses.items() if isinstance(losses, Mapping) else [(None, losses)]:
         pair = one if isinstance(one, tuple) and len(one) == 2 else (None, None)
-        if not (isinstance(name, str) and _is_number(pair[0]) and isinstance(pair[1], Tensor) and pair[1].dim() == 0):
+        if not (
+            isinstance(name, str)
+            and name
+            and _is_number(pair[0])
+            and isinstance(pair[1], Tensor)
+            and pair[1].dim() == 0
+        ):
             raise PluginFault(
                 f"The losses of {in_plugin(type(method))} must be a mapping of names to pairs of a weight and a tensor "
                 f"without axes, got {one_line(repr(one), 60)} under {name!r}. Take the mean over real tokens."

@@ -55,7 +55,7 @@ class MethodConfig(BaseModel):
     unsound: ClassVar[frozenset[str]] = frozenset()
     may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -366,6 +366,11 @@ class Method(nn.Module):
             if not first["loc"]:  # parameters that do not go together
                 raise UsageError(f"{spec.name}: {rule_of(first)} (in {str(spec)!r}).") from error
             where = ".".join(map(str, first["loc"]))
+            if where not in dict(spec.params) and first["type"] != "missing":
+                raise PluginFault(
+                    f"The default of each parameter of {spec.name!r} is a value of it, but that of {where!r} is "
+                    f"{first['input']!r}: {rule_of(first)}. Correct the method's file."
+                ) from error
             if first["type"] == "missing":
                 raise UsageError(
                     f"{spec.name} has no default for its parameter {where!r}, and {str(spec)!r} gives none. Write "

@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from pydantic import Field
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
@@ -52,6 +53,27 @@ def test_a_config_with_a_type_that_is_not_there_is_the_methods_fault():
 
     with pytest.raises(PluginFault, match=r"The Config of 'mine' cannot be used.*nobody_knows"):
         Unfinished.parse_config(MethodSpec("mine"))
+
+
+def test_a_default_that_is_no_value_of_its_parameter_is_the_methods_fault():
+    class Wide(WithDial):
+        class Config(MethodConfig):
+            width: int = Field("wide", ge=1)
+
+    with pytest.raises(PluginFault, match=r"of 'mine' is a value of it, but that of 'width' is 'wide'"):
+        Wide.parse_config(MethodSpec("mine"))
+    with pytest.raises(UsageError, match=r"mine: width is wrong, got '0'"):
+        Wide.parse_config(MethodSpec("mine", {"width": "0"}))
+
+
+def test_a_parameter_without_a_default_is_asked_for():
+    class Narrow(WithDial):
+        class Config(MethodConfig):
+            width: int
+
+    with pytest.raises(UsageError, match=r"'width', and 'mine' gives none. Write mine\[width=...\]"):
+        Narrow.parse_config(MethodSpec("mine"))
+    assert Narrow.parse_config(MethodSpec("mine", {"width": "3"})).width == 3
 
 
 @pytest.mark.parametrize("text", ["gateskip[budget_start=0.9,budget_end=0.9]", "gateskip[budget_start=0.5]"])
