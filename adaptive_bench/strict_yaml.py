@@ -105,13 +105,21 @@ def read_mapping(path: Path) -> dict[str, Any]:
                 "Name another file."
             )
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise EnvironmentProblem(
+            f"A config file is UTF-8, but {str(path)!r} cannot be read: {one_line(str(error))}. Save it as UTF-8."
+        ) from error
+    except OSError as error:
         raise EnvironmentProblem(
             f"The config file {str(path)!r} cannot be read: {one_line(str(error))}. Check the path."
         ) from error
     values = parse(text, f"The config file {str(path)!r}")
     if not isinstance(values, dict):
-        raise UsageError(f"The config file {str(path)!r} must hold keys and values, got {type(values).__name__}.")
+        got = "nothing" if values is None else type(values).__name__
+        raise UsageError(
+            f"The config file {str(path)!r} must hold keys and values, got {got}. Write them as `key: value`, a line "
+            f"for each; `adaptive-bench list keys` shows those of a run."
+        )
     return values
 
 

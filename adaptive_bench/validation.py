@@ -117,6 +117,18 @@ def is_count(value: Any) -> bool:
     return is_whole(value) and int(value) >= 1
 
 
+def check_rates(*rates: float) -> tuple[float, ...]:
+    """Learning rates as they are.
+
+    Raises:
+        UsageError: One is no number, below 0, or more than any optimizer is given.
+    """
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= LARGEST_RATE:
+            raise UsageError(f"A learning rate is a number from 0 to {LARGEST_RATE:g}, got {rate!r}. Try 1e-3.")
+    return rates
+
+
 def check_seed(seed: Any) -> None:
     """Refuse what is no seed.
 

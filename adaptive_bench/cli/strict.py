@@ -184,7 +184,8 @@ def _refuse_empty(order: list[Any], values: dict[str, Any]) -> None:
 
 
 def _add_received(error: Any, values: Mapping[str, Any]) -> None:
-    """Typer says the rule that a value breaks, but not always the value."""
+    """Typer says the rule that a value breaks, but not always the value; and pydantic that it is one."""
+    error.message = error.message.removeprefix("Value error, ").removeprefix("Input ")
     given = values.get(error.param.name) if error.param is not None else None
     received = one_line(" ".join(map(str, given)) if isinstance(given, list | tuple) else str(given), 60)
     if given is not None and repr(received) not in error.message:

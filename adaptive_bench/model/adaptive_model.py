@@ -30,7 +30,7 @@ from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_dec
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
 from adaptive_bench.store.runs import DEFAULT_OUT
-from adaptive_bench.validation import as_path, check_seed
+from adaptive_bench.validation import as_path, check_rates, check_seed
 
 
 class AdaptiveModel(HuggingFaceModel):
@@ -161,7 +161,7 @@ class AdaptiveModel(HuggingFaceModel):
 
     def parameter_groups(self, learning_rate: float, method_learning_rate: float | None = None) -> list[dict[str, Any]]:
         """Trainable parameters for an optimizer, each once: the backbone's, then those the method adds."""
-        rates = (learning_rate, method_learning_rate or learning_rate)
+        rates = check_rates(learning_rate, method_learning_rate or learning_rate)
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
         return [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]

@@ -122,8 +122,14 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     """Store a calibration, with what an earlier one on the same text knows besides.
 
     Raises:
-        EnvironmentProblem: The folder cannot be written.
+        UsageError: There is no such folder.
+        EnvironmentProblem: It cannot be written.
     """
+    if not folder.is_dir():
+        raise UsageError(
+            f"A calibration is stored beside the weights that it is of, but there is no folder {str(folder)!r}. Call "
+            f"model.save_pretrained(folder) first."
+        )
     path = _path(folder, spec, name)
     if path.is_file() and (before := read(folder, spec, name)).text == calibration.text:
         calibration = _joined(before, calibration)

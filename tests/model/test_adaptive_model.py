@@ -110,6 +110,12 @@ def test_optimizer_sees_each_parameter_once(spec, family, shared_backbone):
     assert set(grouped) == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
 
 
+@pytest.mark.parametrize("rate", ["1e-3", -1, math.nan, 1e9, True, None])
+def test_a_rate_that_no_optimizer_takes_is_refused(make_model, rate):
+    with pytest.raises(UsageError, match=r"learning rate is a number from 0 to 100, got "):
+        make_model("gateskip").parameter_groups(rate)
+
+
 def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
     """A whole layer has no input of its own to scale: said, not ignored."""
     model = make_model("mod")

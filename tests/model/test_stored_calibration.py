@@ -120,3 +120,11 @@ def test_a_damaged_file_is_named(saved, text):
     file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(EnvironmentProblem, match=r"pooled\.safetensors"):
         AdaptiveModel.from_pretrained(folder)
+
+
+def test_a_calibration_is_stored_beside_weights_alone(make_model, text, tmp_path):
+    model = make_model("gateskip")
+    model.calibrate(text(), [0.1])
+    with pytest.raises(UsageError, match=r"no folder .*missing.*save_pretrained"):
+        model.store_calibration(tmp_path / "missing", "pooled", {0.1: 0.9}, text="one")
+    assert not (tmp_path / "missing").exists()
