@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs/paper_tables.md").read_text(encoding="utf-8")
 RUNS = {
     **dict.fromkeys((1, 2, 5, 13), ("methods",)),
     4: ("out_of_domain",),
+    6: ("methods", "qwen3"),
     9: ("pruning", "pruned"),
     11: ("text",),
 }
