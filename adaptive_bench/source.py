@@ -103,8 +103,12 @@ def code_of(method: str) -> str | None:
     """Digest of what trains and evaluates a method, by the name it is registered under; `None` if it is not there."""
     if method not in registry.names("methods"):
         return None
-    both: list[Work] = ["training", "evaluation"]
-    text = json.dumps([code_behind(method, work) for work in both], sort_keys=True)
+    return code_digest(code_behind(method, "training"), code_behind(method, "evaluation"))
+
+
+def code_digest(training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+    """One digest of what `code_behind` gives for the training and for the evaluation of a method."""
+    text = json.dumps([training, evaluation], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

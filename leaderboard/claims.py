@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
@@ -16,6 +19,8 @@ from .rows import Rejected, read_json
 
 _CLOCKS = timedelta(hours=1)  # two machines may disagree by so much
 OF_A_MACHINE = ("out", "data_dir", "device", "preset")  # keys of a configuration that `submit` leaves out
+OF_A_WATCH = ("track", "cell_timeout", "stall_warning", "for_models")  # likewise, since entries of version 3
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?\+00:00", re.ASCII)
 _SAME = ("methods", "tasks", "seeds", "model", "match_on", "match_phase")
 
 
@@ -26,10 +31,13 @@ def date_of(file: str, key: str, value: object) -> datetime:
         Rejected: It is none.
     """
     try:
-        found = datetime.fromisoformat(str(value))
+        if not isinstance(value, str) or not _DATE.fullmatch(value):
+            raise ValueError
+        found = datetime.fromisoformat(value)
     except ValueError as error:
-        raise Rejected(f"{file}: {key} is a date, got {plain(value, 40)!r}") from error
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        raise Rejected(
+            f"{file}: {key} is a date with its time in UTC, 2026-01-31T12:00:00+00:00 say, got {plain(value, 40)!r}"
+        ) from error
     if found > datetime.now(UTC) + _CLOCKS:
         raise Rejected(f"{file}: {key} {plain(value, 40)} is in the future")
     return found
@@ -48,30 +56,16 @@ def submitted(folder: Path) -> datetime | None:
     return None if value is None else date_of(ENTRY, "submitted", value)
 
 
-def check_dates(folder: Path) -> None:
-    """Refuse an entry that was submitted in the future, or before its run finished."""
-    when, finished = submitted(folder), _object(folder / RUN).get("finished")
-    if finished is not None:
-        ended = date_of(RUN, "finished", finished)
-        if when is not None:
-            check_order((f"{RUN}: finished", ended), (f"{ENTRY}: submitted", when))
-
-
 def check_records_dates(folder: Path, since: Sequence[str]) -> None:
-    """Refuse an entry that was submitted before its last record was made, or whose run finished before its first.
+    """Refuse an entry that was submitted before its last record was made.
 
     Args:
         since: When the first and the last record got the state that they have; empty where none says it.
     """
     if not since:
         return
-    first, last = (date_of(PACKED_RECORDS, "since", one) for one in (since[0], since[-1]))
-    finished, when = _object(folder / RUN).get("finished"), submitted(folder)
-    if finished is not None:
-        check_order(
-            (f"{PACKED_RECORDS}: its first record", first), (f"{RUN}: finished", date_of(RUN, "finished", finished))
-        )
-    if when is not None:
+    _, last = (date_of(PACKED_RECORDS, "since", one) for one in (since[0], since[-1]))
+    if (when := submitted(folder)) is not None:
         check_order((f"{PACKED_RECORDS}: its last record", last), (f"{ENTRY}: submitted", when))
 
 
@@ -84,11 +78,21 @@ def check_run_json(folder: Path) -> None:
         config = read_mapping(folder / "config.yaml")
     except AdaptiveBenchError as error:
         raise Rejected(plain(f"config.yaml: {message_of(error)}").removesuffix(".")) from error
-    if machine := [key for key in OF_A_MACHINE if key in config]:
+    is_early = read_json(folder / ENTRY).get("schema", 1) < 3
+    if machine := [key for key in (*OF_A_MACHINE, *(() if is_early else OF_A_WATCH)) if key in config]:
         raise Rejected(f"config.yaml: {machine[0]} {plain(config[machine[0]], 80)} is of a machine, and of no entry")
+    if (folder / "config.yaml").read_bytes() != config_text(config):
+        raise Rejected(
+            "config.yaml is not as `leaderboard submit` writes it: a comment, or another form of the same values"
+        )
     for key in _SAME:
         if key in about and key in config and about[key] != config[key]:
             raise Rejected(f"{RUN}: {key} {plain(about[key], 80)}, in config.yaml {plain(config[key], 80)}")
+
+
+def config_text(config: Mapping[str, Any]) -> bytes:
+    """A configuration as an entry has it: the same values have one form, and nothing is said beside them."""
+    return yaml.safe_dump(dict(config), sort_keys=False).encode()
 
 
 def _object(path: Path) -> Mapping[str, Any]:

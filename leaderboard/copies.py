@@ -1,13 +1,15 @@
 """Entries whose points are another entry's: the same measurement twice, whatever name, model or date it is given.
 
-Points are compared by what they saved and by what each document scored. Who measures a run again and finds the same has
-no second entry: `leaderboard verify --record` says it of the first.
+Points are compared by what they saved and by what each document scored. A copy and an honest replication on the same
+processor are the same files, and neither has a row of its own: that a run was measured again and is the same is said of
+the first entry, by `leaderboard verify --record`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -38,7 +40,10 @@ def copies(entries: Mapping[Path, Evidence], submitted: Mapping[Path, str]) -> I
             yield (
                 folder,
                 f"all its {len(own)} points are those of the entry {plain(other.name)}, with the same scores of the "
-                f"same documents, but an entry is a measurement of its own",
+                f"same documents, but an entry is a measurement of its own; if you ran it yourself, it shows that "
+                f"{plain(other.name)} can be reproduced, which `adaptive-bench leaderboard verify "
+                f"{shlex.quote(plain(str(other)))} --record` keeps beside that entry: propose its verified.json "
+                f"instead",
             )
 
 

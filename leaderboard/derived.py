@@ -27,7 +27,7 @@ from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 from .recorded import recorded
 
 _READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
-_FORM = 5  # of what is kept; raise it when `derive` gives something else
+_FORM = 6  # of what is kept; raise it when `derive` gives something else
 
 
 def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -77,8 +77,8 @@ def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "rows": found.rows,
         "answers": found.answers,
         "methods": found.methods,
+        "warnings": found.warnings,
         "environments": found.environments,
-        "recipes": found.recipes,
         "unprojected": list(found.unprojected),
         "sealed": found.sealed,
         "sources": sources,

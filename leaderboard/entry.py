@@ -18,7 +18,7 @@ from .headroom import FILE_NAME as HEADROOM
 from .plain import plain
 from .rows import Rejected, read_json
 
-SCHEMA = 2
+SCHEMA = 3  # 2 took into an entry what its records tell, or nobody reads; 1 had no phases
 FILE_NAME = ENTRY
 FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
 DERIVED = ("table.json", "answers.json")  # left out where there are records: a board makes them of those
@@ -140,4 +140,5 @@ def _from_1(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "phase": "all"}
 
 
-_MIGRATIONS: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {1: _from_1}
+# The rows of version 3 are those of 2: what is beside them has a stricter form (`forms`).
+_MIGRATIONS: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {1: _from_1, 2: dict}

@@ -21,7 +21,7 @@ from adaptive_bench.store.schema import SCHEMA as RUN_SCHEMA
 from adaptive_bench.strict_yaml import read_mapping
 
 from . import derived, verified
-from .claims import check_dates, check_records_dates, check_run_json
+from .claims import check_records_dates, check_run_json, submitted
 from .entry import check, migrated
 from .forms import check_forms
 from .grid import COSTS
@@ -30,7 +30,6 @@ from .held import (
     check_answers,
     check_environments,
     check_methods,
-    check_recipes,
     check_scores,
     check_table,
 )
@@ -63,7 +62,7 @@ class Evidence:
         identity: Who made it, see `identity.identity_of`.
         external: By spec what is known of code from elsewhere; methods of this package are not in it.
         unchecked: Specs whose causality class is their author's word: no conformance suite here has probed them.
-        recorded: Of one with records, what `recorded` saw in them.
+        recorded: Of one with records, what `recorded` saw in them, and the `warnings` of the table they give.
         unprojected, sealed: Of one with records, see `runs.rederive.Rederived`.
     """
 
@@ -121,14 +120,13 @@ def examine(folder: Path) -> Evidence:
     """
     version = check(folder)
     check_forms(folder)
-    check_dates(folder)
+    submitted(folder)  # it is a date
     check_run_json(folder)
     check_headroom(folder)
     identity = identity_of(read_json(folder / ENTRY)["about"], whole=True)
     has_records = (folder / PACKED_RECORDS).is_file()
     now = _made_again(folder) if has_records else None
     if now is not None:
-        check_recipes(_config(folder), now["recipes"])
         check_records_dates(folder, now["recorded"]["since"])
     rows = migrated(_read(folder, "table.json", [] if now is None else now["rows"], list), version)
     only_once(rows)
@@ -141,7 +139,10 @@ def examine(folder: Path) -> Evidence:
             raise Rejected(f"row {number} of table.json: {plain(unknown[0], 40)!r} is no column of a table")
     read_steps(folder, (Row.of(checked(row)) for row in rows))
     answers = _read(folder, "answers.json", {"sweeps": []} if now is None else now["answers"], dict)
-    methods = _read(folder, "methods.json", {"methods": {}}, dict)["methods"]
+    facts = _read(folder, "methods.json", {"methods": {}}, dict)
+    if version > 2 and "schema" in facts:
+        raise Rejected("methods.json: schema is no key of it: entry.json has the version of an entry")
+    methods = facts["methods"]
     if now is not None:
         check_table(rows, now)
         rows = _completed(rows, now["rows"])
@@ -165,7 +166,7 @@ def examine(folder: Path) -> Evidence:
         ),
         unprojected=() if now is None else now["unprojected"],
         sealed=now is not None and now["sealed"],
-        recorded={} if now is None else now["recorded"],
+        recorded={} if now is None else now["recorded"] | {"warnings": now["warnings"]},
         codes={spec: str(one["code"]) for spec, one in methods.items() if one.get("code") is not None},
     )
 

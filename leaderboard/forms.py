@@ -6,15 +6,19 @@ What an entry's records say beside them is in `held` and `claims`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from adaptive_bench import registry
+from adaptive_bench.spec import method_name
 from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 from adaptive_bench.store.schema import SCHEMA as RUN_SCHEMA
+from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import MOST_SEEDS, rule_of
 
 from .entry import SCHEMA
@@ -24,9 +28,7 @@ from .rows import Rejected, read_json
 
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 _FILES = 20
-_RELEASE = re.compile(
-    r"(\d{1,6}(?:\.\d{1,6}){0,5})(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[\w.]+)?", re.ASCII
-)
+_LONGEST_VERSION = 60
 _PLUGIN = re.compile(r"\w[\w.\-]{0,99}\.py", re.ASCII)
 _LONGEST_S = 10 * 366 * 86400.0
 _Form = TypeVar("_Form", bound=BaseModel)
@@ -39,17 +41,38 @@ def version_of(value: object) -> str:
         ValueError: It is none, or newer than this one.
     """
     here = version("adaptive-bench")
-    found, own = (_RELEASE.fullmatch(str(one)) for one in (value, here))
-    if not isinstance(value, str) or found is None:
-        raise ValueError("a version such as 0.1.0 is needed")
-    if own is not None and _numbers(found) > _numbers(own):
+    try:
+        if not isinstance(value, str) or len(value) > _LONGEST_VERSION:
+            raise InvalidVersion
+        found = Version(value)
+    except InvalidVersion as error:
+        raise ValueError("a version such as 0.1.0 is needed") from error
+    if str(found) != value:
+        raise ValueError(f"a version in its usual form, {found}, is needed")
+    if found > Version(here):
         raise ValueError(f"a version of at most {here} is needed, which builds the board: update adaptive-bench")
     return value
 
 
-def _numbers(release: re.Match[str]) -> tuple[int, ...]:
-    numbers = [int(part) for part in release[1].split(".")]
-    return tuple(numbers + [0] * (6 - len(numbers)))
+def check_not_older(file: str, said: str, others: Iterable[str], where: str) -> None:
+    """Refuse a version that wrote a file out of what later ones had made.
+
+    Args:
+        others: The versions of what it was made of; what is none is left to others.
+        where: What has them, in words.
+    """
+    known = [Version(one) for one in others if is_version(one)]
+    if known and Version(said) < max(known):
+        raise Rejected(f"{file}: adaptive_bench {said}, but {where} {max(known)}")
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is a version."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _printable(value: str) -> str:
@@ -126,8 +149,11 @@ class RunJson(_Strict):
 
 _NEEDED = {
     ENTRY: ("submitted", "adaptive_bench", "environments"),
-    RUN: ("methods", "tasks", "seeds", "match_on", "match_phase", "finished", "took_s", "records"),
+    RUN: ("methods", "tasks", "seeds", "match_on", "match_phase", "records"),
 }
+# Of `run.json` in entries before version 3. Nobody reads them: what they said is told by the records, or by no one.
+_NOT_READ = ("schema", "finished", "took_s", "failures")
+_TOLD_BY_RECORDS = ("warnings",)
 
 
 def check_forms(folder: Path) -> None:
@@ -152,6 +178,34 @@ def check_forms(folder: Path) -> None:
             _check_once(RUN, name, getattr(run, name) or ())
         if has_records:
             _check_there(run, RUN)
+        own = set(read_json(folder / RUN)) if about.form > 2 else set()
+        if more := sorted(own & {*_NOT_READ, *(_TOLD_BY_RECORDS if has_records else ())}):
+            raise Rejected(f"{RUN}: {more[0]} is no key of it: an entry has what its records do not tell")
+    if about.adaptive_bench is not None:
+        made = (one["adaptive-bench"] for one in about.environments if "adaptive-bench" in one)
+        check_not_older(ENTRY, about.adaptive_bench, made, "its environments have")
+    _check_plugins(folder, about)
+
+
+def _check_plugins(folder: Path, about: EntryJson) -> None:
+    """Refuse plugins of an entry whose methods and tasks are all of this package."""
+    if not about.plugins or not (folder / "config.yaml").is_file():
+        return
+    config = read_mapping(folder / "config.yaml")
+    named: dict[registry.Group, Iterable[object]] = {
+        "methods": map(method_name, config.get("methods", ())),
+        "tasks": config.get("tasks", ()),
+    }
+    if not any(_is_foreign(kind, str(name)) for kind, names in named.items() for name in names):
+        raise Rejected(
+            f"{ENTRY}: plugins names {about.plugins[0]}, but every method and task of config.yaml is of this package"
+        )
+
+
+def _is_foreign(kind: registry.Group, name: str) -> bool:
+    names = registry.names(kind)
+    base = name if name in names else name.partition(":")[0]
+    return base not in names or registry.is_foreign(kind, base)
 
 
 def _check_there(found: BaseModel, file: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.probed import stored_matrix
+from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.tables.document_values import is_pooled
 
@@ -84,18 +85,30 @@ def check_methods(said: Mapping[str, Any], now: Mapping[str, Mapping[str, Any]],
         if known is None and facts.get("causality") not in (None, "C0", "C1", "C2"):
             raise Rejected(f"{where}: causality is C0, C1 or C2, got {plain(facts.get('causality'), 20)}")
         for key in _FACTS if spec in now else ():
-            if facts.get(key) != now[spec][key]:
+            if key in now[spec] and facts.get(key) != now[spec][key]:
                 raise Rejected(
                     f"{where}: {key} {plain(facts.get(key), 60)}, by the records {plain(now[spec][key], 60)}"
                 )
-        tried = facts.get("settings_tried")
-        if spec in now and isinstance(tried, int) and tried < now[spec]["settings_tried"]:
-            raise Rejected(f"{where}: settings_tried {tried}, by the records {now[spec]['settings_tried']} at least")
+        tried, least = facts.get("settings_tried"), now.get(spec, {}).get("settings_tried", 0)
+        if isinstance(tried, int) and tried < least:
+            raise Rejected(f"{where}: settings_tried {tried}, by the records {least} at least")
         for key in ("settings_tried", "code") if spec in now else ():
             if facts.get(key) is None:
                 raise Rejected(f"{where}: {key} is missing")
+        if spec in now:
+            _check_code(where, facts["code"], now[spec]["code"], code_of(method_name(spec)))
     if now and (missing := sorted(specs - said.keys())):
         raise Rejected(f"methods.json: {plain(missing[0], 100)} of the table is not in it")
+
+
+def _check_code(where: str, said: str, known: str | None, present: str | None) -> None:
+    """Refuse another digest of a method's code than its records give; records of early versions, which give none, were
+    not made by the present code.
+    """
+    if known is not None and said != known:
+        raise Rejected(f"{where}: code {said}, by the records {known}")
+    if known is None and said == present:
+        raise Rejected(f"{where}: code {said} is the present one, by the records an earlier one")
 
 
 def check_environments(said: object, now: Sequence[Mapping[str, Any]]) -> None:
@@ -107,21 +120,6 @@ def check_environments(said: object, now: Sequence[Mapping[str, Any]]) -> None:
             raise Rejected(f"entry.json: environments {plain(one, 200)}, by the records {plain(made[0], 200)}")
     if missing := [one for one in made if one and one not in known]:
         raise Rejected(f"entry.json: environments lack {plain(missing[0], 200)}, which records were made with")
-
-
-def check_recipes(config: Mapping[str, Any], now: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Refuse a configuration that is not what the records were trained by."""
-    train = config.get("train")
-    said = train if isinstance(train, Mapping) else {}
-    for spec, trainings in now.items():
-        for one in trainings:
-            recipe = one.get("recipe", {})
-            for key in recipe if recipe.get("steps") else ():  # a base has no steps
-                if key in said and said[key] != recipe[key]:
-                    raise Rejected(
-                        f"config.yaml: train.{key} {plain(said[key], 60)}, by the records of {plain(spec, 100)} "
-                        f"{plain(recipe[key], 60)}"
-                    )
 
 
 def check_scores(rows: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> None:

@@ -39,7 +39,8 @@ def runs_of(
     """What the page says about each run. Whatever is missing or damaged in a folder is left out of it.
 
     Args:
-        known: By the folder of an entry what `recorded` saw in its records, which do not lie beside it.
+        known: By the folder of an entry with records `Evidence.recorded`: they do not lie beside it, and what it says
+            of them itself is not shown.
         again: By the folder of an entry whether it was measured again, in words.
     """
     return [_run(folder, (known or {}).get(folder), (again or {}).get(folder)) for folder in folders]
@@ -196,7 +197,8 @@ def _run(folder: Path, known: Mapping[str, Any] | None, again: str | None) -> di
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *_plugins(folder)]),
         "config": block(read_text(folder / "config.yaml")),
         "facts": {
-            **_facts(about, ("state", "finished", "model", "match_on", "match_phase")),
+            **_facts(about, ("state", "model", "match_on", "match_phase")),
+            **_facts(about if known is None else {"finished": "".join(known["since"][-1:])}, ("finished",)),
             **_facts(_object(folder / "entry.json"), ("submitted",)),
             **_identity(folder),
             **_facts({"verified": again}, ("verified",)),
@@ -204,7 +206,7 @@ def _run(folder: Path, known: Mapping[str, Any] | None, again: str | None) -> di
         "environments": versions_of(folder)[:_MOST_ITEMS]
         if (folder / "entry.json").is_file()
         else [],  # a run's: with its records
-        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
+        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings") if known is None else known["warnings"])],
         "failures": _texts(about.get("failures")),
         "records": shown if known is None else known["records"],
         **({"cut": True} if len(records) > _MOST_RECORDS else {}),

@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-import yaml
-
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.packing import pack, pack_run
@@ -19,7 +17,7 @@ from adaptive_bench.store.runs import check_files, is_entry, is_run, plugins_in,
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers
-from .claims import OF_A_MACHINE
+from .claims import OF_A_MACHINE, OF_A_WATCH, config_text
 from .entry import DERIVED, FILE_NAME, FILES, SCHEMA, check_run, check_size, digest_of
 from .evidence import Evidence, examine
 from .headroom import FILE_NAME as HEADROOM
@@ -32,7 +30,7 @@ from .rows import Rejected, checked, read_json
 from .steps import FILE_NAME as STEPS
 from .steps import read_steps
 
-_OF_A_RUN = ("schema", "state", "methods", "tasks", "model", "seeds", "match_on", "match_phase", "finished", "took_s")
+_OF_A_RUN = ("state", "methods", "tasks", "model", "seeds", "match_on", "match_phase")
 
 
 def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: bool = False) -> Path:
@@ -60,7 +58,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: 
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
     try:
-        contents = _contents(run)
+        contents = _contents(run, with_records=with_records)
         if with_records:
             contents = {name: one for name, one in contents.items() if name not in DERIVED} | _records(run)
     except Rejected as why:
@@ -111,7 +109,7 @@ def _records(run: Path) -> dict[str, bytes]:
     return {PACKED_RECORDS: pack_run(listed) if listed is not None and listed.seals else pack(records_of(run))}
 
 
-def _contents(run: Path) -> dict[str, bytes]:
+def _contents(run: Path, *, with_records: bool) -> dict[str, bytes]:
     """The files of an entry by name."""
     missing = [name for name in FILES if not (run / name).is_file()]
     if missing:
@@ -133,22 +131,23 @@ def _contents(run: Path) -> dict[str, bytes]:
     steps = read_steps(run, (Row.of(checked(row)) for row in rows))
     config = _without_machine(read_mapping(run / "config.yaml"))
     said = {key: about[key] for key in _OF_A_RUN if key in about} | {"model": config["model"]}
-    said |= {"warnings": [plain(text) for text in about.get("warnings", [])], "failures": []}
+    if not with_records:
+        said |= {"warnings": [plain(text) for text in about.get("warnings", [])]}
     said |= {"records": [folder.name for folder in records_of(run)]}
     measured = {HEADROOM: for_entry(run / HEADROOM)} if (run / HEADROOM).is_file() else {}
     return measured | {
         "table.json": (json.dumps(rows, allow_nan=False, separators=(",", ":")) + "\n").encode(),
         "answers.json": (run / "answers.json").read_bytes(),
-        "methods.json": (run / "methods.json").read_bytes(),
+        "methods.json": (json.dumps({"methods": read_json(run / "methods.json")["methods"]}, indent=2) + "\n").encode(),
         "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
-        "config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
+        "config.yaml": config_text(config),
         **({} if steps is None else {STEPS: (run / STEPS).read_bytes()}),
         **({manifest.PACKED: manifest.packed(run)} if (run / manifest.FILE).is_file() else {}),
     }
 
 
 def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in config.items() if key not in OF_A_MACHINE}
+    found = {key: value for key, value in config.items() if key not in (*OF_A_MACHINE, *OF_A_WATCH)}
     if PurePath(str(found.get("model", ""))).is_absolute():
         found["model"] = PurePath(found["model"]).name
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -23,18 +23,21 @@ from adaptive_bench.store import atomic
 
 from . import entry
 from .claims import check_order, date_of, submitted
-from .forms import version_of
+from .forms import check_not_older, version_of
 from .plain import plain
 from .rows import Rejected, read_json, spec_of
 
 FILE_NAME = entry.VERIFIED
-SCHEMA = 4  # 1 counted as differing what another seed may score, 2 named no points, 3 no code
+SCHEMA = 5  # 4 counted the documents of all points together
+_OLDEST = 4  # those before named no points, or not the code that measured them: they said less than a board asks
 UNVERIFIED = "not measured again"
 _VERDICTS = ("holds", "alike", "differs")
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
+_OF_A_POINT = ("documents", "equal")
+_TOLERANCE = 0.02  # share of the documents of a point that holds whose score may differ, as `verify` has it
 _MOST = 10**9
 _KEYS = {"schema", "entry_sha256", "verified", "adaptive_bench", *_COUNTS, "measured"}
-_KEYS_OF_A_POINT = {"method", "semantics", "task", "verdict", "trained", "code"}
+_KEYS_OF_A_POINT = {"method", "semantics", "task", "verdict", "trained", "code"}  # and `_OF_A_POINT`, since version 5
 _CODE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -43,7 +46,7 @@ def recorder(folder: Path) -> Callable[[Sequence[Mapping[str, Any]]], Path]:
     `--json` prints them, and gives the file.
 
     Raises:
-        UsageError: The folder is no entry.
+        UsageError: The folder is no entry; or, of what it is given, a point holds by a larger `--tolerance` alone.
     """
     if not (folder / entry.FILE_NAME).is_file():
         raise UsageError(
@@ -55,6 +58,12 @@ def recorder(folder: Path) -> Callable[[Sequence[Mapping[str, Any]]], Path]:
 def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
     about = folder / entry.FILE_NAME
     known = [one for one in found if one["verdict"] != "unknown"]
+    if loose := [one for one in known if one["verdict"] == "holds" and not _may_hold(one)]:
+        raise UsageError(
+            f"What is recorded beside an entry holds where at most {_TOLERANCE:.0%} of the documents differ, but of "
+            f"{loose[0]['method']} on {loose[0]['task']} {loose[0]['equal']} of {loose[0]['documents']} are the same. "
+            f"Give the command without --tolerance."
+        )
     values = {
         "schema": SCHEMA,
         "entry_sha256": entry.digest_of(about.read_bytes()),
@@ -67,7 +76,7 @@ def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
         "documents": sum(one["documents"] for one in known),
         "equal": sum(one["equal"] for one in known),
         "measured": [
-            {key: one[key] for key in ("method", "semantics", "task", "verdict", "trained")}
+            {key: one[key] for key in ("method", "semantics", "task", "verdict", "trained", *_OF_A_POINT)}
             | {"code": code_of(method_name(one["method"]))}
             for one in known
         ],
@@ -87,7 +96,7 @@ class Again:
         since: When that was.
         total: How many points the entry has, as `verify` counts them.
         agreeing: By method (with its semantics) and task of each point that holds or is alike the digest of the code
-            that measured it again, as far as the file says; `None` where one of an earlier version has counts alone.
+            that measured it again; `None` of a plugin that was not there.
         named: How often it names a method and task.
     """
 
@@ -99,7 +108,7 @@ class Again:
     equal: int
     since: datetime
     total: int
-    agreeing: Mapping[tuple[str, str], str | None] | None = None
+    agreeing: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     named: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
@@ -109,12 +118,10 @@ class Again:
 
     def code(self, spec: str, task: str) -> str | None:
         """Digest of the code that measured a point of a method on a task again, as far as it is known."""
-        return (self.agreeing or {}).get((spec, task))
+        return self.agreeing.get((spec, task))
 
     def agrees(self, spec: str, task: str) -> bool:
-        """Whether a point of a method on a task was measured again and agrees: of counts alone if all of them do."""
-        if self.agreeing is None:
-            return self.hold + self.alike == self.points
+        """Whether a point of a method on a task was measured again and agrees."""
         return (spec, task) in self.agreeing
 
     def __str__(self) -> str:
@@ -154,7 +161,7 @@ def of_entry(folder: Path, answers: Mapping[str, Any], rows: Sequence[Mapping[st
     if found.documents > asked:
         raise Rejected(f"{FILE_NAME}: documents {found.documents}, in the entry {asked}")
     known = {(spec_of(row), str(row["task"])) for row in rows}
-    if strange := sorted({*(found.agreeing or ())} - known):
+    if strange := sorted({*found.named} - known):
         raise Rejected(f"{FILE_NAME}: {plain(' on '.join(strange[0]), 100)} is not in the entry")
     if answers["sweeps"] and (more := found.named - there):
         (spec, task), times = min((place, found.named[place]) for place in more)
@@ -174,11 +181,15 @@ def _again(folder: Path, total: int) -> Again:
     except ValueError as error:
         told = plain(values.get("adaptive_bench"), 40)
         raise Rejected(f"{FILE_NAME}: adaptive_bench: {error}, got {told!r}") from error
-    schema = values.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= SCHEMA:
-        raise Rejected(f"{FILE_NAME}: schema is 1 to {SCHEMA}, got {plain(schema, 20)}")
-    if schema == 1:
-        values["alike"] = 0
+    about = read_json(folder / entry.FILE_NAME)
+    schema, oldest = values.get("schema"), SCHEMA if about["schema"] > 2 else _OLDEST
+    if not isinstance(schema, int) or isinstance(schema, bool) or not oldest <= schema <= SCHEMA:
+        raise Rejected(
+            f"{FILE_NAME}: schema is {' or '.join(map(str, range(oldest, SCHEMA + 1)))}, got {plain(schema, 20)}; "
+            f"`leaderboard verify ENTRY --record` writes it anew"
+        )
+    if about.get("adaptive_bench") is not None:
+        check_not_older(FILE_NAME, values["adaptive_bench"], [about["adaptive_bench"]], "the entry was written by")
     digest = entry.digest_of((folder / entry.FILE_NAME).read_bytes())
     if values.get("entry_sha256") != digest:
         raise Rejected(
@@ -193,23 +204,41 @@ def _again(folder: Path, total: int) -> Again:
         raise Rejected(
             f"{FILE_NAME}: {', '.join(map(' '.join, zip(_COUNTS, map(str, counts), strict=True)))} cannot be"
         )
-    agreeing = None
-    if schema > 2:
-        agreeing = _agreeing(values.get("measured"), points, hold, alike)
-        again = [one["trained"] for one in values["measured"] if "trained" in one]
-        if len(again) == points and sum(again) != trained:
-            raise Rejected(f"{FILE_NAME}: trained {trained}, by its points {sum(again)}")
-    named = Counter((spec_of(one), str(one["task"])) for one in values["measured"]) if schema > 2 else Counter()
+    agreeing = _agreeing(values.get("measured"), points, hold, alike, {*_OF_A_POINT} if schema > 4 else set())
+    _check_sums(values, schema)
+    named = Counter((spec_of(one), str(one["task"])) for one in values["measured"])
     since = date_of(FILE_NAME, "verified", values.get("verified"))
     return Again(points, hold, alike, trained, documents, equal, since, total, agreeing, named)
 
 
-def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[str, str], str | None]:
-    """Method and task of the points that agree, in a file that names each, with the code that measured them again.
+def _check_sums(values: Mapping[str, Any], schema: int) -> None:
+    """Refuse counts that are not those of the points, and points that hold while their documents differ."""
+    measured = values["measured"]
+    for key in ("trained", *(_OF_A_POINT if schema > 4 else ())):
+        if (summed := sum(one[key] for one in measured)) != values[key]:
+            raise Rejected(f"{FILE_NAME}: {key} {values[key]}, by its points {summed}")
+    together = [values] if values["hold"] == values["points"] else []
+    for one in [one for one in measured if one["verdict"] == "holds"] if schema > 4 else together:
+        if not _may_hold(one):
+            raise Rejected(
+                f"{FILE_NAME}: equal {one['equal']} of {one['documents']} documents, but what holds differs in at "
+                f"most {_TOLERANCE:.0%} of them"
+            )
+
+
+def _may_hold(one: Mapping[str, Any]) -> bool:
+    return bool(one["documents"] - one["equal"] <= _TOLERANCE * one["documents"])
+
+
+def _agreeing(measured: Any, points: int, hold: int, alike: int, more: Set[str]) -> dict[tuple[str, str], str | None]:
+    """Method and task of the points that agree, with the code that measured them again.
+
+    Args:
+        more: Counts that a point has beside what is said of it.
 
     A method trained towards several savings has several points on a task: it agrees there if none of them differs.
     """
-    if not isinstance(measured, list) or not all(_is_point(one) for one in measured):
+    if not isinstance(measured, list) or not all(_is_point(one, more) for one in measured):
         raise Rejected(
             f"{FILE_NAME}: measured names each point, with its method, task and verdict, one of {', '.join(_VERDICTS)}"
         )
@@ -227,12 +256,12 @@ def _agreeing(measured: Any, points: int, hold: int, alike: int) -> dict[tuple[s
     return {(spec, task): code for spec, task, _, code in found if (spec, task) not in differing}
 
 
-def _is_point(one: Any) -> bool:
+def _is_point(one: Any, more: Set[str]) -> bool:
     return (
         isinstance(one, dict)
-        and one.keys() <= _KEYS_OF_A_POINT
-        and all(isinstance(one.get(key), str) for key in ("method", "task"))
-        and isinstance(one.get("semantics", "bench"), str)
-        and isinstance(one.get("trained", True), bool)
-        and one.get("verdict") in _VERDICTS
+        and one.keys() == _KEYS_OF_A_POINT | more
+        and all(isinstance(one[key], str) for key in ("method", "semantics", "task"))
+        and isinstance(one["trained"], bool)
+        and all(type(one[key]) is int and 0 <= one[key] <= one["documents"] for key in more)
+        and one["verdict"] in _VERDICTS
     )

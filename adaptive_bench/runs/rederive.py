@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, one_line
 from adaptive_bench.runs.outcome.differences import differences
-from adaptive_bench.runs.outcome.method_facts import method_facts
+from adaptive_bench.runs.outcome.method_facts import method_facts, recorded_code
+from adaptive_bench.runs.outcome.notes import notes_on
 from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.planning.manifest import of_records, plan_of
+from adaptive_bench.runs.planning.manifest import of_records, plan_of, sealed_manifest_of
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.recorded_settings import check_settings
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -52,8 +54,9 @@ class Derived:
     """What the packed records of a run come to, in the plain values of its files.
 
     Attributes:
-        rows, answers, methods: As in `table.json`, `answers.json` and the `methods` of `methods.json`; there are no
-            facts of a method whose plugin is not here.
+        rows, answers, methods: As in `table.json`, `answers.json` and the `methods` of `methods.json`; of a method
+            whose plugin is not here there is its `code` alone, which is `None` where records do not tell.
+        warnings: What a reader of the table should know, as far as records tell.
         environments: The `env.json` of each record.
         recipes: By method what its trainings say of how they were trained.
         unprojected, sealed: See `Rederived`.
@@ -63,6 +66,7 @@ class Derived:
     rows: list[dict[str, Any]]
     answers: dict[str, Any]
     methods: dict[str, dict[str, Any]]
+    warnings: list[str]
     environments: list[dict[str, Any]]
     recipes: dict[str, list[dict[str, Any]]]
     unprojected: tuple[str, ...]
@@ -87,14 +91,15 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
         records = [Record(Path(folder) / "records" / key) for key in _keys(Path(folder))]
         _check_records(records, config.seeds)
         found_in = of_records(there, [record.folder.name for record in records])
-        if listed is not None:
-            _check_listed(listed, found_in)
         whole = plan_of(there, found_in)
         if missing := [*absent(whole), *map(str, left(whole))]:
             raise EnvironmentProblem(
                 f"A table is made again from all its records, but {len(missing)} of them are missing in "
                 f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
             )
+        check_settings(whole)
+        if listed is not None:
+            _check_listed(listed, sealed_manifest_of(whole))
         found = outcome_of(whole)
         rows = json.loads(atomic.json_text([row.to_json() for row in found.rows]))
         away = {str(sweep.spec) for sweep in whole.sweeps if sweep.spec.name not in registry.names("methods")}
@@ -105,6 +110,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
             rows,
             json.loads(atomic.json_text(found.answers)),
             _methods(whole),
+            [*notes_on(rows, there), *found.warnings],
             [record.read("env.json") or {} for record in records],
             recipes,
             tuple(sorted(away)),
@@ -146,10 +152,11 @@ def differing(rows: Sequence[_Row], now: Sequence[_Row], unprojected: Collection
 
 
 def _methods(whole: Plan) -> dict[str, dict[str, Any]]:
-    here = [text for text in whole.config.methods if MethodSpec.parse(text).name in registry.names("methods")]
+    specs = [MethodSpec.parse(text) for text in whole.config.methods]
+    here = [str(spec) for spec in specs if spec.name in registry.names("methods")]
     some = replace(whole, config=whole.config.model_copy(update={"methods": tuple(here)}))
-    found: dict[str, dict[str, Any]] = method_facts(some)["methods"]
-    return found
+    facts: dict[str, dict[str, Any]] = method_facts(some)["methods"]
+    return {str(spec): facts.get(str(spec), {}) | {"code": recorded_code(whole, spec)} for spec in specs}
 
 
 def _check_records(records: Sequence[Record], seeds: Sequence[int]) -> None:
@@ -179,19 +186,33 @@ def _check_records(records: Sequence[Record], seeds: Sequence[int]) -> None:
         )
 
 
-def _check_listed(listed: Manifest, found: Manifest) -> None:
-    """Refuse a list of records that says something else of them than they do."""
-    said, known = (
-        {one.record: (one.method, one.seed, one.target) for one in of.trainings}
-        | {one.record: (one.method, one.task, one.split, one.variant) for one in of.evaluations}
-        for of in (listed, found)
+def _check_listed(said: Manifest, known: Manifest) -> None:
+    """Refuse a list of records that is not the one these records give, whatever its order."""
+    if said.run_key not in (None, known.run_key):
+        _refuse("run_key", said.run_key, known.run_key)
+    for name in ("trainings", "evaluations"):
+        one, other = ({piece.record: asdict(piece) for piece in getattr(of, name)} for of in (said, known))
+        if len(one) != len(getattr(said, name)):
+            _refuse(name, "a record twice", "each once")
+        _compare(name, one, other)
+    _compare("seals", said.seals, known.seals)
+    _compare("timings", said.timings, known.timings)
+
+
+def _compare(name: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for record in sorted(said.keys() | known.keys()):
+        one, other = said.get(record), known.get(record)
+        if isinstance(one, dict) and isinstance(other, dict):
+            _compare(f"{name} of {record}", one, other)
+        elif one != other:
+            _refuse(f"{name} of {record}" if name in ("seals", "timings") else f"{record} in {name}", one, other)
+
+
+def _refuse(place: str, said: object, known: object) -> NoReturn:
+    raise EnvironmentProblem(
+        f"A run lists its records as what they are, but {PACKED} says of {place}: {one_line(repr(said), 120)}, by the "
+        f"records {one_line(repr(known), 120)}. Submit the run again."
     )
-    for record, place in said.items():
-        if known.get(record, place) != place:  # what is not there at all is missed by the plan
-            raise EnvironmentProblem(
-                f"A run lists its records as what they say they are, but of {record} there is {place} in {PACKED}, "
-                f"{known[record]} by the records. Submit the run again."
-            )
 
 
 def _records_beside(packed: Path) -> list[str] | None:

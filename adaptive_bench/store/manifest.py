@@ -29,6 +29,7 @@ from adaptive_bench.task import DocumentSplit
 FILE = "manifest.json"
 PACKED = f"{FILE}.xz"  # of an entry: half of it are names that stand there often
 _LARGEST_BYTES = 50_000_000  # of an entry's, which is untrusted
+_KEYS = {"schema", "run_key", "trainings", "evaluations", "seals", "timings"}
 Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
@@ -233,15 +234,16 @@ class Manifest:
     def stands_in(self, folder: Path) -> bool:
         """Whether the folder of its run has this list."""
         file = folder / FILE
-        return file.is_file() and file.read_bytes() == self._text.encode("utf-8")
+        return file.is_file() and file.read_bytes() == self.text.encode("utf-8")
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
-        atomic.update_text(folder / FILE, self._text)
+        atomic.update_text(folder / FILE, self.text)
         forget(folder)
 
     @cached_property
-    def _text(self) -> str:
+    def text(self) -> str:
+        """What its file says, with the digest of it."""
         about = {
             "schema": SCHEMA,
             "run_key": self.run_key,
@@ -279,8 +281,15 @@ def read(folder: Path) -> Manifest | None:
 
 
 def packed(folder: Path) -> bytes:
-    """The manifest of a run as entries have it."""
-    return compressed((folder / FILE).read_bytes())
+    """The manifest of a run as entries have it: without the run's key, which hangs on the folders of its machine.
+
+    Raises:
+        EnvironmentProblem: It is damaged, or another run's.
+    """
+    listed = read(folder)
+    if listed is None:
+        raise EnvironmentProblem(f"A run has a {FILE}, but {str(folder)!r} has none. {_anew(folder)}")
+    return compressed(replace(listed, run_key=None).text.encode("utf-8"))
 
 
 def read_packed(file: Path, out: Path) -> Manifest | None:
@@ -294,6 +303,8 @@ def read_packed(file: Path, out: Path) -> Manifest | None:
     try:
         about = unsealed(unpacked(file, _LARGEST_BYTES))
         check_schema(about, str(file))
+        if unknown := sorted(about.keys() - _KEYS):
+            raise LookupError(f"{unknown[0][:60]!r} is no key of it")
         return from_json(about, out)
     except (LZMAError, EOFError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise EnvironmentProblem(

@@ -16,7 +16,7 @@ from adaptive_bench.probed import stored_matrix
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.works import TrainingRun
-from adaptive_bench.source import code_of
+from adaptive_bench.source import code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.store.records import Record
@@ -45,11 +45,24 @@ def method_facts(whole: Plan) -> dict[str, Any]:
             "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
             "kv_policy": _kv_policy(spec, backbone),
             "executor": "packed",
-            "code": code_of(spec.name),
+            "code": recorded_code(whole, spec) or code_of(spec.name),
             "variant": str(_untuned(spec)),
             "settings_tried": len(tried.get(spec.name, ())),
         }
     return {"schema": SCHEMA, "methods": found}
+
+
+def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
+    """Digest of the code that trained and evaluated a method, by its records; `None` where they do not tell, as those
+    of early versions, or there are none. It is `source.code_of` the method that measured them.
+    """
+    for sweep in whole.sweeps:
+        trained, measured = (one.get("code") for one in (sweep.training.content, sweep.content))
+        if sweep.spec == spec and isinstance(trained, dict) and isinstance(measured, dict):
+            # What is evaluated without a training of its own hangs on that of another method.
+            own = {name: version for name, version in measured.items() if name != "evaluation"}
+            return code_digest(own | {"training": trained.get("training")}, measured)
+    return None
 
 
 def _untuned(spec: MethodSpec) -> MethodSpec:
