@@ -87,7 +87,7 @@ def check(folder: Path) -> int:
         raise Rejected(f"{FILE_NAME} names {plain(unknown[0], 60)!r}, which is no file of an entry")
     needed = {"table.json"} if version == 1 else {*FILES}
     if PACKED_RECORDS in files:
-        needed = {*FILES} - {*DERIVED}
+        needed = {*FILES} - {*DERIVED} | ({MANIFEST} if version > 2 else set())
     if missing := sorted(needed - files.keys()):
         raise Rejected(f"{missing[0]} is missing, which an entry has")
     if undeclared := sorted({one.name for one in folder.iterdir()} - {*files, FILE_NAME, VERIFIED}):

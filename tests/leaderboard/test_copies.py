@@ -6,7 +6,7 @@ import shutil
 from datetime import timedelta
 
 import pytest
-from forged_entries import NOW, about, archive, both, config, measured_two, of_run, read, removed, reseal
+from forged_entries import NOW, about, archive, both, config, listed, measured_two, of_run, read, removed, reseal
 
 from adaptive_bench.leaderboard.frame import read_board
 
@@ -30,7 +30,16 @@ def one_seed(entry, other):
     archive(second)(entry, other)
     kept = [one for one in read(entry, "run.json")["records"] if one not in of_first]
     assert of_first and kept
-    both(*map(removed, ("table.json", "answers.json", "manifest.json.xz")))(entry, other)
+    both(*map(removed, ("table.json", "answers.json")))(entry, other)
+
+    def without_first(values):
+        for key in ("trainings", "evaluations"):
+            values[key] = [one for one in values[key] if one["record"].partition("/")[0] not in of_first]
+        values["seals"] = {
+            name: text for name, text in values["seals"].items() if name.partition("/")[0] not in of_first
+        }
+
+    listed(without_first)(entry, other)
     both(of_run(seeds=[2], records=kept), config(seeds=[2]))(entry, other)
 
 
@@ -59,6 +68,8 @@ def test_a_copy_is_refused_and_what_was_copied_stays(entries, tmp_path, forge):
     board = board_of(copy, first)
     (said,) = board.refused
     assert re.search(r"^a_copy is left out: all its \d+ points are those of the entry z_first, ", said)
+    # Who ran it again has found that the first can be reproduced, and is told how to say so.
+    assert f"adaptive-bench leaderboard verify {first} --record" in said
     assert board.folders == [first]
 
 

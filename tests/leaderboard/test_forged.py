@@ -8,6 +8,8 @@ import shutil
 
 import pytest
 from forged_entries import (
+    NOW,
+    VERSION,
     about,
     answers,
     archive,
@@ -20,11 +22,14 @@ from forged_entries import (
     every_row,
     facts,
     file_of,
+    listed,
     measured_two,
     of_run,
+    point,
     removed,
     reseal,
     row,
+    text_of,
     twice_in,
     verified,
     whole,
@@ -97,25 +102,33 @@ FORGED = {
     "no facts": (changed("methods.json", lambda found: found["methods"].pop("dense") and None), "methods.json: dense"),
     "submitted in 2031": (about(submitted="2031-01-01T00:00:00+00:00"), "entry.json: submitted 2031.*future"),
     "submitted before it was measured": (
-        about(submitted="2020-01-01T00:00:00+00:00"), "entry.json: submitted 2020-01-01.*before run.json: finished"),
-    "no date": (about(submitted="soon"), "entry.json: submitted is a date, got 'soon'"),
-    "finished in 2031": (of_run(finished="2031-01-01T00:00:00+00:00"), "run.json: finished 2031.*future"),
+        about(submitted="2020-01-01T00:00:00+00:00"), "entry.json: submitted 2020-01-01.*before records.tar.xz"),
+    "no date": (about(submitted="soon"), "entry.json: submitted is a date with its time in UTC.*got 'soon'"),
     "a device": (about(environments=[{"device_name": "H100"}]), "entry.json: environments.*H100"),
     "an author": (about(about={"authors": "<b>", "licence": "MIT"}), "about: authors"),
-    "verified in 2031": (verified(verified="2031-01-01"), "verified.json: verified 2031-01-01 is in the future"),
-    "verified before it was measured": (verified(verified="2020-01-01"), "verified.json: verified 2020-01-01"),
+    "verified in 2031": (
+        verified(verified="2031-01-01T00:00:00+00:00"), "verified.json: verified 2031-01-01.* is in the future"),
+    "verified before it was measured": (
+        verified(verified="2020-01-01T00:00:00+00:00"), "verified.json: verified 2020-01-01.* before"),
     "verified points that it has not": (verified(points=99, hold=99, documents=300), "verified.json: points 99"),
     "verified documents that it has not": (verified(documents=999), "verified.json: documents 999"),
     "verified more than it is": (verified(hold=3), "verified.json.*hold 3"),
     "verified of another entry": (verified(entry_sha256="0" * 64), "verified.json: entry_sha256 0000"),
     "verified methods that it has not": (
-        verified(schema=3, points=1, hold=1, trained=1, documents=3, equal=3, measured=[
-            {"method": "gateskip", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}]),
-        "verified.json: gateskip on nano_qa_ll"),
+        verified(measured=[point(), point(method="gateskip")]), "verified.json: gateskip on nano_qa_ll"),
     "verified twice": (
-        verified(schema=4, measured=[{"method": "dense", "task": "nano_qa_ll", "verdict": "holds"}] * 2),
-        "verified.json: dense on nano_qa_ll is named 2 times, in the entry 1"),
-    "verified more often": (measured_two("differs", points=1), "verified.json: points 1, named are 2"),
+        verified(measured=[point(), point()]), "verified.json: dense on nano_qa_ll is named 2 times, in the entry 1"),
+    "verified by an earlier form": (verified(schema=4), "verified.json: schema is 5, got 4.*--record"),
+    "verified without points": (verified(measured=[]), "verified.json: points 2, named are 0"),
+    "verified with nothing equal": (
+        verified(equal=0, measured=[point(equal=0), point(method="random_skip", equal=0)]),
+        "verified.json: equal 0 of 3 documents, but what holds"),
+    "verified with other counts": (verified(equal=5), "verified.json: equal 5, by its points 6"),
+    "verified by code that is none": (
+        verified(measured=[point(code="newest"), point(method="random_skip")]), "code of a point is 16 hexadecimal"),
+    "verified by an older version": (verified(adaptive_bench="0.0.1"), "verified.json: adaptive_bench 0.0.1, but the"),
+    "verified on a day alone": (verified(verified="2026-11-26"), "verified.json: verified is a date with its time"),
+    "verified more often": (measured_two("differs", points=1, trained=1), "verified.json: points 1, named are 2"),
     "another model": (config(model="llama"), "run.json: model .*, in config.yaml llama"),
     "more seeds in the configuration": (config(seeds=[1, 2, 3]), r"run.json: seeds \[1, 2\], in config.yaml"),
     "more seeds everywhere": (both(config(seeds=[1, 2, 3]), of_run(seeds=[1, 2, 3])), "records.tar.xz.*seed 3"),
@@ -168,26 +181,13 @@ FORGED = {
     "a key twice": (twice_in("entry.json", "schema", 1), "entry.json is not readable JSON .*'schema' twice"),
     "a key of its run twice": (twice_in("run.json", "model", "gpt"), "run.json is not readable JSON .*'model' twice"),
     "a key of its run more": (of_run(onload="x"), "run.json: onload is no key of it"),
-    "a schema of its run": (of_run(schema=99), "run.json: schema: .*got '99'"),
-    "time below nothing": (of_run(took_s=-1), "run.json: took_s: .*got '-1'"),
-    "time of no number": (of_run(took_s="1"), "run.json: took_s: a number is needed, got '1'"),
-    "time of truth": (of_run(took_s=True), "run.json: took_s: a number is needed, got 'True'"),
-    "time without end": (of_run(took_s=1e300), "run.json: took_s: .*got '1e.300'"),
-    "time that is none": (of_run(took_s=float("nan")), "run.json is not readable JSON .*NaN"),
-    "no time": (without("run.json", "took_s"), "run.json: took_s is missing"),
-    "warnings of no list": (of_run(warnings="none"), "run.json: warnings: .*, got 'none'"),
-    "warnings of no text": (of_run(warnings=[{"a": 1}]), "run.json: warnings.0: text is needed"),
-    "a warning that acts": (of_run(warnings=["a\x1b]0;b"]), "run.json: warnings.0: a line of text"),
-    "a warning without end": (of_run(warnings=["a" * 5000]), "run.json: warnings.0: .*2000"),
-    "a failure": (of_run(failures=["x"]), "run.json: failures"),
     "a record twice": (
         changed("run.json", lambda found: found["records"].append(found["records"][0])), "run.json: records names"),
-    "no list of records": (without("run.json", "records"), "run.json: records is missing"),
+    "no records named": (without("run.json", "records"), "run.json: records is missing"),
     "a path as record": (of_run(records=["../../etc"]), "run.json: records.0"),
     "a truth as seed": (of_run(seeds=[True, 2]), "run.json: seeds.0: a whole number is needed, got 'True'"),
-    "no end": (without("run.json", "finished"), "run.json: finished is missing"),
-    "finished before its records": (
-        of_run(finished="2020-01-01T00:00:00+00:00"), "run.json: finished 2020-01-01.*before records.tar.xz"),
+    **{f"{key} of its run": (of_run(**{key: value}), f"run.json: {key} is no key of it") for key, value in (
+        ("schema", 2), ("finished", "2026-01-01T00:00:00+00:00"), ("took_s", 0), ("warnings", []), ("failures", []))},
     "no run": (removed("run.json"), "run.json is missing"),
     "no methods": (removed("methods.json"), "methods.json is missing"),
     "no configuration": (removed("config.yaml"), "config.yaml is missing"),
@@ -228,10 +228,49 @@ FORGED = {
     "verified with more": (verified(onload=1), "verified.json: onload is no key of it"),
     "verified by a newer version": (verified(adaptive_bench="99.0"), "verified.json: adaptive_bench: .*got '99.0'"),
     "verified by nothing": (verified(adaptive_bench=None), "verified.json: adaptive_bench: .*got 'None'"),
-    "trained again more often": (
-        verified(schema=4, points=1, hold=1, trained=1, documents=3, equal=3, measured=[
-            {"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": False}]),
-        "verified.json: trained 1, by its points 0"),
+    "trained again more often": (verified(trained=1), "verified.json: trained 1, by its points 2"),
+    "an older version": (about(adaptive_bench="0.0.1"), "entry.json: adaptive_bench 0.0.1, but its environments have"),
+    "a version before a release": (
+        about(adaptive_bench=f"{VERSION}rc1"), f"entry.json: adaptive_bench {VERSION}rc1, but its environments have"),
+    "a version in another form": (about(adaptive_bench=f"v{VERSION}"), "adaptive_bench: a version in its usual form"),
+    "a day without its time": (about(submitted=f"{NOW:%Y-%m-%d}"), "entry.json: submitted is a date with its time"),
+    "a time of another zone": (
+        about(submitted=f"{NOW:%Y-%m-%dT%H:%M:%S}+02:00"), "entry.json: submitted is a date with its time in UTC"),
+    "a plugin that nothing needs": (about(plugins=["x.py"]), "entry.json: plugins names x.py, but every method"),
+    "another code": (facts(code="0" * 16), "methods.json: random_skip: code 0000000000000000, by the records"),
+    "a schema of the facts": (changed("methods.json", lambda found: found.update(schema=2)), "methods.json: schema is"),
+    "a comment": (text_of("config.yaml", lambda text: text + "# best\n"), "config.yaml is not as `leaderboard submit"),
+    "another form of the same": (
+        text_of("config.yaml", lambda text: text.replace("seeds:\n- 1\n- 2\n", "seeds: [1, 2]\n")),
+        "config.yaml is not as `leaderboard submit"),
+    "a chat template": (config(chat_template=True), "config.yaml: chat_template True, by the records"),
+    "another training text": (config(train_on=["nano_math"]), "config.yaml: train_on .*nano_math.*by the records"),
+    "another target": (config(train={"target": [0.05]}), "table.json is not what its records say: .*target"),
+    "other rates": (
+        config(train={"method_learning_rates": {"dense": 0.5}}),
+        "config.yaml: train.method_learning_rates 0.5, by the records"),
+    "a time of the machine": (config(cell_timeout=9.0), "config.yaml: cell_timeout 9.0 is of a machine"),
+    "a key of the run": (
+        listed(lambda values: values.update(run_key="0" * 16)), "manifest.json.xz says of run_key: '0000000000000000'"),
+    "a key of the list more": (listed(lambda values: values.update(best=True)), "'best' is no key of it"),
+    "other levels": (
+        listed(lambda values: values["evaluations"][0].update(levels=[0.5])), "manifest.json.xz says of levels in"),
+    "another metric": (
+        listed(lambda values: values["evaluations"][0].update(metric="f1")), "manifest.json.xz says of metric in"),
+    "another base": (
+        listed(lambda values: values["trainings"][0].update(base="0" * 16)), "manifest.json.xz says of base in"),
+    "an evaluation twice": (
+        listed(lambda values: values["evaluations"].append(values["evaluations"][0])),
+        "manifest.json.xz says of evaluations: 'a record twice'"),
+    "no seals": (listed(lambda values: values.update(seals={})), "manifest.json.xz says of seals of .*: None, by the"),
+    "a seal less": (
+        listed(lambda values: values["seals"].update({name: text.partition(" ")[2] for name, text in
+                                                      list(values["seals"].items())[:1]})),
+        "manifest.json.xz says of seals of"),
+    "a timing": (
+        listed(lambda values: values.update(timings={"0123456789abcdef.json": "0" * 64})),
+        "manifest.json.xz says of timings of 0123456789abcdef.json: '0000"),
+    "no list of records": (removed("manifest.json.xz"), "manifest.json.xz is missing"),
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def raw(name, content):
 def config(**values):
     def attack(entry):
         known = yaml.safe_load((entry / "config.yaml").read_text())
-        (entry / "config.yaml").write_text(yaml.safe_dump(known | values))
+        (entry / "config.yaml").write_text(yaml.safe_dump(known | values, sort_keys=False))
 
     return attack
 

@@ -1,9 +1,11 @@
 """What a forger does to an entry, with every digest made anew as whoever forges one would."""
 
 import json
+import lzma
 import re
 import shutil
 from datetime import UTC, datetime
+from importlib.metadata import version
 
 import pytest
 import yaml
@@ -14,8 +16,9 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 from adaptive_bench.store.archive import archived, files_in
-from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.digest import sealed, unsealed
 
+VERSION = version("adaptive-bench")
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 NOW = datetime.now(UTC)
 
@@ -95,15 +98,18 @@ def config(**values):
         found = yaml.safe_load((entry / "config.yaml").read_text())
         for key, value in values.items():
             found[key] = found[key] | value if isinstance(value, dict) else value
-        (entry / "config.yaml").write_text(yaml.safe_dump(found))
+        (entry / "config.yaml").write_text(yaml.safe_dump(found, sort_keys=False))
 
     return forge
 
 
 def verified(**values):
-    """Written after the entry is sealed, as it names the digest of what it is of."""
-    known = {"schema": 2, "adaptive_bench": "0.1.0", "points": 2, "trained": 2, "hold": 2, "alike": 0}
-    known |= {"documents": 6, "equal": 6, "verified": NOW.isoformat()}
+    """Two points that hold, but for some values. Written after the entry is sealed, as it names the digest of what it
+    is of.
+    """
+    known = {"schema": 5, "adaptive_bench": VERSION, "points": 2, "trained": 2, "hold": 2, "alike": 0}
+    known |= {"documents": 6, "equal": 6, "verified": NOW.isoformat(timespec="seconds")}
+    known |= {"measured": [point(), point(method="random_skip")]}
 
     def forge(entry, _):
         reseal(entry)
@@ -113,10 +119,36 @@ def verified(**values):
     return forge
 
 
-def measured_two(verdict, points=2):
-    point = {"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds"}
-    how = {"points": points, "trained": 0, "hold": 1 + (verdict == "holds")}
-    return verified(schema=4, measured=[point | {"method": "random_skip"}, point | {"verdict": verdict}], **how)
+def point(**values):
+    """One that was measured again, as `verified.json` names it."""
+    known = {"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}
+    return known | {"code": "0" * 16, "documents": 3, "equal": 3} | values
+
+
+def measured_two(verdict, **values):
+    measured = [point(method="random_skip"), point(verdict=verdict)]
+    return verified(hold=1 + (verdict == "holds"), measured=measured, **values)
+
+
+def listed(change):
+    """A forgery of the list of records."""
+
+    def forge(entry, _):
+        file = entry / "manifest.json.xz"
+        values = unsealed(lzma.decompress(file.read_bytes()))
+        change(values)
+        file.write_bytes(lzma.compress(sealed(json.dumps(values, indent=2)).encode()))
+
+    return forge
+
+
+def text_of(name, change):
+    """A forgery of a file's text."""
+
+    def forge(entry, _):
+        (entry / name).write_text(change((entry / name).read_text()))
+
+    return forge
 
 
 def archive(change):
