@@ -52,7 +52,7 @@ def identity_of(values: object, *, whole: bool = False) -> dict[str, Any]:
 
 
 _WANTED = {
-    "authors": f"is a list of at most {_MOST_AUTHORS} names, one at least",
+    "authors": f"is a list of at most {_MOST_AUTHORS} names, one at least, each once",
     **dict.fromkeys(_LINKS, "is a link that begins with https://"),
     "package": "is a package with its version, name==1.2",
     "licence": "is a licence by its SPDX name (spdx.org/licenses), CC-BY-4.0 say, or LicenseRef-NAME for another one",
@@ -61,7 +61,9 @@ _WANTED = {
 
 def _is_good(key: str, value: object) -> bool:
     if key == "authors":
-        return isinstance(value, list) and 1 <= len(value) <= _MOST_AUTHORS and all(map(_is_text, value))
+        if not isinstance(value, list) or not all(map(_is_text, value)):
+            return False
+        return 1 <= len(value) <= _MOST_AUTHORS and len({*value}) == len(value)
     if key == "licence":
         return _is_text(value) and _is_licence(str(value))
     form = _LINK if key in _LINKS else _PIN if key == "package" else None

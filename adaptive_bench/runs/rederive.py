@@ -100,6 +100,9 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
         check_settings(whole)
         if listed is not None:
             _check_listed(listed, sealed_manifest_of(whole))
+            trainings = [one.record for one in listed.trainings]
+            if (named := _records_beside(packed)) not in (None, trainings):
+                _refuse(f"the order of records in {RUN}", trainings, named)
         found = outcome_of(whole)
         rows = json.loads(atomic.json_text([row.to_json() for row in found.rows]))
         away = {str(sweep.spec) for sweep in whole.sweeps if sweep.spec.name not in registry.names("methods")}

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from forged_entries import point
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, LARGEST_DERIVED_BYTES, SCHEMA, check_size
@@ -57,7 +58,7 @@ def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_mac
 
 def test_records_that_do_not_make_the_table_are_not_submitted(run, tmp_path):
     write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
-    with pytest.raises(EnvironmentProblem, match=r"records\.tar\.xz"):
+    with pytest.raises(EnvironmentProblem, match=r"manifest\.json\.xz is missing.*Give the run's command again"):
         submit(run, tmp_path / "entries", with_records=True, about=ABOUT)
     assert not list((tmp_path / "entries").iterdir())
 
@@ -211,11 +212,9 @@ def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
     recorder(entry)(points)
     file = entry / "verified.json"
     assert {one["code"] for one in json.loads(file.read_text())["measured"]} == {code_of("gateskip")}
-    first = {key: value for key, value in json.loads(file.read_text()).items() if key != "alike"} | {"schema": 1}
-    file.write_text(json.dumps(first | {"points": 1, "trained": 1}))
-    assert "1 of its 2 points was measured again: it holds; 24 of 24" in again_of(entry)[0]
-    file.write_text(json.dumps(first))
     assert "points 3, in the entry 2" in read_board([entry / "table.json"]).refused[0]
+    with pytest.raises(UsageError, match=r"5 of 8 are the same\. Give the command without --tolerance"):
+        recorder(entry)([again("holds") | {"equal": 5}])
     recorder(entry)(points[:2])
     assert not read_board([entry / "table.json"]).refused
     (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
@@ -241,12 +240,21 @@ def again(verdict):
         {"hold": 3},
         {"points": 1e300},
         {"documents": None},
-        {"schema": 5},
-        {"measured": [{"method": "gateskip", "task": "nano_math", "verdict": "holds", "code": "<b>"}]},
+        {"schema": 4},
+        {"schema": 6},
         {"measured": []},
-        {"measured": [{"method": "gateskip", "task": ["nano_math"], "verdict": "holds"}]},
-        {"measured": [{"method": "gateskip", "task": "nano_math", "verdict": ["holds"]}]},
-        {"measured": [{"method": "gateskip", "task": "nano_math", "verdict": "holds", "trained": "yes"}]},
+        *(
+            {"measured": [point(method="gateskip", task="nano_math", documents=8, equal=8) | wrong]}
+            for wrong in (
+                {"code": "<b>"},
+                {"task": ["nano_math"]},
+                {"verdict": ["holds"]},
+                {"trained": "yes"},
+                {"equal": 9},
+                {"equal": True},
+                {"documents": None},
+            )
+        ),
         {"schema": True},
         {"verified": None},
         {"measured": 3},

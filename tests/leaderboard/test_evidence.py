@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from forged_entries import NOW, measured_two, read, reseal, verified
+from forged_entries import NOW, measured_two, point, read, reseal, verified
 
 from adaptive_bench.leaderboard import evidence, provenance
 from adaptive_bench.leaderboard import verified as verified_now
@@ -30,8 +30,7 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     reseal(bare)
     assert states(bare) == {(SELF_REPORTED, True, None)}
     again = shutil.copytree(own, tmp_path / "again")
-    points = [{"method": "dense", "semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}]
-    verified(schema=3, points=1, hold=1, trained=1, documents=3, equal=3, measured=points)(again, None)
+    verified(points=1, hold=1, trained=1, documents=3, equal=3, measured=[point()])(again, None)
     board = read_board([again / "table.json"])
     found = {line["method"]: line["evidence"] for line in board.lines}
     assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
@@ -45,9 +44,8 @@ def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_to
     rows, answers = read(entry, "table.json"), read(entry, "answers.json")
     of_first = [sweep for sweep in answers["sweeps"] if sweep["seed"] == 1]
     answers = {"sweeps": [sweep | {"target": target} for sweep in of_first for target in (0.1, 0.2)]}
-    point = {"verdict": "holds", "trained": True, "documents": 3, "equal": 3}
     places = ("method", "semantics", "task")
-    measured = [point | {key: sweep[key] for key in places} for sweep in answers["sweeps"]]
+    measured = [point(**{key: sweep[key] for key in places}) for sweep in answers["sweeps"]]
     verified_now.recorder(entry)(measured)
     assert verified_now.of_entry(entry, answers, rows).points == 2 * len(of_first)
     verified_now.recorder(entry)([*measured, measured[0]])
@@ -64,9 +62,9 @@ def test_a_row_is_reproduced_where_no_point_of_it_differs(entries, tmp_path, ver
 
 
 def test_a_method_of_several_savings_agrees_where_no_point_of_it_differs():
-    point = {"method": "mod", "task": "nano_qa", "verdict": "holds"}
-    agreeing = verified_now._agreeing([point, point | {"task": "nano_math"}, point | {"verdict": "differs"}], 3, 2, 0)
-    assert set(agreeing) == {("mod", "nano_math")}
+    measured = [point(), point(task="nano_math"), point(verdict="differs")]
+    agreeing = verified_now._agreeing(measured, 3, 2, 0, {"documents", "equal"})
+    assert set(agreeing) == {("dense", "nano_math")}
 
 
 @pytest.mark.parametrize(
@@ -77,9 +75,7 @@ def test_what_earlier_code_measured_again_is_not_called_reproduced(entries, tmp_
     monkeypatch.setattr(evidence, "code_of", lambda method: "2" * 16 if method == "dense" else code_of(method))
     monkeypatch.setattr(provenance, "code_of", evidence.code_of)
     entry = shutil.copytree(entries[0], tmp_path / "again")
-    point = {"semantics": "bench", "task": "nano_qa_ll", "verdict": "holds", "trained": True}
-    points = [point | {"method": "dense", "code": by}, point | {"method": "random_skip", "code": "1" * 16}]
-    verified(schema=4, points=2, hold=2, trained=2, documents=6, equal=6, measured=points)(entry, None)
+    verified(measured=[point(code=by), point(method="random_skip", code="1" * 16)])(entry, None)
     board = read_board([entry / "table.json"])
     found = {line["method"]: line["evidence"] for line in board.lines}
     assert found == {"dense": state, "random_skip": REPRODUCED}

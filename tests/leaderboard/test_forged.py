@@ -155,6 +155,9 @@ FORGED = {
     "a class without records": (without_records(facts(causality="C2")), "methods.json: random_skip: causality C2"),
     "no authors": (about(about={"authors": [], "licence": "MIT"}), "about: authors is a list"),
     "authors of no name": (about(about={"authors": [" "], "licence": "MIT"}), "about: authors is a list"),
+    "an author twice": (about(about={"authors": ["A", "A"], "licence": "MIT"}), "about: authors is a list .*each once"),
+    "records in another order": (
+        changed("run.json", lambda found: found.update(records=found["records"][::-1])), "order of records"),
     "no licence": (about(about={"authors": ["A. Name"]}), "about: licence missing"),
     "an empty licence": (about(about={"authors": ["A. Name"], "licence": ""}), "about: licence is a licence"),
     "nobody": (without("entry.json", "about"), "entry.json: about: authors and licence missing"),
