@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.site import as_csv, as_markdown
@@ -153,7 +153,7 @@ def test_a_record_that_is_damaged_or_of_another_recipe_is_left_out_and_refused(r
     assert board.rows and not board.steps and not any(row.not_converged for row in board.rows)
     (said,) = board.problems
     assert said.startswith("steps.json of nano-seed1-320 is left out: ") and why in said
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(EnvironmentProblem, match=why):
         submit(folder, tmp_path / "entries", about=ABOUT)
 
 
