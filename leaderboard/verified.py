@@ -262,6 +262,7 @@ def _is_point(one: Any, more: Set[str]) -> bool:
         and one.keys() == _KEYS_OF_A_POINT | more
         and all(isinstance(one[key], str) for key in ("method", "semantics", "task"))
         and isinstance(one["trained"], bool)
-        and all(type(one[key]) is int and 0 <= one[key] <= one["documents"] for key in more)
+        and all(type(one[key]) is int for key in more)
+        and all(0 <= one[key] <= one["documents"] for key in more)  # which is a number by now
         and one["verdict"] in _VERDICTS
     )
