@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+TOLERATED_SHARE = 0.02  # of the documents of a point: measured again, their score may differ, by rounding
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -22,6 +22,7 @@ from typing import Any
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.runs import OWN_FILES, is_run
+from adaptive_bench.store.shelves import is_output
 
 STDOUT = Path("-")
 _DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
@@ -135,7 +136,7 @@ def _refuse_own(place: Path) -> None:
         UsageError: It is one.
     """
     place = place.absolute()
-    in_records = any(above.name == "records" and (above.parent / "runs").is_dir() for above in place.parents)
+    in_records = any(above.name == "records" and is_output(above.parent) for above in place.parents)
     if in_records or (is_run(place.parent) and place.name in OWN_FILES):
         raise UsageError(f"What a run wrote stays as it is, got {str(place)!r} to be written. Name another file.")
 

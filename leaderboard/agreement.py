@@ -189,7 +189,11 @@ def _models(found: Beside) -> Iterator[str]:
         return
     for name, columns in groups_of(found):
         first, last = columns[0], columns[-1]
-        there = [100 * line.theirs[last][0] / line.theirs[first][0] for line in found.lines if line.theirs[last]]  # type: ignore[index]
+        there = [
+            100 * end[0] / whole[0]
+            for line in found.lines
+            if (end := line.theirs[last]) is not None and (whole := line.theirs[first]) is not None
+        ]
         here = [
             f"{line.label} {100 * left.mean / start.mean:.0f} % ({start.shown} to {left.shown})"
             for line in beyond

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.metric import TOLERATED_SHARE
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic
@@ -34,7 +35,6 @@ UNVERIFIED = "not measured again"
 _VERDICTS = ("holds", "alike", "differs")
 _COUNTS = ("points", "hold", "alike", "trained", "documents", "equal")
 _OF_A_POINT = ("documents", "equal")
-_TOLERANCE = 0.02  # share of the documents of a point that holds whose score may differ, as `verify` has it
 _MOST = 10**9
 _KEYS = {"schema", "entry_sha256", "verified", "adaptive_bench", *_COUNTS, "measured"}
 _KEYS_OF_A_POINT = {"method", "semantics", "task", "verdict", "trained", "code"}  # and `_OF_A_POINT`, since version 5
@@ -60,8 +60,9 @@ def _record(folder: Path, found: Sequence[Mapping[str, Any]]) -> Path:
     known = [one for one in found if one["verdict"] != "unknown"]
     if loose := [one for one in known if one["verdict"] == "holds" and not _may_hold(one)]:
         raise UsageError(
-            f"What is recorded beside an entry holds where at most {_TOLERANCE:.0%} of the documents differ, but of "
-            f"{loose[0]['method']} on {loose[0]['task']} {loose[0]['equal']} of {loose[0]['documents']} are the same. "
+            f"What is recorded beside an entry holds where at most {TOLERATED_SHARE:.0%} of the documents differ, but "
+            f"of {loose[0]['method']} on {loose[0]['task']} "
+            f"{loose[0]['equal']} of {loose[0]['documents']} are the same. "
             f"Give the command without --tolerance."
         )
     values = {
@@ -222,12 +223,12 @@ def _check_sums(values: Mapping[str, Any], schema: int) -> None:
         if not _may_hold(one):
             raise Rejected(
                 f"{FILE_NAME}: equal {one['equal']} of {one['documents']} documents, but what holds differs in at "
-                f"most {_TOLERANCE:.0%} of them"
+                f"most {TOLERATED_SHARE:.0%} of them"
             )
 
 
 def _may_hold(one: Mapping[str, Any]) -> bool:
-    return bool(one["documents"] - one["equal"] <= _TOLERANCE * one["documents"])
+    return bool(one["documents"] - one["equal"] <= TOLERATED_SHARE * one["documents"])
 
 
 def _agreeing(measured: Any, points: int, hold: int, alike: int, more: Set[str]) -> dict[tuple[str, str], str | None]:

@@ -17,9 +17,11 @@ from adaptive_bench.cli.named_run import Run, named, run_names
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+from adaptive_bench.metric import TOLERATED_SHARE
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.results import read_json
 from adaptive_bench.store.runs import DEFAULT_OUT, run_name
+from adaptive_bench.store.shelves import is_output
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -59,7 +61,7 @@ def submit(
 
     Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
     """
-    if (to / "records").is_dir() and (to / "runs").is_dir():
+    if is_output(to):
         raise UsageError(
             f"-o is a folder of entries, but {str(to)!r} has runs, and an entry has the name of its run. Name another "
             f"folder."
@@ -163,7 +165,7 @@ def verify(
     saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
     tolerance: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of documents whose score may differ, for rounding.")
-    ] = 0.02,
+    ] = TOLERATED_SHARE,
     model: Annotated[str | None, typer.Option(help="The model, where the entry names a folder of its author.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with local data files.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",

@@ -17,6 +17,11 @@ def folders_in(home: Path) -> list[Path]:
         return []
 
 
+def is_output(folder: Path) -> bool:
+    """Whether runs are written into a folder: their records lie in it, and their tables."""
+    return (folder / "records").is_dir() and (folder / "runs").is_dir()
+
+
 def check_listable(home: Path) -> None:
     """Refuse an output folder of which nobody can tell which runs it has.
 

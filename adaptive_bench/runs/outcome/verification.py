@@ -15,6 +15,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.metric import TOLERATED_SHARE
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.works import DialEvaluation
@@ -22,7 +23,6 @@ from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.training import carry_out_training
 from adaptive_bench.tables.document_values import document_values, is_pooled
 
-TOLERANCE = 0.02
 _SAME_SCORE = 1e-3  # of a document whose score is no right or wrong, as a share of it
 _SAME_SAVING = 0.005
 _CERTAINTY = 0.99  # that the score of one more seed lies where it is looked for
@@ -71,7 +71,7 @@ def verify(
     *,
     saving: float = 0.15,
     documents: int = 32,
-    tolerance: float = TOLERANCE,
+    tolerance: float = TOLERATED_SHARE,
     reporter: Reporter | None = None,
 ) -> list[Checked]:
     """Measure, for every method and task of an entry's first seed, the point next to a saving again.
