@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,34 @@ import yaml
 from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
 from lm_eval.tasks._yaml_loader import load_yaml
 
+from adaptive_bench import code_digest
 from adaptive_bench.data import Source, find_place, folder_names
 from adaptive_bench.hub import Needed
+from adaptive_bench.store.shelves import is_output
 
 _EVALUATED = ("test_split", "validation_split")
 _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  # in lm-eval's order of preference
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Files in a folder and below, but for what tools keep in folders of their own."""
-    return [
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not any(part[0] in "._" for part in file.relative_to(folder).parent.parts)
-    ]
+    """Files in the folder of a task and below, but for what tools keep in folders of their own, and for runs: of a
+    plugin that says `folder=Path(__file__).parent` these are often written there.
+    """
+    found: list[Path] = []
+    for at, below, names in os.walk(folder):
+        here = Path(at)
+        if is_output(here):
+            below[:] = [] if here != folder else [one for one in below if one not in ("records", "runs")]
+            names = [] if here != folder else [one for one in names if one != code_digest.FILE]
+        below[:] = [one for one in below if one[0] not in "._"]
+        found += (file for name in names if (file := here / name).is_file())
+    return found
 
 
 def files_named(folder: Path) -> set[Path]:
     """Files that the YAML files of a folder include, and data files that they name, wherever these lie."""
     known: set[Path] = set()
-    waiting = [file.resolve() for file in folder.rglob("*.yaml")]
+    waiting = [file.resolve() for file in files_of(folder) if file.suffix == ".yaml"]
     while waiting:
         file = waiting.pop()
         if file in known or not file.is_file():

@@ -33,13 +33,15 @@ def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any])
     Raises:
         EnvironmentProblem: It did.
     """
-    now = task_inputs(find_task(task_name), data_dir)
+    task = find_task(task_name)
+    now = task_inputs(task, data_dir)
     if changed := [name for name, value in now.items() if planned[name] != value]:
-        what = {"task_code": "its files", "local_data": f"its data in {str(data_dir)!r}"}
+        newest = max(files_of(task.folder), key=lambda file: file.stat().st_mtime)
+        what = {"task_code": f"its files (the newest is {newest})", "local_data": f"its data in {str(data_dir)!r}"}
         raise EnvironmentProblem(
             f"A run asks the questions it planned with, but of the task {task_name!r} "
             f"{' and '.join(what[name] for name in changed)} changed meanwhile. Give the same command again: it asks "
-            f"what is there now."
+            f"what is there now. What is written meanwhile belongs into another folder."
         )
 
 
@@ -59,7 +61,7 @@ def _definition(task: Task) -> dict[str, Any]:
     """
     name = task.name.partition(":")[0]
     is_registered = name in registry.names("tasks")
-    if is_registered and not registry.is_foreign("tasks", name):
+    if is_registered and not registry.is_foreign_task(name):
         files = [file for file in task.other_files if file.suffix != ".py"]
         return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
     files = [*_files(task.folder, data=is_registered), *task.other_files]
