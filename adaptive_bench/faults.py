@@ -82,17 +82,17 @@ def is_exit_of_plugin(error: SystemExit) -> bool:
 
 
 def check_interrupt(error: BaseException) -> None:
-    """Refuse a plugin's own `raise KeyboardInterrupt`: nobody pressed Ctrl-C.
+    """Refuse a plugin's own `raise KeyboardInterrupt`, or another way to say so: nobody asked to stop.
 
     Raises:
         PluginFault: It is one.
     """
-    if isinstance(error, KeyboardInterrupt) and is_own_interrupt(error):
+    if is_own_interrupt(error):
         raise PluginFault(f"{_said(error)} ({place(error)}). Correct the plugin.") from error
 
 
-def is_own_interrupt(error: KeyboardInterrupt) -> bool:
-    """Whether a plugin raised it itself; of Ctrl-C the innermost line is that of our answer to the signal."""
+def is_own_interrupt(error: BaseException) -> bool:
+    """Whether a plugin raised it itself; of Ctrl-C and a signal the innermost line is that of our answer to it."""
     *_, raised = ["", *(frame.filename for frame in traceback.extract_tb(error.__traceback__))]
     return is_watched(raised)
 

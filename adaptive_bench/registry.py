@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -19,11 +18,10 @@ from typing import Any, Literal, get_args
 
 from adaptive_bench import faults, guard, opened
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
-from adaptive_bench.validation import as_path
+from adaptive_bench.validation import NAME, as_path
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
 DISTRIBUTION = "adaptive-bench"
-_NAME = re.compile(r"[A-Za-z0-9_\-]+")  # what a method spec can name, and what is good in a path
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # the plugin file that is being run, if any
 _used: dict[str, set[str]] = {}  # the other plugin files that one took something from, by file
@@ -141,6 +139,16 @@ def is_foreign(group: Group, name: str) -> bool:
     return origin(group, name).partition(" ")[0] != DISTRIBUTION
 
 
+def is_foreign_task(name: str) -> bool:
+    """Whether a task comes from a plugin; one that nobody registered is lm-eval's own.
+
+    Args:
+        name: With what stands behind its colon, if anything does.
+    """
+    registered = name.partition(":")[0]
+    return registered in names("tasks") and is_foreign("tasks", registered)
+
+
 def has_source(group: Group, name: str) -> bool:
     """Whether another process can load what a name stands for: from a plugin file or an installed package."""
     return (group, name) not in _registered or origin(group, name) in _used
@@ -171,7 +179,7 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
     """
     if group not in get_args(Group):
         raise UsageError(f"A plugin group is one of {', '.join(get_args(Group))}, got {group!r}.")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
             f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "
             "one like 'my_method'."
@@ -234,7 +242,7 @@ def load_plugin(path: Path | str) -> None:
     except BaseException as error:
         _registered.clear()
         _registered.update(known)
-        if isinstance(error, AdaptiveBenchError | KeyboardInterrupt | GeneratorExit):
+        if isinstance(error, AdaptiveBenchError | KeyboardInterrupt):
             raise
         where = f" ({place})" if (place := faults.place(error)) else ""
         raise PluginFault(

@@ -9,13 +9,11 @@ from typing import Literal, cast
 
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.validation import NAME
 
 Semantics = Literal["bench", "paper"]
 SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")
-_FORM = re.compile(r"(?P<name>[A-Za-z0-9_\-]+)(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
-
-
-_NAME = re.compile(r"[A-Za-z0-9_\-]+")
+_FORM = re.compile(rf"(?P<name>{NAME.pattern})(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
 
 
 def _is_parameter(pair: object) -> bool:
@@ -47,7 +45,7 @@ class MethodSpec:
                 f"A method spec has a name and semantics that are one of {', '.join(SEMANTICS)}, got {self.name!r} and "
                 f"{self.semantics!r}. Read one from a text: MethodSpec.parse('gateskip@paper')."
             )
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise UsageError(
                 f"The name in a method spec has letters, digits, underscores and hyphens, got {self.name!r}. Read a "
                 f"spec from a text: MethodSpec.parse('gateskip[shape=scalar]')."

@@ -5,6 +5,7 @@ differently. Anything else is said with its line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -74,21 +75,28 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if key.value in seen if isinstance(key, yaml.ScalarNode) else True:
-                line = key.start_mark.line + 1
-                raise _Refused(
-                    f"every key is a plain word and stands once, got {one_line(str(key.value), 60)!r} in line {line}; "
-                    f"leave one out"
-                )
-            seen.add(key.value)
+        keys = [key for key, _ in node.value if key.tag != f"{_TAG}merge"]
+        odd = next((key for key in keys if not isinstance(key, yaml.ScalarNode)), None) or key_again(keys)
+        if odd is not None:
+            line = odd.start_mark.line + 1
+            raise _Refused(
+                f"every key is a plain word and stands once, got {one_line(str(odd.value), 60)!r} in line {line}; "
+                f"leave one out"
+            )
         return super().construct_mapping(node, deep)
 
     def _line(self) -> str:
         return f"line {self.peek_event().start_mark.line + 1}"
+
+
+def key_again(keys: Iterable[yaml.Node]) -> yaml.Node | None:
+    """The first of some keys of a mapping that stood there before."""
+    seen: set[str] = set()
+    for key in keys:
+        if str(key.value) in seen:
+            return key
+        seen.add(str(key.value))
+    return None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from adaptive_bench.errors import PluginFault, one_line
-from adaptive_bench.validation import DESCRIPTION, is_description, is_utf8
+from adaptive_bench.validation import DESCRIPTION, called_as, can_take, is_description, is_utf8
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
@@ -118,7 +118,11 @@ class Task:
                 for name in ("description", "source", "licence", "text_source", "harness_name", "argument")
             ),
             ("other_files", "a tuple of pathlib.Path of files that are there", _are_files(self.other_files)),
-            ("training", "a function or None", self.training is None or callable(self.training)),
+            (
+                "training",
+                "a function of an ExampleRequest, or None",
+                self.training is None or _takes_one(self.training),
+            ),
             ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
             (
                 "data_folders",
@@ -165,6 +169,10 @@ def _are_names(value: object) -> bool:
     return isinstance(value, tuple) and all(map(_is_name, value))
 
 
+def _takes_one(value: object) -> bool:
+    return callable(value) and can_take(value, 1)
+
+
 def _is_below(path: str) -> bool:
     parts = Path(path).parts
     return not Path(path).is_absolute() and ".." not in parts
@@ -175,7 +183,7 @@ def _is_name(value: object) -> bool:
 
 
 def _fault(what: str, thing: Any, field: str, wanted: str) -> PluginFault:
-    name, said = (one_line(repr(value), 60) for value in (thing.name, getattr(thing, field)))
+    name, said = one_line(repr(thing.name), 60), called_as(field, getattr(thing, field))
     return PluginFault(f"Of the {what} {name}, {field} is {wanted}, got {said}. Correct the plugin.")
 
 
@@ -224,7 +232,7 @@ class OpenTask:
         for field, wanted, holds in (
             ("name", "a name", _is_name(self.name)),
             ("description", DESCRIPTION, is_description(self.description)),
-            ("make", "a function that gives the task of an argument", callable(self.make)),
+            ("make", "a function that gives the task of an argument", _takes_one(self.make)),
         ):
             if not holds:
                 raise _fault("task", self, field, wanted)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from pathlib import Path
+from types import FunctionType
 from typing import Any, get_args
 
 from adaptive_bench.errors import UsageError, is_printable, one_line
@@ -18,6 +21,7 @@ MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096  # bytes that file systems take
 _LONGEST_DESCRIPTION = 1000  # characters of what a plugin says of itself in a table
+NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
 DESCRIPTION = f"one line of printable text of at most {_LONGEST_DESCRIPTION:,} characters"
 
 _RULES = {
@@ -47,7 +51,12 @@ def rule_of(problem: Mapping[str, Any]) -> str:
     about, _, what = kind.partition("_")
     if what in ("type", "parsing", "from_float", "attributes_type") and about in _RULES:
         return _RULES[about]
-    return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return without_prefix(str(problem["msg"]))
+
+
+def without_prefix(said: str) -> str:
+    """What pydantic says of a value, without its word for that it is one."""
+    return said.removeprefix("Value error, ").removeprefix("Input ")
 
 
 def is_description(value: object) -> bool:
@@ -105,6 +114,28 @@ def as_path(given: Any, what: str) -> Path:
             f"{one_line(repr(given), 60)}. Name one; '.' is the current folder."
         )
     return Path(text)
+
+
+def can_take(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments by position; of one that hides what it takes, it can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def called_as(name: str, function: object) -> str:
+    """What stands behind `def`, types left out; of what is no function of Python what it is."""
+    function = function.__func__ if isinstance(function, classmethod | staticmethod) else function
+    if not isinstance(function, FunctionType):
+        return one_line(repr(function)[:200], 60)
+    parameters = inspect.signature(function).parameters.values()
+    return f"{name}({', '.join(str(one.replace(annotation=inspect.Parameter.empty)) for one in parameters)})"
 
 
 def is_whole(value: Any) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import registry
+from adaptive_bench import faults, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 
 
@@ -13,6 +13,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 def own_registrations(monkeypatch):
     """What a test registers is gone after it, and so are the entry points it invents."""
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(faults, "_watched", set(faults._watched))
     registry._installed.cache_clear()
     yield
     registry._installed.cache_clear()
@@ -139,6 +140,7 @@ def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
 
 def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(faults, "_watched", set(faults._watched))
     assert registry.file_of("methods", "gateskip").name == "gateskip.py"
     assert registry.file_of("methods", "nobody") is None
     plugin = tmp_path / "mine.py"

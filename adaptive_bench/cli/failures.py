@@ -29,7 +29,7 @@ def reported(debug: bool) -> Iterator[None]:
         if not is_exit_of_plugin(error) and not interrupts.was_cause(error):
             raise
         _end(error, debug)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost boundary: the process ends
+    except BaseException as error:  # noqa: BLE001 - the outermost boundary: the process ends
         _end(error, debug)
 
 

@@ -21,7 +21,7 @@ from adaptive_bench.cli.former import refuse_former
 from adaptive_bench.cli.idle import note_given
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
-from adaptive_bench.validation import LARGEST_COUNT
+from adaptive_bench.validation import LARGEST_COUNT, without_prefix
 
 _SHARES = ("--level", "--saving")  # savings: of these no command can mean percent, or less than nothing
 # What takes several values with commas between them, where it takes a text: `headroom --batch` is a number.
@@ -185,7 +185,7 @@ def _refuse_empty(order: list[Any], values: dict[str, Any]) -> None:
 
 def _add_received(error: Any, values: Mapping[str, Any]) -> None:
     """Typer says the rule that a value breaks, but not always the value; and pydantic that it is one."""
-    error.message = error.message.removeprefix("Value error, ").removeprefix("Input ")
+    error.message = without_prefix(error.message)
     given = values.get(error.param.name) if error.param is not None else None
     received = one_line(" ".join(map(str, given)) if isinstance(given, list | tuple) else str(given), 60)
     if given is not None and repr(received) not in error.message:

@@ -16,6 +16,7 @@ from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.metric import metric_of
+from adaptive_bench.strict_yaml import key_again
 from adaptive_bench.task import Task
 from adaptive_bench.validation import is_description
 
@@ -41,6 +42,7 @@ def check_declared(task: Task, loaded: HarnessTask) -> None:
     _check_validation_split(task, loaded)
     _check_version(task, loaded)
     if is_of_plugin(task.folder):
+        _check_filters(task, loaded)
         _check_metric(task, loaded)
         _check_chance(task)
 
@@ -54,15 +56,11 @@ def check_file(name: str, file: Path) -> None:
     """
     whole = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     for node in _mappings(whole):
-        seen: set[str] = set()
-        for key, _ in node.value:
-            text = str(key.value)
-            if text in seen:
-                raise PluginFault(
-                    f"A YAML file says each key once, but {str(file)!r} says {one_line(text, 60)!r} again in line "
-                    f"{key.start_mark.line + 1}. Keep one of them."
-                )
-            seen.add(text)
+        if (key := key_again(key for key, _ in node.value)) is not None:
+            raise PluginFault(
+                f"A YAML file says each key once, but {str(file)!r} says {one_line(str(key.value), 60)!r} again in "
+                f"line {key.start_mark.line + 1}. Keep one of them."
+            )
     metadata = load_yaml(file, resolve_func=False).get("metadata")  # with what it includes
     if metadata is not None and not isinstance(metadata, dict):
         raise PluginFault(
@@ -79,6 +77,22 @@ def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             yield from _mappings(value)
+
+
+def _check_filters(task: Task, loaded: HarnessTask) -> None:
+    """lm-eval makes the filters of answers only when there are answers."""
+    if type(loaded) is not ConfigurableTask:
+        return
+    for ensemble in loaded._filters:
+        for make in ensemble.filters:
+            try:
+                make()
+            except Exception as error:  # a filter of lm-eval's with another argument, or the plugin's own
+                raise PluginFault(
+                    f"The filters of a task can be made with what its YAML file gives them, but of {ensemble.name!r} "
+                    f"in that of {task.name!r} one cannot: {type(error).__name__}: {message_of(error)}. Correct its "
+                    f"filter_list."
+                ) from error
 
 
 def _check_metric(task: Task, loaded: HarnessTask) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jinja2 import UndefinedError
+from lm_eval.api.registry import filter_registry
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 
@@ -71,6 +72,8 @@ def problem_of(error: BaseException) -> str:
     if task is None or "dataset" not in vars(task):
         return ""
     given, config = task.dataset, task.config
+    if isinstance(error, KeyError) and (named := _unknown_filter(config.filter_list)) is not None:
+        return f"its YAML file names the filter {one_line(named, 60)!r}, and lm-eval has none of that name"
     if not isinstance(given, Mapping):
         return f"{_NO_DICTIONARY}, got {type(given).__name__}"
     for key in ("test_split", "validation_split", "training_split", "fewshot_split"):
@@ -87,6 +90,14 @@ def problem_of(error: BaseException) -> str:
     return _problem_of_first(task, given[split][0], error)
 
 
+def _unknown_filter(listed: Any) -> str | None:
+    for filters in listed or []:
+        for step in filters["filter"]:
+            if isinstance(step["function"], str) and step["function"] not in filter_registry:
+                return str(step["function"])
+    return None
+
+
 def _problem_of_first(task: ConfigurableTask, document: Any, error: BaseException) -> str:
     if isinstance(error, UndefinedError):
         return f"{message_of(error)} in a template of its YAML file; a document has {_fields(document)}"
@@ -96,7 +107,7 @@ def _problem_of_first(task: ConfigurableTask, document: Any, error: BaseExceptio
         rule = message_of(problem).partition(". Correct that row")[0]
         return rule[0].lower() + rule[1:]
     except AdaptiveBenchError:
-        return ""  # it is blamed already, with its line
+        pass  # it is blamed already, with its line
     return ""
 
 

@@ -311,7 +311,7 @@ def _registered(name: str, argument: str | None) -> Task:
             f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
             f"({registry.origin('tasks', name)}). Correct the plugin."
         )
-    if registry.is_foreign("tasks", name):
+    if registry.is_foreign_task(name):
         faults.add_task(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):
             raise PluginFault(

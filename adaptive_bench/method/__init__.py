@@ -28,7 +28,16 @@ from adaptive_bench.method.fitted import Fitted, HeldOutText, Streams
 from adaptive_bench.method.gumbel import sampled_choice
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.layer_rules import LayerRule, layers_to_leave_out
-from adaptive_bench.method.lookup import method_class, starting_spec, trained_alike, training_spec, why_not_shuffled
+from adaptive_bench.method.lookup import (
+    config_of,
+    method_class,
+    method_of,
+    starting_spec,
+    takes_target,
+    trained_alike,
+    training_spec,
+    why_not_shuffled,
+)
 from adaptive_bench.method.prompt import known_outputs, prompt_outputs
 from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.schedule import annealed
@@ -69,6 +78,7 @@ __all__ = [
     "UsageError",
     "annealed",
     "compensated",
+    "config_of",
     "described",
     "document_key",
     "draw_key",
@@ -80,6 +90,7 @@ __all__ = [
     "layers_to_leave_out",
     "leaving_tokens",
     "method_class",
+    "method_of",
     "paper_quantile_keep",
     "prompt_outputs",
     "quantile_threshold",
@@ -87,6 +98,7 @@ __all__ = [
     "sampled_choice",
     "site_scales",
     "starting_spec",
+    "takes_target",
     "top_k_per_row",
     "trained_alike",
     "training_spec",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import get_args
 
 from adaptive_bench.backbone import Site
@@ -13,7 +14,7 @@ from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.base import CausalityClass, KVPolicy, Method, MethodConfig
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.search_range import SearchRange
-from adaptive_bench.validation import DESCRIPTION, is_description
+from adaptive_bench.validation import DESCRIPTION, called_as, can_take, is_description
 
 _FLAGS = (
     *("adapts", "draws", "once_per_prompt", "prompts_only", "skips_whole_layers", "solves_dial"),
@@ -32,7 +33,7 @@ def check_class(found: type[Method]) -> None:
     """
     if found in _held:
         return
-    _refuse(found, [*_of_class(found), *_of_config(found.Config)])
+    _refuse(found, [*_of_class(found), *_of_hooks(found), *_of_config(found.Config)])
     _held.add(found)
 
 
@@ -65,6 +66,27 @@ def _of_class(found: type[Method]) -> Iterator[_Rule]:
     yield "the docstring", f"text whose first paragraph has lines that are each {DESCRIPTION}", text, not text or holds
 
 
+def _of_hooks(found: type[Method]) -> Iterator[_Rule]:
+    """What a class gives in place of the base class's can be called as that is."""
+    for name, own in vars(Method).items():
+        given = inspect.getattr_static(found, name)
+        if given is own or (name.startswith("_") and name != "__init__"):
+            continue
+        if isinstance(own, property):
+            is_call = isinstance(given, FunctionType | classmethod | staticmethod)
+            yield name, "a property (`@property`) or a value", called_as(name, given), not is_call
+        elif isinstance(own, FunctionType | classmethod):
+            wanted = called_as(name, own)
+            count = len(inspect.signature(own.__func__ if isinstance(own, classmethod) else own).parameters)
+            if isinstance(own, classmethod):
+                of_class = isinstance(given, classmethod | staticmethod)
+                holds = of_class and can_take(getattr(found, name), count - 1)
+                yield name, f"a classmethod (`@classmethod`) that is called as {wanted}", called_as(name, given), holds
+            else:
+                holds = callable(given) and can_take(given, count)
+                yield name, f"a function that is called as {wanted}", called_as(name, given), holds
+
+
 def _paragraph(text: str) -> list[str]:
     return inspect.cleandoc(text).partition("\n\n")[0].splitlines()
 
@@ -75,6 +97,8 @@ def _of_config(config: type[MethodConfig]) -> Iterator[_Rule]:
         text: object = field.description
         holds = text is None or (isinstance(text, str) and is_description(text.replace("\n", " ")))
         yield f"the description of the parameter {name}", DESCRIPTION, text, holds
+        other: object = field.validation_alias or field.alias
+        yield f"the name of the parameter {name}", "its only one: it has no alias", other, other is None
     wanted = "a mapping of names of parameters to search ranges (`SearchRange`)"
     space: object = config.search_space
     is_space = isinstance(space, Mapping) and all(isinstance(one, SearchRange) for one in space.values())
@@ -98,6 +122,8 @@ def _of_method(method: Method) -> Iterator[_Rule]:
     change: object = method.initial_change(method.config)
     is_change = isinstance(change, InitialChange) and isinstance(change.reason, str) and _is_number(change.bound)
     yield "initial_change", "None or an InitialChange with a reason and a bound", change, change is None or is_change
+    comes_to: object = method.config.on_model(method.backbone_size[0])
+    yield "what on_model of its Config gives", "a mapping", comes_to, isinstance(comes_to, Mapping)
     takes: object = method.takes_target(method.config)
     yield "takes_target", "True or False", takes, isinstance(takes, bool)
     if method.kv_policy == "defer":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import PluginFault, UsageError, message_of, one_line
+from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.base import Method, MethodConfig
 from adaptive_bench.method.declared import check_class
 from adaptive_bench.spec import MethodSpec
@@ -32,13 +34,55 @@ def method_class(spec: MethodSpec) -> type[Method]:
     return found
 
 
+def config_of(spec: MethodSpec) -> MethodConfig:
+    """The parameters of a spec.
+
+    Raises:
+        UsageError: No method has that name, or it has no such parameter or value.
+        PluginFault: A plugin's method gives something else.
+    """
+    found = method_class(spec)
+    config: object = found.parse_config(spec)
+    if not isinstance(config, found.Config):
+        raise PluginFault(
+            f"What parse_config of a method gives is its Config, got {one_line(repr(config), 60)} of "
+            f"{in_plugin(found)}. Correct it in the class, or leave it to the base class."
+        )
+    return config
+
+
+def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
+    """The method of a spec, made for a backbone.
+
+    Args:
+        seed: For whatever it draws at random.
+
+    Raises:
+        UsageError: As `config_of`; or the method refuses the backbone.
+        PluginFault: What a plugin registered is no method.
+    """
+    found = method_class(spec)
+    method = found(config_of(spec), backbone, spec.semantics, seed)
+    if "listeners" not in vars(method):
+        raise PluginFault(
+            f"The __init__ of a method calls that of its base class first, but that of {in_plugin(found)} does not. "
+            f"Begin it with super().__init__(config, backbone, semantics, seed)."
+        )
+    return method
+
+
+def takes_target(spec: MethodSpec) -> bool:
+    """Whether training of a spec moves towards a saving."""
+    return method_class(spec).takes_target(config_of(spec))
+
+
 def training_spec(spec: MethodSpec) -> MethodSpec:
     """What has to be trained for this spec (untrained random skipping: the dense model).
 
     Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
     """
     found = method_class(spec)
-    trained = found.training_spec(found.parse_config(spec), spec)
+    trained = found.training_spec(config_of(spec), spec)
     config = _config_named(spec, trained, "training_spec", "What has to be trained for a method")
     fields = type(config).model_fields
     told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
@@ -55,7 +99,7 @@ def _config_named(spec: MethodSpec, named: object, by: str, what: str) -> Method
     if not isinstance(named, MethodSpec):
         raise PluginFault(f"{what} is a MethodSpec, got {one_line(repr(named), 60)} {where}. Correct the plugin.")
     try:
-        return method_class(named).parse_config(named)
+        return config_of(named)
     except UsageError as error:
         if named == spec:
             raise
@@ -68,9 +112,7 @@ def _config_named(spec: MethodSpec, named: object, by: str, what: str) -> Method
 def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
     """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
     first, second = training_spec(one), training_spec(other)
-    return (first.name, first.semantics) == (second.name, second.semantics) and (
-        method_class(first).parse_config(first) == method_class(second).parse_config(second)
-    )
+    return (first.name, first.semantics) == (second.name, second.semantics) and (config_of(first) == config_of(second))
 
 
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:

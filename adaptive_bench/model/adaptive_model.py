@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.method import method_class, trained_alike
+from adaptive_bench.method import method_of, trained_alike
 from adaptive_bench.method.declared import check_method
 from adaptive_bench.method.dial import as_number
 from adaptive_bench.method.schedule import check_step
@@ -51,11 +51,9 @@ class AdaptiveModel(HuggingFaceModel):
             raise UsageError(why_no_backbone(backbone_model))
         spec = MethodSpec.of(spec)
         check_seed(seed)
-        method_type = method_class(spec)
-        config = method_type.parse_config(spec)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            method = method_type(config, Backbone(backbone_model), spec.semantics, seed)
+            method = method_of(spec, Backbone(backbone_model), seed)
         check_method(method)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 

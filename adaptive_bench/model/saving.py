@@ -113,12 +113,17 @@ def save(
         adapters: but for these.
 
     Raises:
-        UsageError: The model is quantized.
+        UsageError: The model is quantized, or has no values.
     """
     if model.backbone.quantized != "none":
         raise UsageError(
             f"A model is saved with the weights it was trained with, got one that is quantized as "
             f"{model.backbone.quantized}. Save it first; quantize what is loaded."
+        )
+    if any(one.is_meta for one in model.parameters()):
+        raise UsageError(
+            "A model is saved with its weights, got one on the device 'meta', where they are lost. Save it before it "
+            "is moved there, or load it again."
         )
     before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import Plan, plan
@@ -169,7 +169,7 @@ def choose_rates(
     grows, rates = not rates, rates or [config.train.learning_rate * factor for factor in GRID]
     specs = list(dict.fromkeys(training_spec(MethodSpec.parse(text)) for text in config.methods))
     for spec in specs:
-        if not (found := method_class(spec)).takes_target(found.parse_config(spec)):
+        if not takes_target(spec):
             raise UsageError(
                 f"Rates are compared at the saving a method is trained towards, but {spec} is trained towards none. "
                 f"Leave it out."

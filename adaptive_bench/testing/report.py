@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
-from adaptive_bench.method import method_class
+from adaptive_bench.method import config_of
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.model.device import find_device
 from adaptive_bench.probed import Matrix
@@ -102,7 +102,7 @@ def _named(given: Any) -> list[MethodSpec]:
     for spec in specs:
         registry.check_name("methods", spec.name)
         with suppress(PluginFault):  # which the checks report
-            method_class(spec).parse_config(spec)
+            config_of(spec)
     return specs
 
 

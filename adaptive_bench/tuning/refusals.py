@@ -10,7 +10,7 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.method import config_of, training_spec
 from adaptive_bench.runs.checks.model import examine, model_facts
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.spec import MethodSpec
@@ -60,7 +60,7 @@ class Refusals:
         spec = MethodSpec.parse(config.methods[0])
         rate = TrainingTargets("net", (), {}, config.train.method_learning_rates).rate(training_spec(spec))
         layers = int(model_facts(config.model).empty.config.num_hidden_layers)
-        parameters = method_class(spec).parse_config(spec).on_model(layers)
+        parameters = config_of(spec).on_model(layers)
         recipe = config.train.model_dump(mode="json", exclude={"method_learning_rates"})
         return canonical([parameters, rate, recipe])
 

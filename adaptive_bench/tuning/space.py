@@ -14,7 +14,7 @@ from scipy.stats.qmc import Halton
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import SearchRange, method_class, training_spec
+from adaptive_bench.method import SearchRange, config_of, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.spec import MethodSpec
@@ -160,7 +160,7 @@ def _concerns(owner: str | None, name: str, spec: MethodSpec) -> bool:
 
 def _check(spec: MethodSpec, name: str, value: str) -> None:
     if name not in RATES:
-        method_class(spec).parse_config(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
+        config_of(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
     elif name != METHOD_RATE:
         try:
             TrainRecipe.model_validate(recipe_values({name: value}))

@@ -12,6 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted, TrainingDiver
         (TrainingDiverged("x"), 1),
         (Interrupted("x"), 130),
         (OSError("x"), 1),
+        (GeneratorExit("x"), 1),
     ],
 )
 def test_errors_become_one_paragraph_and_an_exit_code(capsys, error, exit_code):

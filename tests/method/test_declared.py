@@ -5,10 +5,20 @@ from typing import ClassVar
 
 import pytest
 from pydantic import Field
+from torch import nn
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
-from adaptive_bench.method import DialSpec, Method, MethodConfig, MethodSpec, method_class, starting_spec, training_spec
+from adaptive_bench.method import (
+    DialSpec,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    method_class,
+    method_of,
+    starting_spec,
+    training_spec,
+)
 from adaptive_bench.method.declared import check_class, check_method
 
 BACKBONE = SimpleNamespace(num_layers=2, hidden_size=4)
@@ -47,6 +57,66 @@ def test_every_method_of_this_package_is_in_order():
 def test_a_class_attribute_of_another_kind_is_refused(name, value, called):
     with pytest.raises(PluginFault, match=f"Of the method Odd, {called} is .*, got .* Correct it in the class"):
         check_class(type("Odd", (Mine,), {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("training_spec", classmethod(lambda cls, spec: spec), r"a classmethod .* training_spec\(cls, config, spec\)"),
+        ("takes_target", lambda config: True, r"a classmethod .* takes_target\(cls, config\)"),
+        ("losses", lambda self: {}, r"a function that is called as losses\(self, call\)"),
+        ("__init__", lambda self, config: None, r"a function that is called as __init__\(self, config, backbone, "),
+        ("begin_step", 5, r"a function that is called as begin_step\(self, step, total_steps\)"),
+        ("kv_policy", lambda self: "evict", "a property"),
+    ],
+)
+def test_what_stands_in_place_of_the_base_classs_is_called_like_it(name, value, wanted):
+    with pytest.raises(PluginFault, match=f"Of the method Odd, {name} is {wanted}.*, got "):
+        check_class(type("Odd", (Mine,), {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("training_spec", staticmethod(lambda config, spec: spec)),
+        ("begin_step", lambda self, *args: None),
+        ("losses", lambda self, call, scale=1.0: {}),
+        ("kv_policy", "evict"),
+    ],
+)
+def test_another_form_that_can_be_called_alike_will_do(name, value):
+    check_class(type("Fine", (Mine,), {name: value}))
+
+
+def test_a_parameter_has_one_name():
+    class Config(MethodConfig):
+        width: int = Field(1, alias="w")
+
+    with pytest.raises(PluginFault, match="the name of the parameter width is its only one: it has no alias, got 'w'"):
+        check_class(type("Odd", (Mine,), {"Config": Config}))
+
+
+def test_what_a_method_makes_of_its_spec_and_itself_is_held_to_it(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    kinds = {
+        "no_config": {"parse_config": classmethod(lambda cls, spec: None)},
+        "no_super": {"__init__": lambda self, config, backbone, semantics, seed: nn.Module.__init__(self)},
+    }
+    for name, parts in kinds.items():
+        registry.register("methods", name)(type(name, (Mine,), parts))
+    with pytest.raises(PluginFault, match="What parse_config of a method gives is its Config, got None of no_config"):
+        method_of(MethodSpec("no_config"), BACKBONE)
+    with pytest.raises(PluginFault, match="calls that of its base class first, but that of no_super does not"):
+        method_of(MethodSpec("no_super"), BACKBONE)
+
+
+def test_what_parameters_come_to_on_a_model_is_a_mapping():
+    class Config(MethodConfig):
+        def on_model(self, layers):
+            return layers
+
+    with pytest.raises(PluginFault, match="what on_model of its Config gives is a mapping, got 2"):
+        check_method(Mine(Config(), BACKBONE, "bench", 0))
 
 
 @pytest.mark.parametrize(

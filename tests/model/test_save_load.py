@@ -159,3 +159,9 @@ def test_what_another_version_of_a_method_calibrated_is_left_out(shared_model, t
     with pytest.warns(UserWarning, match="another version of 'mod'"):
         model = AdaptiveModel.from_pretrained(tmp_path)
     assert not model.method.thresholds.shares.numel()
+
+
+def test_a_model_without_values_is_not_saved(make_model, tmp_path):
+    model = make_model("gateskip").to("meta")
+    with pytest.raises(UsageError, match="on the device 'meta'"):
+        model.save_pretrained(tmp_path / "model")

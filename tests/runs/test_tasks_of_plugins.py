@@ -10,12 +10,14 @@ import pytest
 from adaptive_bench import faults, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.documents import answer_of
+from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.preflight import preflight as look_at
 from adaptive_bench.runs.checks.tasks import check_training_text
+from adaptive_bench.stopping import Stopped
 from adaptive_bench.task import Example
 
 DOCS = """
@@ -70,9 +72,24 @@ def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatc
     assert re.search(r"evaluate dense on leaves, .*SystemExit: 0 \(.*docs\.py, line \d+, in score\)", said)
 
 
+def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
+    for name in ("own.yaml", "data/rows.jsonl", "data/records/kept.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    before = files_of(tmp_path)
+    assert len(before) == 3
+    for out in (tmp_path, tmp_path / "out"):
+        for name in ("records/a/env.json", "runs/b/config.yaml", "code.json"):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text("{}")
+        assert sorted(files_of(tmp_path)) == sorted(before)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("training", lambda: []),
+        ("training", lambda request, more: []),
         ("folder", "a text"),
         ("metrics", ()),
         ("metrics", "acc,none"),
@@ -251,6 +268,15 @@ def test_a_sound_task_passes(preflight):
         ({"higher": "false"}, "Of the metric 'acc' higher is better"),
         ({"chance": 50}, "from 0 to 1 for 'acc,none', but the chance .* is 50"),
         ({"split": "dev"}, "splits of its documents, 'test', 'validation', got 'dev'"),
+        ({"load": "PARTS['validation'] = ROWS[:20]"}, "20 of 20 documents of the validation_split .* are tested"),
+        (
+            {"more": "filter_list: [{name: none, filter: [{function: no_such}]}]"},
+            "names the filter 'no_such', and lm-eval has none",
+        ),
+        (
+            {"more": "filter_list: [{name: none, filter: [{function: regex, regex_patern: a}]}]"},
+            "of 'none' in that of 'own' one cannot: TypeError: .*regex_patern",
+        ),
         ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'calibration'"),
         ({"drawn": "PARTS['test']"}, "20 of 20 training examples .* are questions that it is tested on"),
         ({"drawn": "PARTS['train']"}, "20 of 20 training examples .* are in its calibration text"),
@@ -267,14 +293,15 @@ def test_a_task_is_registered_under_its_name(preflight, monkeypatch):
         preflight()
 
 
-def test_an_interrupt_that_a_plugin_raises_is_its_own(tmp_path):
-    (file := tmp_path / "mine.py").write_text("def act():\n    raise KeyboardInterrupt\n")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Stopped])
+def test_an_interrupt_that_a_plugin_raises_is_its_own(tmp_path, kind):
+    (file := tmp_path / "mine.py").write_text("def act(kind):\n    raise kind\n")
     faults.watch(file)
     space = {}
     exec(compile(file.read_text(), str(file), "exec"), space)
-    with pytest.raises(PluginFault, match=r"KeyboardInterrupt \(.*mine.py, line 2, in act\)"):
+    with pytest.raises(PluginFault, match=rf"{kind.__name__} \(.*mine.py, line 2, in act\)"):
         try:
-            space["act"]()
-        except KeyboardInterrupt as error:
+            space["act"](kind)
+        except kind as error:
             faults.check_interrupt(error)
-    faults.check_interrupt(KeyboardInterrupt())  # of Ctrl-C
+    faults.check_interrupt(kind())  # of Ctrl-C, or a signal

@@ -26,7 +26,7 @@ def check_apart(task: Task, config: RunConfig, examples: Sequence[Example], find
     Raises:
         PluginFault: More than half of them are there.
     """
-    if not _is_of_plugin(task):
+    if not registry.is_foreign_task(task.name):
         return
     request = ExampleRequest("calibration", len(examples), config.seeds[0], config.data_dir, config.train.max_length)
     with quiet():
@@ -60,7 +60,7 @@ def check_same(task: Task, config: RunConfig, documents: Sequence[Any]) -> None:
     Raises:
         PluginFault: Read again they are others.
     """
-    if not _is_of_plugin(task):
+    if not registry.is_foreign_task(task.name):
         return
     with quiet():
         again = list(load_anew(task, config.data_dir).eval_docs)[: len(documents)]
@@ -78,11 +78,30 @@ def check_same(task: Task, config: RunConfig, documents: Sequence[Any]) -> None:
         )
 
 
+def check_validation(task: Task, config: RunConfig, findings: Findings) -> None:
+    """Settings are chosen on validation documents, so these are not the tested ones; a few are noted.
+
+    Raises:
+        PluginFault: More than half of them are.
+    """
+    if task.validation_split is None or not registry.is_foreign_task(task.name):
+        return
+    with quiet():
+        tested, chosen = (
+            list(map(str, load_task(task, config.data_dir, None, split).eval_docs)) for split in ("test", "validation")
+        )
+    same = len(chosen) - len([one for one in chosen if one not in set(tested)])
+    if not same:
+        return
+    said = f"{same} of {len(chosen)} documents of the validation_split {task.validation_split!r} of {task.name!r}"
+    if same > len(chosen) / 2:
+        raise PluginFault(
+            f"Settings are chosen on other documents than those that are tested, but {said} are tested. Correct the "
+            f"plugin: keep them apart, or give validation_split=None."
+        )
+    findings.note(f"{said} are tested as well.")
+
+
 def _asked(harness: HarnessTask, document: Any) -> str:
     text = harness.doc_to_text(document)
     return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()
-
-
-def _is_of_plugin(task: Task) -> bool:
-    name = task.name.partition(":")[0]
-    return name in registry.names("tasks") and registry.is_foreign("tasks", name)

@@ -15,7 +15,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.faults import explained
 from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
-from adaptive_bench.method import Method, method_class, training_spec
+from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.method.declared import check_method
 from adaptive_bench.model.adapters import check_installed
 from adaptive_bench.runs.checks.findings import Findings
@@ -202,11 +202,10 @@ def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, 
 
 
 def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
-    found = method_class(spec)
-    config = found.parse_config(spec)
+    config_of(spec)  # what is wrong with it is no matter of the model
     try:
         with torch.device("meta"):
-            method = found(config, Backbone(facts.empty), spec.semantics, 0)
+            method = method_of(spec, Backbone(facts.empty))
         check_method(method)
         return method
     except AdaptiveBenchError:

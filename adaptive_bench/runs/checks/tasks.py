@@ -19,7 +19,7 @@ from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.checks.apart import check_apart, check_same
+from adaptive_bench.runs.checks.apart import check_apart, check_same, check_validation
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.encoding import encode_examples
@@ -50,11 +50,12 @@ def check_task(
     with quiet():
         documents = _documents(task, harness, config.evaluation.limit)
         check_same(task, config, documents)
+        check_validation(task, config, findings)
         answers = [
             answer_of(harness, document, f"document {number} of {len(documents)} of {name!r}")
             for number, document in enumerate(documents, 1)
         ]
-        _check_shots(task, harness)
+        _check_shots(task, harness, config.evaluation.num_fewshot)
         if tokenizer is None:
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
@@ -130,7 +131,7 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
     return documents[:limit]
 
 
-def _check_shots(task: Task, harness: HarnessTask) -> None:
+def _check_shots(task: Task, harness: HarnessTask, asked: int | None) -> None:
     wanted = int(harness.config.num_fewshot or 0)
     if not wanted:
         return
@@ -139,9 +140,10 @@ def _check_shots(task: Task, harness: HarnessTask) -> None:
     except Exception:  # noqa: BLE001 - lm-eval draws from the evaluated split then
         available = len(list(harness.eval_docs))
     if wanted >= available:
+        who, mend = ("--num-fewshot", "Lower it") if asked is not None else ("the task itself", "Give --num-fewshot")
         raise UsageError(
-            f"Worked examples are drawn without repetition, but {task.name!r} has {available} and --num-fewshot asks "
-            f"for {wanted}. Lower --num-fewshot."
+            f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
+            f"and {who} asks for {wanted}. {mend}: at most {available - 1}."
         )
 
 

@@ -23,7 +23,7 @@ from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.sweep import first_savings
-from adaptive_bench.method import method_class, starting_spec, training_spec
+from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.shapes import shape_of_model
@@ -110,7 +110,7 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], di
         chain: MethodSpec | None = spec
         while chain is not None:
             found = method_class(chain)
-            several = found.trains and found.takes_target(found.parse_config(chain))
+            several = found.trains and takes_target(chain)
             trained[chain] = len(targets.goals(found)) if several else 1
             chain = starting_spec(chain)
     steps = [
@@ -167,9 +167,8 @@ def budget(
 
 
 def _end(empty: PreTrainedModel, spec: MethodSpec) -> Any:
-    found = method_class(spec)
     with torch.device("meta"):
-        return found(found.parse_config(spec), Backbone(empty), spec.semantics, 0)
+        return method_of(spec, Backbone(empty))
 
 
 def _sequence_tokens(config: RunConfig, context: int, tokenizer: PreTrainedTokenizerBase | None) -> tuple[float, bool]:

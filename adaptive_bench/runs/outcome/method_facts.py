@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.method import method_class
+from adaptive_bench.method import method_class, method_of
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shapes import find_shape
@@ -96,9 +96,8 @@ def _empty_backbone(shape: PretrainedConfig) -> Backbone:
 
 
 def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
-    found = method_class(spec)
     try:
         with torch.device("meta"):
-            return str(found(found.parse_config(spec), backbone, spec.semantics, 0).kv_policy)
+            return str(method_of(spec, backbone).kv_policy)
     except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; its table stays
         return None

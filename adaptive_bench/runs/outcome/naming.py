@@ -13,7 +13,7 @@ import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.method import method_class
+from adaptive_bench.method import takes_target
 from adaptive_bench.runs.planning.conditions import model_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -76,8 +76,7 @@ def _says(file: Path, about: Mapping[str, Any]) -> bool:
 
 
 def _is_control(spec: MethodSpec) -> bool:
-    found = method_class(spec)
-    return not found.takes_target(found.parse_config(spec))
+    return not takes_target(spec)
 
 
 def _safe(part: str) -> str:

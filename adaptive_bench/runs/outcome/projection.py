@@ -32,7 +32,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
 from adaptive_bench.engine.meter import RESCALE
-from adaptive_bench.method import method_class
+from adaptive_bench.method import method_class, method_of
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
@@ -52,10 +52,9 @@ class Projection:
     """
 
     def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
-        method_type = method_class(spec)
         self.backbone = backbone
         with torch.device("meta"):
-            method = method_type(method_type.parse_config(spec), self.backbone, spec.semantics, 0)
+            method = method_of(spec, self.backbone)
         self._map_macs = {
             f"{_OWN_MAP}{name}": module.weight.numel()
             for name, module in method.named_modules()

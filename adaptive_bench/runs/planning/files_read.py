@@ -96,7 +96,7 @@ def _plugins(methods: Iterable[str], tasks: Iterable[str]) -> Iterator[_Plugin]:
             yield _Plugin(f"method {name}", _home_of_method(name), code, code | named)
     for name in dict.fromkeys(tasks):
         registered = name.partition(":")[0]
-        if registered not in registry.names("tasks") or not registry.is_foreign("tasks", registered):
+        if not registry.is_foreign_task(name):
             continue
         task, own = find_task(name), registry.file_of("tasks", registered)
         beside = [file.resolve() for file in (*files_of(task.folder), *task.other_files)]

@@ -10,7 +10,7 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
-from adaptive_bench.method import method_class, starting_spec, training_spec
+from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
 from adaptive_bench.runs.planning.shapes import find_shape
@@ -181,8 +181,8 @@ def _trainings(
     if start is not None:
         (base,) = _trainings(start, shared, targets, records, known)
         content["base"] = base.folder.name
-    takes_target = bool(recipe["steps"]) and method_type.takes_target(method_type.parse_config(spec))
-    goals: Sequence[Goal | None] = targets.goals(method_type) if takes_target else (None,)
+    aims = bool(recipe["steps"]) and takes_target(spec)
+    goals: Sequence[Goal | None] = targets.goals(method_type) if aims else (None,)
     trainings = []
     for goal in goals:
         about = content if goal is None else content | {"target": targets.describe(goal, shared["seed"])}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
-from adaptive_bench.method import DEFAULT_TARGET, Method, method_class, training_spec
+from adaptive_bench.method import DEFAULT_TARGET, Method, config_of, training_spec
 from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Task
@@ -65,7 +65,7 @@ class TrainingTargets:
             UsageError: A rate is given for a method that does not exist.
         """
         for text in config.train.method_learning_rates:
-            method_class(MethodSpec.parse(text)).parse_config(MethodSpec.parse(text))
+            config_of(MethodSpec.parse(text))
         levels = [config.levels] if config.levels else [task.levels for task in tasks]
         priced: dict[str, FlopAxis] = {"time": "net", "bytes": "net", "claimed": "tokens"}
         axis = priced.get(config.match_on) or cast(FlopAxis, config.match_on)

@@ -123,12 +123,11 @@ def _draw(
     for task in tasks:
         task_examples = task.examples(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
         if not task_examples:
-            registered = task.name.partition(":")[0]
-            if registry.is_foreign("tasks", registered):
+            if registry.is_foreign_task(task.name):
+                where = registry.origin("tasks", task.name.partition(":")[0])
                 raise PluginFault(
-                    f"A task with a training function gives examples of each split, but {task.name!r} "
-                    f"({registry.origin('tasks', registered)}) gave none for {split!r}. Correct the plugin; a task "
-                    f"without training text has training=None."
+                    f"A task with a training function gives examples of each split, but {task.name!r} ({where}) gave "
+                    f"none for {split!r}. Correct the plugin; a task without training text has training=None."
                 )
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, task_examples, share
