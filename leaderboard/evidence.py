@@ -5,6 +5,7 @@ An entry that does not hold is refused as a whole: whoever changed one value may
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -122,7 +123,6 @@ def examine(folder: Path) -> Evidence:
     check_forms(folder)
     submitted(folder)  # it is a date
     check_run_json(folder)
-    check_headroom(folder)
     identity = identity_of(read_json(folder / ENTRY)["about"], whole=True)
     has_records = (folder / PACKED_RECORDS).is_file()
     now = _made_again(folder) if has_records else None
@@ -137,6 +137,10 @@ def examine(folder: Path) -> Evidence:
             raise Rejected(f"row {number} of table.json: {why}") from why
         if unknown := sorted(row.keys() - COLUMNS):
             raise Rejected(f"row {number} of table.json: {plain(unknown[0], 40)!r} is no column of a table")
+    metrics: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        metrics[str(row["task"])].add(str(row["metric"]))
+    check_headroom(folder, metrics)
     read_steps(folder, (Row.of(checked(row)) for row in rows))
     answers = _read(folder, "answers.json", {"sweeps": []} if now is None else now["answers"], dict)
     facts = _read(folder, "methods.json", {"methods": {}}, dict)

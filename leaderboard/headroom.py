@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from adaptive_bench.cli.headroom_table import verdict
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.digest import sealed, unsealed
 
+from .headroom_form import check_task
 from .plain import plain
 from .rows import LARGEST_FILE_BYTES, Rejected
 
@@ -41,24 +43,40 @@ def for_entry(path: Path) -> bytes:
     return sealed(json_text({key: record[key] for key in _KEYS if key in record})).encode()
 
 
-def check_headroom(folder: Path) -> None:
+def check_headroom(folder: Path, metrics: Mapping[str, Collection[str]]) -> None:
     """Refuse a record beside a table that is none.
 
+    Args:
+        metrics: By task of the table its metrics there.
+
     Raises:
-        Rejected: It cannot be read, or holds more than `for_entry` leaves.
+        Rejected: It cannot be read, holds more than `for_entry` leaves, or what `headroom` cannot have found.
     """
-    if (folder / FILE_NAME).is_file() and (more := _read(folder / FILE_NAME)[0].keys() - _KEYS):
+    if not (folder / FILE_NAME).is_file():
+        return
+    record = _read(folder / FILE_NAME)[0]
+    if more := record.keys() - _KEYS:
         raise Rejected(f"{FILE_NAME}: {plain(min(more), 40)} is no key of an entry's")
+    with _well_formed(folder / FILE_NAME):
+        for about in record["tasks"]:
+            check_task(about, metrics)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """A record, and its tasks with what it says of them."""
-    try:
+    with _well_formed(path):
         if path.is_symlink() or path.stat().st_size > LARGEST_FILE_BYTES:
             raise Rejected(f"{path.name} is a file of at most {LARGEST_FILE_BYTES // 1_000_000} MB")
         record = unsealed(path.read_bytes())
         return record, [(str(task["task"]), verdict(task)) for task in record["tasks"]]
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
+
+
+@contextmanager
+def _well_formed(path: Path) -> Iterator[None]:
+    """Within the block what a record lacks, or has of another kind, is a reason to refuse it."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
         if isinstance(error, Rejected):
             raise
         raise Rejected(f"{path.name} is not what `headroom --output` writes ({type(error).__name__})") from error
