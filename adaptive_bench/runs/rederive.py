@@ -82,7 +82,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
         look: Is given the folders of the records while they are unpacked.
     """
     with tempfile.TemporaryDirectory() as folder:
-        unpack(packed, Path(folder), digest_in_entry(packed), _records_beside(packed))
+        unpack(packed, Path(folder), digest_in_entry(packed), _records_beside(packed), lasting=False)
         listed = read_packed(packed.with_name(PACKED), Path(folder))
         if listed is not None:
             # Timings of the archive have seals of their own: those of the list are of files that may name a folder.

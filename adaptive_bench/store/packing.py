@@ -81,12 +81,20 @@ def pack_run(listed: Manifest) -> bytes:
     return _archive(chain(_sealed_files(listed), _timings(listed)))
 
 
-def unpack(file: Path, out: Path, sha256: str | None = None, records: Collection[str] | None = None) -> Unpacked:
+def unpack(
+    file: Path,
+    out: Path,
+    sha256: str | None = None,
+    records: Collection[str] | None = None,
+    *,
+    lasting: bool = True,
+) -> Unpacked:
     """Put the records of an archive into an output folder, where a run of the same configuration finds them done.
 
     Args:
         sha256: Of the archive, where somebody says what it is; in hexadecimal digits.
         records: The records that it must have, and no others, where somebody says which.
+        lasting: Whether they are to be there after a loss of power; not so where they are read and removed.
 
     Raises:
         EnvironmentProblem: It is no such archive or another one, breaks a rule, or holds a file that is not what was
@@ -105,7 +113,7 @@ def unpack(file: Path, out: Path, sha256: str | None = None, records: Collection
                 raise ValueError(f"{len(missing)} record(s) of its run are not in it, the first: {missing[0]}")
             for record in found:
                 _check_digests(folder / record, record)
-            return _put(folder, found, out)
+            return _put(folder, found, out, lasting=lasting)
     except (OSError, EOFError, LZMAError, tarfile.TarError, ValueError) as error:
         raise EnvironmentProblem(
             f"Packed records are a .tar.xz that `leaderboard submit --records` wrote, but {str(file)!r} cannot be read "
@@ -124,7 +132,7 @@ def _check_name(name: str, records: Collection[str] | None) -> None:
         raise ValueError(f"{record} is no record of its run")
 
 
-def _put(folder: Path, records: Iterable[str], out: Path) -> Unpacked:
+def _put(folder: Path, records: Iterable[str], out: Path, *, lasting: bool) -> Unpacked:
     """Put what was unpacked and holds where it belongs. What is there already stays."""
     targets = {record: out / "records" / record for record in records}
     known = {record: target for record, target in targets.items() if target.exists()}
@@ -133,7 +141,7 @@ def _put(folder: Path, records: Iterable[str], out: Path) -> Unpacked:
     different = [found for record, target in known.items() for found in _different(folder / record, target)]
     different += _put_timings(folder / timings.FOLDER, out / timings.FOLDER)
     for record, target in new.items():
-        with atomic.new_folder(target) as place:
+        with atomic.new_folder(target, lasting=lasting) as place:
             for piece in (folder / record).iterdir():
                 piece.rename(place / piece.name)
             atomic.write_json(place / WITHOUT_WEIGHTS, {"schema": SCHEMA})

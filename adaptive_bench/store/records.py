@@ -283,8 +283,11 @@ class DialEvaluationRecord(Record):
             known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
             if known != hashlib.sha256(content).hexdigest():
                 raise ValueError("its content changed since it was written")
-            lines = content.decode("utf-8").split("\n")
-            return [Sample.from_json(json.loads(line)) for line in lines if line]
+            lines = [line for line in content.decode("utf-8").split("\n") if line]
+            found = json.loads(f"[{','.join(lines)}]")  # one call takes a third of the time of one for each line
+            if len(found) != len(lines):
+                raise ValueError("a line is a document")
+            return [Sample.from_json(one) for one in found]
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EnvironmentProblem(
                 f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "

@@ -57,6 +57,15 @@ def recalled(
     """
     values = iter(literals)
     column: list[str] = []
+    if rule.name == LAST:  # most columns; as below, without a list for each line
+        last: dict[int, str] = {}
+        for line, rank in zip(lines, found, strict=True):
+            if rank == NEW:
+                last[line] = next(values)
+            elif rank:
+                raise ValueError(f"{LAST!r} gives one value, not one that is {rank} back")
+            column.append(last[line])
+        return column
     if (most := _REMEMBERED.get(rule.name)) is not None:
         memory: dict[int, list[str]] = {}
         for line, rank in zip(lines, found, strict=True):
