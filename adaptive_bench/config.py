@@ -237,6 +237,13 @@ def load_config(
             f"Give a dict, or leave them out."
         )
     if path.suffix not in {".yaml", ".yml"}:
+        if path.exists() and str(preset_or_path) not in registry.names("configs"):
+            of_run = path if path.is_dir() else path.parent
+            there = f"Name {of_run / 'config.yaml'}" if (of_run / "config.yaml").is_file() else "Name another one"
+            raise UsageError(
+                f"A config is the name of a preset or a YAML file, which ends in .yaml, got {str(path)!r}. {there}; "
+                f"`adaptive-bench list configs` shows the presets."
+            )
         path = _preset(str(preset_or_path))
         preset = str(preset_or_path)
     values = merged({"preset": preset} | _read(path), overrides or {})

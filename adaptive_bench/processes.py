@@ -22,7 +22,7 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
 
 T = TypeVar("T")
@@ -157,6 +157,17 @@ def current_group() -> Processes:
     return _group
 
 
+def _number(name: str, otherwise: int) -> int:
+    """One of the variables that torchrun sets."""
+    text = os.environ.get(name) or str(otherwise)
+    if not text.isdecimal():
+        raise UsageError(
+            f"The environment variable {name} is a whole number, which torchrun sets, got {one_line(text, 40)!r}. "
+            f"Unset it, or start the processes with torchrun."
+        )
+    return int(text)
+
+
 @cache
 def world() -> Processes:
     """The processes this one was started with; they meet in the first call.
@@ -164,7 +175,7 @@ def world() -> Processes:
     Raises:
         UsageError: More than one, and they share no way to meet.
     """
-    count = int(os.environ.get("WORLD_SIZE", "1") or 1)
+    count = _number("WORLD_SIZE", 1)
     if count == 1:
         return Processes()
     if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
@@ -174,7 +185,7 @@ def world() -> Processes:
         )
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(_number("LOCAL_RANK", 0))
         backend = "cpu:gloo,cuda:nccl"
     try:
         store, rank, count = next(iter(rendezvous("env://", timeout=timedelta(minutes=10))))

@@ -16,6 +16,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
 from adaptive_bench.store.results import wrote
+from adaptive_bench.store.runs import is_entry, output_of
 
 from .entry import check_run
 from .forms import VERSIONS
@@ -66,7 +67,10 @@ def records_of(folder: Path) -> Iterator[Path]:
     """The record folders a run names. A name that is no key leads nowhere, whatever path it spells."""
     named = _object(folder / "run.json").get("records")
     keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
-    places = (folder.parent.parent / "records" / key for key in keys)
+    if not keys:
+        return iter(())
+    home = folder.parent.parent if is_entry(folder) else output_of(folder)  # of a copied run where it was made
+    places = (home / "records" / key for key in keys)
     return (place for place in places if place.is_dir() and not place.is_symlink())
 
 

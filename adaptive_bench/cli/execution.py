@@ -176,4 +176,5 @@ def _tell(failures: Sequence[Failure], debug: bool) -> None:
         say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
         if debug:
             say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
-    say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)
+    if any(failure.was_tried for failure in failures):
+        say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

@@ -51,6 +51,10 @@ def export(
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
     named_so = _form_of(to)
+    if named_so is None and form is None:
+        raise UsageError(
+            f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it, or give --format."
+        )
     if form not in (None, Form.lm_eval, named_so) and to.suffix == f".{named_so}":
         raise UsageError(f"A file ends as its format, got --format {form} and -o {str(to)!r}. Leave --format out.")
     form = form or named_so
@@ -87,6 +91,9 @@ def _export_lm_eval(runs: list[Path], to: Path) -> None:
     typer.echo(f"{count} results files of {len(runs)} run(s) written to {to}")
 
 
-def _form_of(file: Path) -> Form:
+def _form_of(file: Path) -> Form | None:
+    """The format of a file by its ending, CSV without any; `None` for another one."""
     ending = file.suffix.removeprefix(".")
-    return Form(ending) if ending in set(Form) else Form.csv
+    if ending in set(Form):
+        return Form(ending)
+    return None if ending and not output.is_stdout(file) else Form.csv

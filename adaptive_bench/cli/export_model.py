@@ -81,11 +81,16 @@ def export_model(
         _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
         return
     model = AdaptiveModel.from_pretrained(found, spec, calibration=None)
+    known = stored_calibration.names(found, spec)
+    if model.needs_calibration and not known and (why := stored_calibration.why_none(found, spec)) is not None:
+        raise why
+    for name in known:  # a damaged one is told now, not to whoever uses the model
+        stored_calibration.read(found, spec, name)
     card = model_card(
         model,
         title=to.name,
         base=backbone.name if backbone.revision else None,
-        calibrations=stored_calibration.names(found, spec),
+        calibrations=known,
         results=_results(run, spec),
     )
     with atomic.new_folder(to) as temporary:

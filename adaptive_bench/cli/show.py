@@ -18,7 +18,7 @@ from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.runs import check_files, check_run, is_run, plugins_in, run_command, run_name
+from adaptive_bench.store.runs import check_files, check_run, is_run, out_option, plugins_in, run_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.tables.dials import DialLine
@@ -55,9 +55,10 @@ def show(
     elif "config.json" in Files(folder).names():
         typer.echo(_cell(folder))
     else:
+        where = out_option(folder)
         raise UsageError(
             f"A run has a config.yaml and a record a config.json, but {str(folder)!r} has neither. "
-            f"`adaptive-bench list runs` and `adaptive-bench status --all` show the folders."
+            f"`adaptive-bench list runs{where}` and `adaptive-bench status --all{where}` show the folders."
         )
 
 

@@ -35,6 +35,11 @@ class Failure:
         return f"{self.work}: {self.cause}"
 
     @property
+    def was_tried(self) -> bool:
+        """Whether somebody was at it and failed; else it waits for whoever does it."""
+        return self.kind not in ("Not finished", "Not listed")
+
+    @property
     def cause(self) -> str:
         """The reason with its kind and its log."""
         return f"{self.kind}: {self.reason}" + (f" Log: {self.log}" if self.log else "")

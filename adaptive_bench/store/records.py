@@ -158,7 +158,8 @@ class Record:
         if values["record"] != self.folder.name:
             raise EnvironmentProblem(
                 f"A file belongs to one record, but {str(self.folder / name)!r} was written for {values['record']!r}. "
-                f"Remove it, of a measured point its documents as well, and give the same command again."
+                f"Give the folder that name back if it was renamed; else remove the file, of a measured point its "
+                f"documents as well, and give the same command again."
             )
         return {key: value for key, value in values.items() if key != "record"}
 

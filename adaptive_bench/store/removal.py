@@ -7,6 +7,7 @@ from. Nothing that a run refers to is ever deleted, nor is anything while somebo
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def of_run(run: Path) -> list[Removable]:
     if run.is_symlink() or run.resolve().parent.name != "runs":
         raise UsageError(
             f"A run that is removed is a folder with its config.yaml in the `runs` of an output folder, got "
-            f"{str(run)!r}, which is a link or lies elsewhere. `adaptive-bench list runs` shows the runs."
+            f"{str(run)!r}, which is a link or lies elsewhere. Remove that one itself."
         )
     try:
         listed = manifest.read(run)
@@ -158,9 +159,25 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
                 f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
                 f"command again, which writes that down, or remove it with `adaptive-bench rm`."
             )
+        if (lost := _misplaced(listed)) is not None:
+            raise EnvironmentProblem(
+                f"What a run refers to is kept, but {lost} of {run_name(run)!r} is not where it ended, and may lie "
+                f"under another name. `adaptive-bench retry {shlex.quote(run_name(run))}` makes it again; "
+                f"`adaptive-bench rm` removes the run."
+            )
         found |= set(listed.records) | {one.training for one in listed.evaluations}
         found |= {one.base for one in listed.trainings if one.base is not None}
     return found
+
+
+def _misplaced(listed: manifest.Manifest) -> str | None:
+    """An evaluation that a finished run ended with, and that is not beside its training any more."""
+    for record in listed.seals:
+        training, _, evaluation = record.partition("/")
+        place = listed.out / "records" / training
+        if evaluation and place.is_dir() and not (place / evaluation).is_dir():
+            return record
+    return None
 
 
 def _check_listed(out: Path) -> None:
@@ -175,7 +192,7 @@ def _check_listed(out: Path) -> None:
     for folder in (runs, *(sorted(runs.iterdir()) if os.access(runs, os.R_OK | os.X_OK) and runs.is_dir() else ())):
         if folder.is_symlink():
             raise EnvironmentProblem(
-                f"{kept} {str(folder)!r} is a link, and lists of runs follow none. Put the folder itself there, or "
+                f"{kept} {str(folder)!r} is a link, which may lead to another disk. Put the folder itself there, or "
                 f"remove the link if what it refers to may go."
             )
         if not folder.is_dir():

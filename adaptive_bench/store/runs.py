@@ -15,7 +15,7 @@ from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.shelves import check_listable, folders_in
+from adaptive_bench.store.shelves import check_home, check_listable, folders_in, is_output
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import as_path
 
@@ -67,6 +67,10 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     check_listable(home)
     if path.exists():
         raise UsageError(f"{rule}, which is a file. `adaptive-bench list runs --out {home}` shows the runs.")
+    if (lost := next(filter(is_lost, (home / path.name, home / "runs" / path.name)), None)) is not None:
+        raise UsageError(
+            f"{rule}, and {str(lost)!r} is a link that leads nowhere. Remove it, or put back what it led to."
+        )
     close = difflib.get_close_matches(path.name, named.values(), n=1)
     there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
     hint = f"Did you mean {close[0]!r}?" if close else there
@@ -122,7 +126,7 @@ def check_output(out: Path) -> None:
     Raises:
         EnvironmentProblem: It is missing, no folder, or may not be read.
     """
-    check_listable(out)
+    check_home(out)
     if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
         what = "is no folder" if out.exists() else "does not exist"
         raise EnvironmentProblem(
@@ -152,8 +156,21 @@ def check_run(folder: Path) -> None:
     if not is_run(folder):
         raise UsageError(
             f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
-            f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
+            f"{str(folder)!r} has none of them. `adaptive-bench list runs{out_option(folder)}` shows the runs."
         )
+
+
+def out_option(folder: Path) -> str:
+    """The option that names the output folder which a folder is, or is a part of; empty where it is the default or
+    none.
+    """
+    place = next((one for one in (folder.absolute(), *folder.absolute().parents) if is_output(one)), None)
+    return "" if place in (None, DEFAULT_OUT.absolute()) else f" --out {shlex.quote(str(place))}"
+
+
+def is_lost(path: Path) -> bool:
+    """Whether a path is a link to what is not there, or one in a circle."""
+    return path.is_symlink() and not path.exists()
 
 
 def refuse_entry(folder: Path) -> None:
@@ -226,7 +243,10 @@ def output_of(run: Path) -> Path:
         EnvironmentProblem: Its `config.yaml` is damaged, or not there.
     """
     home = run.resolve().parent.parent
-    return home if (home / "records").is_dir() else Path(config_in(run).get("out", DEFAULT_OUT))
+    if (home / "records").is_dir():
+        return home
+    named = Path(config_in(run).get("out", DEFAULT_OUT))
+    return home if run.resolve().parent.name == "runs" and not (named / "records").is_dir() else named
 
 
 def plugins_in(folder: Path) -> list[Path]:
@@ -298,6 +318,11 @@ def check_files(folder: Path, *names: str) -> None:
     Raises:
         EnvironmentProblem: With how it goes away.
     """
+    if is_lost(folder):
+        raise EnvironmentProblem(
+            f"A run has a folder, but {str(folder)!r} is a link that leads nowhere. Remove it, `rm "
+            f"{shlex.quote(str(folder))}`, or put the folder back that it led to, and give the same command again."
+        )
     for name in names or sorted(OWN_FILES):
         file = folder / name
         try:
@@ -358,12 +383,15 @@ def key_in(folder: Path) -> str:
 
 def folders_of_runs(above: Path, *names: str) -> list[Path]:
     """Folders with a file of one of some names, in order; not among the records of an output folder, which are many and
-    hold no run, nor where nothing can be read.
+    hold no run, nor where nothing can be read. Links are followed where they are runs.
     """
-    found = []
+    found: list[Path] = []
     for place, below, files in os.walk(above):
         if not set(names).isdisjoint(files):
             found.append(Path(place))
+        if Path(place).name == "runs":  # a run that was moved to another disk
+            links = (Path(place, one) for one in below if Path(place, one).is_symlink())
+            found += (link for link in links if any((link / name).is_file() for name in names))
         below[:] = [one for one in below if not (one == "records" and "runs" in below)]
     return sorted(found)
 

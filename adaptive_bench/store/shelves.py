@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 
 def folders_in(home: Path) -> list[Path]:
@@ -18,8 +18,36 @@ def folders_in(home: Path) -> list[Path]:
 
 
 def is_output(folder: Path) -> bool:
-    """Whether runs are written into a folder: their records lie in it, and their tables."""
+    """Whether runs are written into a folder: their records lie in it, and their tables. A folder where somebody keeps
+    records of another kind beside the default output folder `runs` is none.
+    """
+    return _has_both(folder) and not _has_both(folder / "runs")
+
+
+def _has_both(folder: Path) -> bool:
     return (folder / "records").is_dir() and (folder / "runs").is_dir()
+
+
+def check_home(out: Path) -> None:
+    """Refuse an output folder that no run can be written to or found in.
+
+    Raises:
+        UsageError: It is a part of another one.
+        EnvironmentProblem: What has to be a folder in it is none, or may not be read.
+    """
+    for place in (out.absolute(), *out.absolute().parents):
+        if place.name in ("runs", "records") and is_output(place.parent):
+            raise UsageError(
+                f"An output folder is no part of another one, got {str(out)!r}, which lies in {place.name!r} of "
+                f"{str(place.parent)!r}. Give --out {place.parent}."
+            )
+    for shelf in (out / "runs", out / "records"):
+        if shelf.exists() and not shelf.is_dir():
+            raise EnvironmentProblem(
+                f"Runs and records lie in folders, but {str(shelf)!r} is a file. Move it away, or name another folder "
+                f"with --out."
+            )
+    check_listable(out)
 
 
 def check_listable(home: Path) -> None:

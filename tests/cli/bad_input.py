@@ -160,6 +160,7 @@ FLAGS = [
     (("run", "--axis", "NET"), USAGE, "--axis is wrong"),
     (("run", "--data-dir", "absent"), ENVIRONMENT, "data folder must exist"),
     (("run", "--config", "nanno"), USAGE, "Did you mean 'nano'?"),
+    (("run", "--config", "{here}"), USAGE, "`adaptive-bench list configs` shows the presets"),
     (("run", "--config", "absent.yaml"), ENVIRONMENT, "absent.yaml"),
     (("run", "--config", "/"), USAGE, "No config is called"),
     (("run", "--methode", "mod"), PARSER, "--methods"),

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -101,3 +102,17 @@ def test_a_quantized_run_is_refused_with_the_reason(command, finished, tmp_path)
     (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(about))
     result = command("export-model", "other", "-o", "shared", "--method", "gateskip")
     assert result.exit_code == 2 and "--quantize int8" in result.stderr and not (tmp_path / "shared").exists()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_calibration_that_is_lost_or_damaged_is_told(command, finished, tmp_path, monkeypatch, gone):
+    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    copied = tmp_path / "out"
+    shutil.copytree(finished.parent.parent, copied)
+    for file in (copied / "records").glob("*/checkpoint/calibration/gateskip/*"):
+        file.unlink() if gone else file.write_bytes(b"")
+    result = command("export-model", str(copied / "runs" / finished.name), "-o", "new", "--method", "gateskip")
+    assert result.exit_code == 1 and not (tmp_path / "new").exists()
+    assert ("there is nothing of it in" if gone else "A stored calibration must be readable") in " ".join(
+        result.stderr.split()
+    )

@@ -124,6 +124,8 @@ def test_an_export_has_the_ending_of_its_format(command, folders, tmp_path):
     assert result.exit_code == 2 and "got --format csv and -o 'rows.parquet'" in " ".join(result.stderr.split())
     assert not (tmp_path / "rows.parquet").exists()
     assert command("export", str(folders[0]), "--format", "json", "-o", "rows.text").exit_code == 0
+    result = command("export", str(folders[0]), "-o", "rows.csv.gz")
+    assert result.exit_code == 2 and "got 'rows.csv.gz'" in " ".join(result.stderr.split())
 
 
 def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
@@ -224,7 +226,8 @@ def test_no_output_takes_the_place_of_what_a_run_wrote(command, folders):
     weights = next((folders[0].parent.parent / "records").glob("*/checkpoint/method.safetensors"))
     for place in (folders[0] / "table.json", folders[0] / "config.yaml", weights, weights.with_name("new.csv")):
         before = place.read_bytes() if place.exists() else None
-        said = command("export", str(folders[0]), "-o", str(place))
+        form = ("--format", "csv") if place.suffix in (".yaml", ".safetensors") else ()
+        said = command("export", str(folders[0]), "-o", str(place), *form)
         assert said.exit_code == 2 and "What a run wrote stays as it is" in " ".join(said.stderr.split())
         assert (place.read_bytes() if place.exists() else None) == before
     assert command("export", str(folders[0]), "-o", str(folders[0] / "mine.csv")).exit_code == 0

@@ -81,7 +81,7 @@ def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
     outcome = run(config, table_only=True)
     assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
     assert [str(failure) for failure in outcome.failures] == [
-        "train gateskip, seed 1: Not finished: it was not begun. Re-run the command to do it."
+        "train gateskip, seed 1: Not finished: it was not begun. `adaptive-bench retry` does it."
     ]
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
 

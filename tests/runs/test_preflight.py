@@ -119,7 +119,7 @@ def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
 
 
 def test_more_shots_than_there_are_examples(config_of):
-    with pytest.raises(UsageError, match=r"'nano_qa_ll' has 100 and --num-fewshot asks for 100"):
+    with pytest.raises(UsageError, match=r"'nano_qa_ll' has 100 .* --num-fewshot asks for 100"):
         preflight(config_of("dense", evaluation={"num_fewshot": 100}))
 
 
@@ -128,6 +128,17 @@ def test_a_recipe_for_others_is_refused_unless_nothing_is_trained(config_of):
     with pytest.raises(UsageError, match=r"recipe of mine .* is for other, got the model .*--any-model"):
         preflight(config_of("dense", **meant))
     assert preflight(config_of("dense", train={"steps": 0}, **meant)).facts
+
+
+def test_settings_that_do_nothing_are_noted(config_of):
+    found = preflight(config_of(tasks=("nano_qa_ll", "nano_math"), evaluation={"temperature": 0.7}), timed=False)
+    assert any(note.startswith("A temperature does nothing on nano_qa_ll:") for note in found.notes)
+    found = preflight(config_of(tasks=("nano_text",), evaluation={"num_fewshot": 2}), timed=False)
+    assert any(note.startswith("--num-fewshot 2 does nothing on nano_text") for note in found.notes)
+    found = preflight(config_of(tasks=("nano_qa_ll", "nano_math"), match_phase="decode"), timed=False)
+    assert any(note.startswith("By decode nano_qa_ll has no table") for note in found.notes)
+    with pytest.raises(UsageError, match="got --phase decode and nano_qa_ll, where none is"):
+        preflight(config_of(tasks=("nano_qa_ll",), match_phase="decode"), timed=False)
 
 
 def test_a_warm_up_longer_than_the_training_is_noted(config_of):

@@ -165,3 +165,16 @@ def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
     for path in (folder, linked, entry, tmp_path, Path("nowhere")):
         with pytest.raises(UsageError, match=r"config\.yaml|an entry of a board|no such run"):
             removal.of_run(path)
+
+
+def test_what_a_finished_run_ended_with_and_is_not_there_stops_a_removal(tmp_path):
+    for record in ("t0", "t1", "t0/eval/e0", "t1/eval/e1"):
+        _record(tmp_path, record, method="mod")
+    run = _run(tmp_path, "mine", ["t0", "t1"], ["t0/eval/e0", "t1/eval/e1"], {})
+    manifest.read(run).sealed().write(run)
+    assert removal.of_output(tmp_path) == []
+    (tmp_path / "records" / "t0").rename(tmp_path / "between")
+    (tmp_path / "records" / "t1").rename(tmp_path / "records" / "t0")
+    (tmp_path / "between").rename(tmp_path / "records" / "t1")
+    with pytest.raises(EnvironmentProblem, match=r"t0/eval/e0 of .*mine.* is not where it ended"):
+        removal.of_output(tmp_path)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import find_run, run_folders, run_name
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.store.runs import check_files, check_output, find_run, output_of, run_folders, run_name
+from adaptive_bench.store.shelves import is_output
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")
 
@@ -116,6 +117,51 @@ def test_a_name_that_is_nearly_right_is_suggested():
 def test_what_no_file_system_has_is_a_wrong_name(text):
     with pytest.raises(UsageError, match="named by its folder"):
         find_run(text)
+
+
+@pytest.mark.parametrize("part", ["runs", "records", f"runs/{NAMES[0]}"])
+def test_a_part_of_an_output_folder_is_none(runs, tmp_path, part):
+    (tmp_path / "other" / "records").mkdir()
+    check_output(Path("other"))
+    with pytest.raises(UsageError, match=rf"An output folder is no part .*, got 'other/{part}'.*Give --out .*other\."):
+        check_output(Path("other") / part)
+
+
+def test_records_of_somebody_beside_the_default_folder_make_no_output_folder(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "runs" / "records").mkdir()
+    check_output(Path("runs"))
+    assert is_output(tmp_path / "runs") and not is_output(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["runs", "records"])
+def test_a_file_where_runs_or_records_lie_is_told(tmp_path, name):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).touch()
+    with pytest.raises(EnvironmentProblem, match=f"'new/{name}' is a file"):
+        check_output(Path("new"))
+
+
+def test_a_run_that_was_moved_and_linked_back_is_listed(runs, tmp_path):
+    (runs / NAMES[0]).rename(tmp_path / "moved")
+    (runs / NAMES[0]).symlink_to(tmp_path / "moved")
+    assert Path("runs/runs") / NAMES[0] in run_folders(Path("runs"))
+
+
+def test_a_link_that_leads_nowhere_is_told(runs):
+    (runs / "lost").symlink_to("lost")
+    with pytest.raises(UsageError, match="'runs/runs/lost' is a link that leads nowhere"):
+        find_run("lost")
+    with pytest.raises(EnvironmentProblem, match="is a link that leads nowhere"):
+        check_files(runs / "lost")
+    assert len(run_folders(Path("runs"))) == len(NAMES)
+
+
+def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):
+    (runs / NAMES[0] / "config.yaml").write_text("out: elsewhere\n")
+    assert output_of(runs / NAMES[0]) == tmp_path / "runs"
+    (tmp_path / "elsewhere" / "records").mkdir(parents=True)
+    assert output_of(runs / NAMES[0]) == Path("elsewhere")
 
 
 def test_runs_are_not_looked_for_among_records(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.checks.calibration import check_calibration_text
 from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.checks.idle import note_idle
 from adaptive_bench.runs.checks.model import (
     ModelFacts,
     check_methods,
@@ -36,6 +37,7 @@ from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
 from adaptive_bench.store.files import read_once
+from adaptive_bench.store.shelves import check_home
 from adaptive_bench.task import ExampleRequest, Task
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ def preflight(
     findings = Findings()
     facts, whole, memory = None, None, None
     with findings.checking():
+        check_home(config.out)
+    with findings.checking():
         find_device(config.device)
     with findings.checking():
         facts = model_facts(config.model)
@@ -119,6 +123,7 @@ def preflight(
             if config.chat_template:
                 check_chat_template(tokenizer)
         task.advance(1, of="tokenizer")
+        note_idle(config, findings)
         traits = check_methods(config, facts, findings)
         with findings.checking():
             check_calibration_text(config, traits)

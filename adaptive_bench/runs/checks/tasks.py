@@ -55,7 +55,7 @@ def check_task(
             answer_of(harness, document, f"document {number} of {len(documents)} of {name!r}")
             for number, document in enumerate(documents, 1)
         ]
-        _check_shots(task, harness, config.evaluation.num_fewshot)
+        _check_shots(task, harness, config.evaluation.num_fewshot, findings)
         if tokenizer is None:
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
@@ -131,16 +131,21 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
     return documents[:limit]
 
 
-def _check_shots(task: Task, harness: HarnessTask, asked: int | None) -> None:
+def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: Findings) -> None:
     wanted = int(harness.config.num_fewshot or 0)
     if not wanted:
+        return
+    if harness.OUTPUT_TYPE == "loglikelihood_rolling":
+        findings.note(f"--num-fewshot {wanted} does nothing on {task.name}: whole texts are scored there.")
         return
     try:
         available = len(list(harness.fewshot_docs()))
     except Exception:  # noqa: BLE001 - lm-eval draws from the evaluated split then
         available = len(list(harness.eval_docs))
     if wanted >= available:
-        who, mend = ("--num-fewshot", "Lower it") if asked is not None else ("the task itself", "Give --num-fewshot")
+        who, mend = (
+            ("--num-fewshot", "Lower --num-fewshot") if asked is not None else ("the task itself", "Give --num-fewshot")
+        )
         raise UsageError(
             f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
             f"and {who} asks for {wanted}. {mend}: at most {available - 1}."

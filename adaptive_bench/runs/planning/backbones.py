@@ -122,6 +122,11 @@ def find_backbone(name: str | Path) -> BackboneSource:
     if Path(name).expanduser().is_dir():
         folder = Path(name).expanduser().resolve()
         return _from_folder(name, folder, _fingerprint(folder))
+    if Path(name).expanduser().exists():
+        raise EnvironmentProblem(
+            f"A model is a registered name, a folder in Hugging Face layout, or a hub id, got the file {name!r}. Name "
+            f"its folder: --model {Path(name).parent}."
+        )
     if not is_hub_id(name):
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, or a hub id like owner/name, "

@@ -41,7 +41,7 @@ def _why(work: str, record: Record) -> Failure:
         return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
     about = {"planned": "it was not begun", "running": f"{record.holder} is running it"}
     reason = about.get(state, "its process has ended before it was done")
-    return Failure(work, f"{reason}. Re-run the command to do it.", "Not finished")
+    return Failure(work, f"{reason}. `adaptive-bench retry` does it.", "Not finished")
 
 
 def settle(plan: Plan) -> None:
