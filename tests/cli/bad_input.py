@@ -162,7 +162,7 @@ FLAGS = [
     (("run", "--config", "nanno"), USAGE, "Did you mean 'nano'?"),
     (("run", "--config", "{here}"), USAGE, "`adaptive-bench list configs` shows the presets"),
     (("run", "--config", "absent.yaml"), ENVIRONMENT, "absent.yaml"),
-    (("run", "--config", "/"), USAGE, "No config is called"),
+    (("run", "--config", "/"), USAGE, "a YAML file, which ends in .yaml, got '/'"),
     (("run", "--methode", "mod"), PARSER, "--methods"),
     (("run", "--dry"), PARSER, "--dry-run"),
     (("run", "extra"), PARSER, "extra"),

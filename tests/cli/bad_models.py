@@ -8,7 +8,7 @@ MODELS = [
     (("--model", "/no/such/folder"), ENVIRONMENT, "no folder"),
     (("--model", "nanno"), ENVIRONMENT, "Did you mean 'nano'?"),
     (("--model", "nobody/nothing"), ENVIRONMENT, "HF_HUB_OFFLINE"),
-    (("--model", "{model}/config.json"), ENVIRONMENT, "Name its folder: --model"),
+    (("--model", "file"), ENVIRONMENT, "Name its folder: --model"),
     (("--model", "a/b/c"), ENVIRONMENT, "hub id like owner/name"),
     (("--model", "{here}"), ENVIRONMENT, "config.json"),
     (("--config", "nano", "--model", "{model}"), USAGE, "is for nano and nano_qwen3, got the model"),
