@@ -1,10 +1,12 @@
 """A training as it is evaluated: calibrated for each task on text of its own, of the size and kind the recipe says."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from adaptive_bench.runs import plan, run
+from adaptive_bench.runs.outcome.table import _calibration_warnings
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.training.generated_text import generated_text
 
@@ -61,3 +63,15 @@ def test_written_answers_follow_the_prompts_and_end(calibrated):
         assert example.token_ids[: example.prompt_length] in by_prompt
         assert example.token_ids[-1] == end
     assert calibrated.model.dial == calibrated.model.method.dial.skip_nothing
+
+
+def test_thresholds_that_miss_are_one_warning_of_a_sweep():
+    def warned(*dials):
+        said = [{"requested": asked, "realised": got, "status": status} for asked, got, status in dials]
+        record = SimpleNamespace(read=lambda name: {"dials": said})
+        sweep = SimpleNamespace(spec="mine", task="a", training=SimpleNamespace(seed=1), record=record)
+        return _calibration_warnings(sweep)
+
+    assert warned((0.1, 0.1, "ok"), (0.2, 0.185, "warn")) == []
+    (text,) = warned((0.1, 0.1, "ok"), (0.2, 0.14, "fail"), (0.3, 0.18, "fail"))
+    assert text.startswith("mine on a, seed 1: at 2 of 3 dial values") and "farthest off 18% in place of 30%" in text

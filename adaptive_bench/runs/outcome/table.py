@@ -389,8 +389,11 @@ def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
     """Dial values whose thresholds skip far more or less than asked for. Measured savings are right all the same."""
     calibration = sweep.record.read("calibration.json") or {"dials": []}
     off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
+    if not off:
+        return []
+    most = max(off, key=lambda entry: abs(entry["requested"] - entry["realised"]))
     return [
-        f"{sweep.spec}, seed {sweep.training.seed}: thresholds calibrated for {entry['requested']:.0%} skipped tokens "
-        f"skip {entry['realised']:.0%} of the calibration text. Savings in the table are measured, not requested."
-        for entry in off
+        f"{sweep.spec} on {sweep.task}, seed {sweep.training.seed}: at {len(off)} of {len(calibration['dials'])} dial "
+        f"values thresholds skip more or less of the calibration text than they were calibrated for, farthest off "
+        f"{most['realised']:.0%} in place of {most['requested']:.0%}. Savings in the table are measured, not requested."
     ]
