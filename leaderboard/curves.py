@@ -90,7 +90,7 @@ def _dense_scores(rows: Sequence[Row]) -> dict[_Place, float]:
 
 def _dense(row: Row, scores: Mapping[_Place, float]) -> float | None:
     place = row.conditions, row.task, row.metric
-    return scores.get((row.run or "", *place), scores.get(("", *place)))
+    return scores.get((row.run or row.beside or "", *place), scores.get(("", *place)))
 
 
 def _kept(metric: Metric, score: float | None, whole: float | None) -> float | None:

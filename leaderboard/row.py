@@ -18,6 +18,8 @@ class Row:
 
     Attributes:
         run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
+        beside: Of a row without `run` the run that it is of, where runs disagree on the dense model: it is held to that
+            run's.
         kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
         rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
         evidence, checked, external: What stands behind it, see `evidence.Evidence`; `None` in a run that is no entry.
@@ -86,6 +88,7 @@ class Row:
     checked: bool | None = None
     external: str | None = None
     run: str | None = None
+    beside: str | None = None
     kept: float | None = None
     kept_low: float | None = None
     kept_high: float | None = None

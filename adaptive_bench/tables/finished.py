@@ -28,7 +28,8 @@ def phase_of(row: Mapping[str, Any]) -> str:
 
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
-    conditions, both stay, and `run` tells them apart: the end of the run's name.
+    conditions, both stay, and `run` tells them apart: the end of the run's name. Where they disagree on the dense model
+    the other rows say in `beside` whose dense model theirs was measured beside.
     """
     names = short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
@@ -40,12 +41,14 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
         for meaning, by_folder in answers.items()
         if len(by_folder) > 1 and len({_untimed(row) for row in by_folder.values()}) > 1
     }
+    without_one_dense = {conditions for conditions, method, *_ in disputed if method == "dense"}
     result: list[Row] = []
     for meaning, by_folder in answers.items():
         if meaning[:_DISPUTED] in disputed:
             result += [row | {"run": names[folder]} for folder, row in by_folder.items()]
         else:
-            row = next(iter(by_folder.values()))
+            folder, row = next(iter(by_folder.items()))
+            row = row | {"beside": names[folder]} if meaning[0] in without_one_dense else row
             made = both(one.get("made_with") for one in by_folder.values())
             result.append(row if made == row.get("made_with") else row | {"made_with": made})
     return result

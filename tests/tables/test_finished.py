@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.grid import grids
 from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.leaderboard.rows import checked
@@ -48,6 +49,17 @@ def test_a_joined_table_says_that_it_was_made_with_different_versions():
 def test_one_score_of_two_machines_is_one_row_that_names_both():
     (row,) = joined({HERE: [ROW | {"made_with": made("1.0")}], THERE: [ROW | {"made_with": made("2.0")}]})
     assert len(environments([row["made_with"]])) == 2
+
+
+def test_what_is_kept_is_a_share_of_the_dense_score_of_the_same_run():
+    """Two runs of one recipe with other seeds disagree on the dense model, and each has a method of its own."""
+    tables = {
+        HERE: [ROW | {"score": 0.5}, ROW | {"method": "mod", "level": 0.1, "score": 0.4}],
+        THERE: [ROW | {"score": 0.8}, ROW | {"method": "gateskip", "level": 0.1, "score": 0.4}],
+    }
+    board = board_of(joined({folder: [checked(row) for row in rows] for folder, rows in tables.items()}))
+    kept = {row.label: row.kept for row in board.rows}
+    assert kept == {"dense (seed1-aa)": 1.0, "mod": 0.8, "dense (seed1-bb)": 1.0, "gateskip": 0.5}
 
 
 def test_a_table_of_other_rules_is_said_to_be_one(tmp_path, monkeypatch):
