@@ -120,15 +120,27 @@ class Text:
 
 
 def random_text(
-    lengths: Sequence[int], *, seed: int = 0, side: Literal["left", "right"] = "left", prompt: int | None = None
+    lengths: Sequence[int],
+    *,
+    seed: int = 0,
+    side: Literal["left", "right"] = "left",
+    prompt: int | None = None,
+    distinct: bool = False,
 ) -> Text:
     """Rows of the given lengths, padded on one side; the same row has the same words whatever the side.
 
     Args:
         prompt: Tokens of each row that are its prompt; by default the first half, rounded up.
+        distinct: No word stands there twice. Before the first attention equal words have equal scores, and which of
+            them a ranking drops is left to how a processor rounds.
     """
     width = max(lengths)
-    words = torch.randint(FIRST_WORD, VOCABULARY, (len(lengths), width), generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    if distinct:
+        drawn = torch.randperm(VOCABULARY - FIRST_WORD, generator=generator) + FIRST_WORD
+        words = drawn[: len(lengths) * width].view(len(lengths), width)
+    else:
+        words = torch.randint(FIRST_WORD, VOCABULARY, (len(lengths), width), generator=generator)
     ids = torch.zeros_like(words)
     mask, continuation = torch.zeros_like(words), torch.zeros_like(words, dtype=torch.bool)
     for row, length in enumerate(lengths):

@@ -23,17 +23,20 @@ class ShortTraining:
 
     Args:
         total_steps: Length of the training that schedules see.
+        first_text: Number of the text of its first step; that of the next is one higher.
     """
 
-    def __init__(self, subject: Subject, total_steps: int) -> None:
+    def __init__(self, subject: Subject, total_steps: int, first_text: int = 1) -> None:
         self.total_steps = total_steps
+        self.first_text = first_text
         self.model: AdaptiveModel = subject.build(subject.training_spec).train()
         groups = self.model.parameter_groups(LEARNING_RATE)
         self.optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, weight_decay=0.001)
 
     def backward(self, step: int) -> float:
         """Loss of optimizer step `step` of 1 .. total_steps, and its gradient."""
-        text = random_text(LENGTHS, seed=step, side="right").to(self.model.device)
+        number = self.first_text + step - 1
+        text = random_text(LENGTHS, seed=number, side="right", distinct=True).to(self.model.device)
         labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
         self.model.begin_step(step, self.total_steps)
         self.optimizer.zero_grad()
@@ -50,9 +53,13 @@ class ShortTraining:
         return losses
 
 
-def trained_model(subject: Subject, folder: Path) -> AdaptiveModel:
-    """A model of the spec, in `eval()`, after some training steps of what has to be trained for it, if anything has."""
-    training = ShortTraining(subject, total_steps=3)
+def trained_model(subject: Subject, folder: Path, training: ShortTraining | None = None) -> AdaptiveModel:
+    """A model of the spec, in `eval()`, after three training steps of what has to be trained for it, if anything has.
+
+    Args:
+        training: The training, before its first step.
+    """
+    training = training or ShortTraining(subject, total_steps=3)
     if training.model.method.trains:
         training.run(1, 3)
     model = training.model.eval()

@@ -5,7 +5,6 @@ import runpy
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from adaptive_bench.source import FLOORS, TABLES
 sys.path.insert(0, str(Path(__file__).parent))  # the parts of `outputs`, which is a script of its own
 outputs = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("outputs.py"))))
 GOLDEN = json.loads(outputs.FILE.read_text(encoding="utf-8"))
-TOLERANCE = {"rel": 1e-4, "abs": 1e-5}  # what processors differ by
 # By what the name of a group begins with the version that its outputs have.
 VERSIONS = {
     "training": "FLOORS['training'], or that of the floor it is from,",
@@ -32,29 +30,14 @@ VERSIONS = {
 AGAIN = "then give `python tests/golden/outputs.py`"
 
 
-def moved(known: Any, now: Any, where: str = "") -> list[str]:
-    """Places at which two results differ by more than rounding."""
-    if isinstance(known, dict) and isinstance(now, dict):
-        names = sorted(known.keys() | now.keys())
-        return [place for name in names for place in moved(known.get(name), now.get(name), f"{where}.{name}")]
-    if isinstance(known, list) and isinstance(now, list) and len(known) == len(now):
-        return [
-            place
-            for number, pair in enumerate(zip(known, now, strict=True))
-            for place in moved(*pair, f"{where}[{number}]")
-        ]
-    if isinstance(known, float) and isinstance(now, float):
-        return [] if now == pytest.approx(known, **TOLERANCE) else [where]
-    return [] if known == now else [where]
-
-
 @pytest.mark.parametrize("spec", outputs.specs(), ids=str)
 def test_outputs_of_methods(spec, tmp_path):
     known = GOLDEN["methods"].get(str(spec))
     assert known is not None, f"{spec} is new: give `python tests/golden/outputs.py`."
     known = dict(known)
     assert known.pop("versions") == outputs.versions(spec), f"The version of {spec} was raised: {AGAIN}."
-    places = moved(known, outputs.of_method(spec, tmp_path / "model"))
+    first = known.pop("first_text")
+    places = outputs.moved(known, outputs.of_method(spec, tmp_path / "model", first))
     assert not places, f"{spec} moved in {places}: raise VERSION in its file, or that of a floor below it, {AGAIN}."
 
 
@@ -68,15 +51,15 @@ def test_every_spec_is_still_there():
 def test_outputs_of_groups(group, tmp_path):
     (raised,) = (version for name, version in VERSIONS.items() if group == name or group.startswith(f"{name} "))
     values = outputs.groups()[group](tmp_path)
-    places = moved(GOLDEN.get(group), json.loads(json.dumps(values)))
+    places = outputs.moved(GOLDEN.get(group), json.loads(json.dumps(values)))
     assert not places, f"{group} moved in {places}: raise {raised} in adaptive_bench/source.py, {AGAIN}."
 
 
 def test_outputs_of_tasks():
-    places = moved(GOLDEN["tasks"], outputs.of_tasks())
+    places = outputs.moved(GOLDEN["tasks"], outputs.of_tasks())
     assert not places, f"Tasks moved in {places}: raise FLOORS['tasks'] in adaptive_bench/source.py, {AGAIN}."
 
 
 def test_outputs_of_an_evaluation(tmp_path):
-    places = moved(GOLDEN["evaluation"], outputs.of_evaluation(tmp_path))
+    places = outputs.moved(GOLDEN["evaluation"], outputs.of_evaluation(tmp_path))
     assert not places, f"An evaluation moved in {places}: raise FLOORS['evaluation'] or the floor it is from, {AGAIN}."
