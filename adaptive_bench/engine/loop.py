@@ -14,7 +14,7 @@ from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.engine.otherwise import add_instead
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
-from adaptive_bench.method.answers import check_ahead, check_decision
+from adaptive_bench.method.answers import check_ahead, check_decision, check_untouched, versions
 
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
@@ -78,9 +78,11 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method.
 
     Raises:
+        PluginFault: It is no decision about these tokens, or the method wrote into what it was shown.
         UsageError: It scales the input of a whole layer, which has none of its own, or gives something to tokens that
             do not pass the layer but wait.
     """
+    shown = versions(view)
     call.meter.take()  # whatever ran since does not count as deciding here
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
     device = view.hidden.device.type
@@ -92,6 +94,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     if call.tally is not None:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
+    check_untouched(view, shown, method)
     check_decision(decision, view.hidden, method, training=call.training)
     if call.between is not None:
         decision = call.between.pass_on(view, decision, call.take_effort(runs, answers))

@@ -30,6 +30,7 @@ from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
+from adaptive_bench.model.inference import inference
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:
@@ -157,7 +158,6 @@ class AdaptiveLM(TemplateLM):
             return 0
         return document_key(str(request.task_name), request.doc_id)
 
-    @torch.inference_mode()
     def _scores(self, requests: Sequence[Request], documents: Sequence[int]) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation, and whether it is what greedy decoding would write.
 
@@ -187,7 +187,7 @@ class AdaptiveLM(TemplateLM):
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
         group = self._processes
         scorer = Scorer(self.model, self.batch_size, self._timed, group.rank, group.count)
-        with self.reporter.task(self.label, total=len(requests)) as task:
+        with inference(self.model), self.reporter.task(self.label, total=len(requests)) as task:
 
             def score_part() -> list[tuple[int, float, bool]]:
                 found = []
@@ -233,7 +233,6 @@ class AdaptiveLM(TemplateLM):
             totals[owner] += score
         return totals
 
-    @torch.inference_mode()
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context.
 
@@ -260,7 +259,7 @@ class AdaptiveLM(TemplateLM):
             member = _Prompt(index, prompt, self._document(request))
             groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
-        with self.reporter.task(self.label, total=len(requests)) as task:
+        with inference(self.model), self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
                 members.sort(key=lambda member: -len(member.token_ids))
                 if settings.do_sample or not refills:

@@ -15,6 +15,7 @@ from torch import Tensor
 from adaptive_bench.errors import PluginFault, one_line
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.decisions import Decision
+from adaptive_bench.method.site_view import SiteView
 
 
 def check_decision(decision: object, hidden: Tensor, method: object, *, training: bool, closely: bool = False) -> None:
@@ -78,6 +79,34 @@ def check_decision(decision: object, hidden: Tensor, method: object, *, training
             f"{_rule(method)} that says by keep who gets what otherwise gives, got keep=None outside of training. "
             "Leave otherwise out where every token executes."
         )
+
+
+def versions(view: SiteView) -> tuple[int, ...]:
+    """How often each tensor that a method is shown has been written into; see `check_untouched`."""
+    call = view.call
+    return tuple(map(_version, (view.hidden, call.input_ids, call.valid, call.positions)))
+
+
+def check_untouched(view: SiteView, before: tuple[int, ...], method: object) -> None:
+    """Refuse a method that wrote into what it was shown: the branches and other sites read that too.
+
+    Args:
+        before: `versions` of the view before the method was asked.
+
+    Raises:
+        PluginFault: With the tensors.
+    """
+    if (now := versions(view)) != before:
+        names = ("view.hidden", "view.call.input_ids", "view.call.valid", "view.call.positions")
+        changed = [name for name, *counts in zip(names, before, now, strict=True) if counts[0] != counts[1]]
+        raise PluginFault(
+            f"A method changes nothing of what it is shown, but decide of {in_plugin(type(method))} writes into "
+            f"{' and '.join(changed)}. Work on a copy: `{changed[0]}.clone()`."
+        )
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def check_ahead(ahead: object, sites: int, method: object) -> None:

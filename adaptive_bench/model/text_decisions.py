@@ -17,6 +17,7 @@ from torch import Tensor
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Site, SiteView
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.inference import inference
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.validation import as_path
 
@@ -122,7 +123,6 @@ def check_readable(model: ForwardModel) -> None:
         )
 
 
-@torch.inference_mode()
 def decide_on(
     model: ForwardModel, prompt: Sequence[int], answer: Sequence[int], document: Tensor | None = None
 ) -> list[tuple[Site, Decision, Tensor | None]]:
@@ -143,7 +143,7 @@ def decide_on(
     continuation = torch.arange(ids.shape[1], device=ids.device)[None] >= len(prompt)
     model.method.listeners.append(listen)
     try:
-        with recorded_decisions(model.method) as decided:
+        with inference(model), recorded_decisions(model.method) as decided:
             model(ids, continuation_mask=continuation, logits_to_keep=1, documents=document)
     finally:
         model.method.listeners.remove(listen)

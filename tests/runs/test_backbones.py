@@ -6,7 +6,8 @@ import pytest
 import torch
 from huggingface_hub.errors import GatedRepoError
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.hub import HubAnswer
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 
@@ -53,6 +54,17 @@ def test_a_gated_model_says_what_to_do(monkeypatch):
 def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(EnvironmentProblem, match="'nano'"):
         find_backbone("nanoo")
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [("/some/path", "'/some/path'"), (lambda: None, "None"), (lambda: "/none", "'/none'"), (lambda x: x, r"mine\(x\)")],
+)
+def test_a_registered_model_is_a_function_that_gives_a_folder(given, got, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("models", "mine")(given)
+    with pytest.raises(PluginFault, match=f"a function without arguments .*, got {got} from 'mine'"):
+        find_backbone("mine")
 
 
 def test_a_hub_id_that_cannot_be_reached_says_what_to_set():

@@ -19,7 +19,7 @@ from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
-from adaptive_bench.validation import as_path
+from adaptive_bench.validation import as_path, called_as, can_take
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -189,12 +189,14 @@ def is_hub_id(name: str) -> bool:
 
 
 def _registered(name: str) -> Path:
-    folder = registry.get("models", name)()
-    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+    given = registry.get("models", name)
+    is_called = callable(given) and can_take(given, 0)
+    folder = given() if is_called else given
+    if not is_called or not isinstance(folder, str | Path) or not Path(folder).is_dir():
+        got = called_as(name, given) if callable(given) and not is_called else one_line(repr(folder), 100)
         raise PluginFault(
-            f"What is registered as a model gives the path of a folder, got {one_line(repr(folder), 100)} from "
-            f"{name!r} "
-            f"({registry.origin('models', name)}). Correct the plugin."
+            f"What is registered as a model is a function without arguments that gives the path of a folder, got {got} "
+            f"from {name!r} ({registry.origin('models', name)}). Correct the plugin."
         )
     return Path(folder)
 
