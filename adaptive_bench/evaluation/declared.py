@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -16,11 +16,13 @@ from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.metric import metric_of
+from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.strict_yaml import key_again
 from adaptive_bench.task import Task
 from adaptive_bench.validation import is_description
 
 _LARGEST_VERSION = 10**9
+_ROUNDING = 1e-9  # of a value that is a mean or a ratio
 # What lm-eval gives for the kinds of request whose metrics are a list of its own, whatever else a YAML file names.
 _OF_OUTPUT = {
     "loglikelihood": {"perplexity", "acc"},
@@ -67,6 +69,54 @@ def check_file(name: str, file: Path) -> None:
             f"The metadata of a task are keys and values, got {one_line(repr(metadata), 60)} in {str(file)!r} of "
             f"{name!r}. Write `metadata:` and in the line below it `  version: 1`."
         )
+
+
+def check_alone(name: str, folder: Path) -> None:
+    """Refuse a second YAML file of a plugin's task: lm-eval would take either of them without a word.
+
+    Raises:
+        PluginFault: With the names of both.
+    """
+    files = [file for file in sorted(files_of(folder)) if file.suffix == ".yaml" and _own_name(file) == name]
+    if len(files) > 1:
+        both = " and ".join(repr(str(file.relative_to(folder))) for file in files)
+        raise PluginFault(
+            f"The folder of a task holds one YAML file that says `task: {name}`, but in {folder} {both} say so. Rename "
+            f"or remove all but one."
+        )
+
+
+def _own_name(file: Path) -> object:
+    """The name that a YAML file itself gives a task."""
+    try:
+        return load_yaml(file, resolve_func=False, recursive=False).get("task")
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):  # lm-eval passes it over
+        return None
+
+
+def check_values(task: Task, scores: Mapping[str, float], samples: Iterable[Sample]) -> None:
+    """Hold the values of metrics with known bounds that a plugin's task gave to these bounds: the score, and where that
+    is a mean of its documents each of theirs.
+
+    Raises:
+        PluginFault: One lies beyond.
+    """
+    if not is_of_plugin(task.folder):
+        return
+    of_documents = (
+        (f"document {one.doc}", key, value)
+        for one in samples
+        for key, value in one.scores.items()
+        if metric_of(key).is_mean
+    )
+    for where, key, value in (*of_documents, *(("the whole task", key, value) for key, value in scores.items())):
+        known = metric_of(key)
+        if not known.low - _ROUNDING <= value <= known.high + _ROUNDING:
+            raise PluginFault(
+                f"Values of the metric {key.partition(',')[0]!r} lie from {known.low:g} to {known.high:g}, but the "
+                f"task {task.name!r} gives {value:g} for {where}. Correct its process_results or metric, or give the "
+                f"metric a name of its own."
+            )
 
 
 def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:

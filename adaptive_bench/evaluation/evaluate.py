@@ -20,6 +20,7 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import PluginFault
+from adaptive_bench.evaluation.declared import check_values
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -88,7 +89,7 @@ def evaluate(
     Raises:
         UsageError: Unknown task, no validation documents, or a prompt that does not fit into the context.
         EnvironmentProblem: The data cannot be read, or memory does not suffice for one sequence.
-        PluginFault: lm-eval gives no such headline metric.
+        PluginFault: lm-eval gives no such headline metric, or a task gives values beyond a metric's bounds.
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
@@ -169,6 +170,7 @@ def _evaluate_once(
         )
     check_metrics(scores, f"the task {task.name!r}")
     samples = samples_of(results["samples"][task.name], task)
+    check_values(task, scores, samples)
     report = model.compute_report()
     evaluation = Evaluation(
         task=task.name,

@@ -25,7 +25,7 @@ from adaptive_bench import faults, opened, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.declared import check_declared, check_file, is_of_plugin, without_file
+from adaptive_bench.evaluation.declared import check_alone, check_declared, check_file, is_of_plugin, without_file
 from adaptive_bench.evaluation.documents import problem_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
@@ -194,6 +194,7 @@ def _load(
         entry, missing = manager.task_index[name], None
         if is_of_plugin(folder) and entry.yaml_path is not None:
             check_file(name, Path(entry.yaml_path))
+            check_alone(name, folder)
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)

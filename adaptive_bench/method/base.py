@@ -317,6 +317,11 @@ class Method(nn.Module):
         self._progress = None
 
     @property
+    def progress(self) -> tuple[int, int] | None:
+        """The optimizer step under way and how many there are, as `begin_step` told it."""
+        return self._progress
+
+    @property
     def step(self) -> int:
         """The optimizer step under way, from 1."""
         return self._stand()[0]

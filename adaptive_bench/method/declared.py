@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import get_args
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import PluginFault, one_line
+from adaptive_bench.errors import PluginFault, UsageError, one_line
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.base import CausalityClass, KVPolicy, Method, MethodConfig
 from adaptive_bench.method.initial_change import InitialChange
@@ -20,6 +21,7 @@ _FLAGS = (
     *("adapts", "draws", "once_per_prompt", "prompts_only", "skips_whole_layers", "solves_dial"),
     *("supports_data_parallel", "trains", "wants_layer_states"),
 )
+_ROUNDING = 1e-9  # of a share that is computed from a dial value
 _LONGEST_DOC = 100_000  # characters
 _Rule = tuple[str, str, object, bool]  # name, what it is, what it was given as, whether that holds
 _held: set[type[Method]] = set()  # a class is looked at once
@@ -44,6 +46,56 @@ def check_method(method: Method) -> None:
         PluginFault: Likewise.
     """
     _refuse(type(method), _of_method(method))
+
+
+def checked_skip_share(method: Method) -> float:
+    """The `skip_share` of a method at its dial value.
+
+    Raises:
+        PluginFault: It is no share.
+    """
+    share: object = method.skip_share
+    wanted, at = "a share from 0 to 1 (0.2 is 20 %)", f"skip_share at {method.dial.name} {method.value:g}"
+    holds = _is_number(share) and -_ROUNDING <= method.skip_share <= 1 + _ROUNDING
+    _refuse(type(method), [(at, wanted, share, holds)])
+    return min(max(method.skip_share, 0.0), 1.0)
+
+
+def check_told(method: Method, step: int, total_steps: int) -> None:
+    """Refuse a method that was told where training stands, and did not take it in.
+
+    Raises:
+        PluginFault: Its `begin_step` does not call that of its base class.
+    """
+    if method.progress != (step, total_steps):
+        raise PluginFault(
+            f"The begin_step of a method calls that of its base class, but that of {in_plugin(type(method))} does not. "
+            f"Begin it with super().begin_step(step, total_steps)."
+        )
+
+
+def check_trainable(method: Method, groups: Sequence[object]) -> None:
+    """Refuse to train where nothing trains.
+
+    Args:
+        groups: Of parameters that do.
+
+    Raises:
+        PluginFault: The method freezes the backbone and has no parameter that trains.
+        UsageError: All parameters were frozen otherwise.
+    """
+    if groups:
+        return
+    if method.freezes_backbone:
+        raise PluginFault(
+            f"A method that freezes the backbone has parameters of its own that train, got freezes_backbone = True and "
+            f"none of {in_plugin(type(method))}. Give it such, or leave freezes_backbone out; what needs no training "
+            f"says so by trains = False or training_spec."
+        )
+    raise UsageError(
+        "A training changes some parameter, got a model of which all are frozen. Call requires_grad_(True) on what is "
+        "to train."
+    )
 
 
 def _refuse(found: type[Method], rules: Iterator[_Rule] | list[_Rule]) -> None:
@@ -126,6 +178,10 @@ def _of_method(method: Method) -> Iterator[_Rule]:
     yield "what on_model of its Config gives", "a mapping", comes_to, isinstance(comes_to, Mapping)
     takes: object = method.takes_target(method.config)
     yield "takes_target", "True or False", takes, isinstance(takes, bool)
+    if type(method).dial_for is not Method.dial_for:
+        with suppress(UsageError):  # it has nothing to answer with yet
+            nothing, given = method.dial.skip_nothing, method.dial_for(0.0)
+            yield "dial_for(0.0)", f"the dial value that skips nothing, {nothing:g}", given, given == nothing
     if method.kv_policy == "defer":
         layers, first = method.backbone_size[0], method.defer_layer
         holds = type(first) is int and 0 <= first < layers

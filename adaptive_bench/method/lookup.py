@@ -59,7 +59,7 @@ def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
 
     Raises:
         UsageError: As `config_of`; or the method refuses the backbone.
-        PluginFault: What a plugin registered is no method.
+        PluginFault: What a plugin registered is no method, or one that takes parameters of the backbone for its own.
     """
     found = method_class(spec)
     method = found(config_of(spec), backbone, spec.semantics, seed)
@@ -67,6 +67,13 @@ def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
         raise PluginFault(
             f"The __init__ of a method calls that of its base class first, but that of {in_plugin(found)} does not. "
             f"Begin it with super().__init__(config, backbone, semantics, seed)."
+        )
+    own = {id(parameter) for parameter in backbone.model.parameters()}
+    if borrowed := [name for name, parameter in method.named_parameters() if id(parameter) in own]:
+        raise PluginFault(
+            f"A method has parameters of its own, but {', '.join(borrowed[:3])} of {in_plugin(found)} belong to the "
+            f"backbone. Never make modules of the backbone attributes of the method: in decide they are reached "
+            f"through view.call.backbone."
         )
     return method
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.method.decisions import drop_lowest_by_phase
 from adaptive_bench.method.site_view import SiteView
 
@@ -35,8 +35,17 @@ class Thresholds:
 
         Args:
             scores: [B, S] in fp32.
-            shard: Shard of tokens to skip at this site.
+            share: Share of tokens to skip at this site.
+
+        Raises:
+            PluginFault: It is no share, or there are no thresholds for this site.
         """
+        if view.site.number not in self._columns or not -1e-9 <= share <= 1 + 1e-9:
+            raise PluginFault(
+                f"Thresholds are asked for a share from 0 to 1 (0.2 is 20 %) at a site that they were made for, got "
+                f"{share!r} at the site number {view.site.number}, and they have {_listed(self.sites)}. Give "
+                f"self.skip_share, and all sites that decide to Thresholds(sites)."
+            )
         view.scores = scores
         if self._collected is not None:
             return self._collect(view, scores, share)
@@ -70,6 +79,12 @@ class Thresholds:
         weight = (share - low) / (high - low)
         below = self.values[upper - 1]
         return (1 - weight) * below + weight * self.values[upper].maximum(below)
+
+    @property
+    def unasked(self) -> list[int]:
+        """The sites of which no score was recorded since `collect`."""
+        recorded = self._collected or {}
+        return [site for site in self.sites if not recorded.get((0, site))]
 
     def collect(self) -> None:
         """From now on record scores and drop exactly the wanted share of each batch."""
@@ -123,3 +138,7 @@ class Thresholds:
         order = shares.argsort()
         self.shares, self.values = shares[order], values[order]
         self._ready.clear()
+
+
+def _listed(sites: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sites)) if len(sites) < 10 else f"{sites[0]} to {sites[-1]} ({len(sites)} in all)"

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_of, trained_alike
-from adaptive_bench.method.declared import check_method
+from adaptive_bench.method.declared import check_method, check_told, check_trainable
 from adaptive_bench.method.dial import as_number
 from adaptive_bench.method.schedule import check_step
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
@@ -94,9 +94,8 @@ class AdaptiveModel(HuggingFaceModel):
         known = self._dials.get(round(share, 6))
         try:
             self.dial = self.method.checked_dial(share) if known is None else known
-            if self.method.thresholds is not None and not self.training and self.method.skip_share > 0.0:
-                self.method.thresholds.at(self.method.skip_share)
-            self._check_fitted()
+            if not self.training:
+                calibration.check_ready(self.method)
         except UsageError as error:
             self.dial = before
             if self._uncalibrated is None or self._is_calibrated:
@@ -111,6 +110,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
+        check_told(self.method, step, total_steps)
         self.forget_calibration()
 
     def forget_calibration(self) -> None:
@@ -122,12 +122,6 @@ class AdaptiveModel(HuggingFaceModel):
             self.method.thresholds.clear()
         if self.method.fitted is not None:
             self.method.fitted.clear()
-
-    def _check_fitted(self) -> None:
-        """Refuse a dial that skips before what it needs was measured."""
-        fitted = self.method.fitted
-        if fitted is not None and not self.training and self.dial != self.method.dial.skip_nothing:
-            fitted[fitted.names[0]]
 
     def _forget_what_is_stale(self) -> bool:
         """Drop a calibration of other weights than the model has now; whether there was one."""
@@ -162,7 +156,9 @@ class AdaptiveModel(HuggingFaceModel):
         rates = check_rates(learning_rate, method_learning_rate or learning_rate)
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
-        return [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
+        found = [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
+        check_trainable(self.method, found)
+        return found
 
     @property
     def needs_calibration(self) -> bool:

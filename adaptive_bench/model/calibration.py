@@ -16,6 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaptive_bench.errors import PluginFault
+from adaptive_bench.faults import in_plugin
+from adaptive_bench.method import Method, Thresholds
+from adaptive_bench.method.declared import checked_skip_share
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.held_out import after_prompts, unbooked
 
@@ -34,6 +38,9 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
     Returns:
         Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
+
+    Raises:
+        PluginFault: The method's `skip_share` is none, or its decisions do not hang on its thresholds.
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
@@ -44,11 +51,13 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
         with unbooked(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
-                share = model.method.skip_share
+                share = checked_skip_share(model.method)
                 if share <= 0.0:
+                    _check_skip_nothing(model.method, dial)
                     continue
                 thresholds.collect()
                 _write(model, batches)
+                _check_asked(model.method, thresholds)
                 thresholds.finish(share)
                 points.append(_verify(model, batches, dial, share))
     finally:
@@ -56,6 +65,37 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
         model.dial = dial_before
         model.train(training_before)
     return points
+
+
+def _check_skip_nothing(method: Method, dial: float) -> None:
+    if dial != method.dial.skip_nothing:
+        raise PluginFault(
+            f"The skip_share of a method is above 0 where its dial skips, but that of {in_plugin(type(method))} is 0 "
+            f"at {method.dial.name} {dial:g}, and {method.dial.skip_nothing:g} skips nothing. Compute skip_share from "
+            f"self.value."
+        )
+
+
+def _check_asked(method: Method, thresholds: Thresholds) -> None:
+    if missed := thresholds.unasked:
+        raise PluginFault(
+            f"A method that declares thresholds lets them decide, but decide of {in_plugin(type(method))} does not "
+            f"call self.thresholds.keep(view, scores, self.skip_share) at {len(missed)} of {len(thresholds.sites)} "
+            f"sites (the first has the number {missed[0]}). Call it there, or name those that do: Thresholds(sites)."
+        )
+
+
+def check_ready(method: Method) -> None:
+    """Refuse a dial that skips before what it needs was measured.
+
+    Raises:
+        UsageError: It was not.
+        PluginFault: The method's `skip_share` is none.
+    """
+    if method.thresholds is not None and (share := checked_skip_share(method)):
+        method.thresholds.at(share)
+    if method.fitted is not None and method.value != method.dial.skip_nothing:
+        method.fitted[method.fitted.names[0]]
 
 
 def _write(model: ForwardModel, batches: list[dict[str, Tensor]]) -> None:

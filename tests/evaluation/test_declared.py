@@ -1,14 +1,16 @@
 """What a task is registered as, held against its YAML file."""
 
 import math
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from adaptive_bench import faults
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
-from adaptive_bench.evaluation.declared import check_declared, without_file
+from adaptive_bench.evaluation.declared import check_alone, check_declared, check_values, without_file
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
 from adaptive_bench.registry import register
 from adaptive_bench.task import TaskGroup
@@ -88,3 +90,39 @@ def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
     register("tasks", "two")(TaskGroup("two", "", ("nano_math", "one")))
     with pytest.raises(PluginFault, match="is no member of itself, got 'one' in 'two' in 'one'"):
         expand_tasks(["one"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "of_document", "said"),
+    [
+        ({"acc,none": 0.5}, {"acc,none": 7.5}, "'acc' lie from 0 to 1, but the task 'mine' gives 7.5 for document 3"),
+        ({"f1,none": -1.0}, {"f1,none": -1.0}, "'f1' lie from 0 to 1, but the task 'mine' gives -1 for the whole task"),
+        ({"acc,none": 1.0, "perplexity,none": 2.0, "own": 7.5}, {"acc,none": 1, "perplexity,none": -9.0}, None),
+    ],
+)
+def test_values_of_a_plugins_task_stay_within_the_bounds_of_a_metric(tmp_path, monkeypatch, scores, of_document, said):
+    monkeypatch.setattr(faults, "_of_tasks", set())
+    task = replace(find_task("nano_qa_ll"), name="mine", folder=tmp_path)
+    samples = [SimpleNamespace(doc=3, scores=of_document)]
+    check_values(task, scores, samples)  # of a task that is no plugin's nobody looks
+    faults.add_task(tmp_path)
+    with nullcontext() if said is None else pytest.raises(PluginFault, match=said):
+        check_values(task, scores, samples)
+
+
+def test_a_task_has_one_yaml_file(tmp_path):
+    (tmp_path / "below").mkdir()
+    for name, text in {
+        "base.yaml": "output_type: multiple_choice",
+        "mine.yaml": "include: base.yaml\ntask: mine",
+        "other.yaml": "include: mine.yaml\ntask: other",
+        "torn.yaml": "task: [",
+        "below/list.yaml": "- task: mine",
+    }.items():
+        (tmp_path / name).write_text(text)
+    check_alone("mine", tmp_path)
+    (tmp_path / "below" / "again.yaml").write_text("task: mine")
+    with pytest.raises(
+        PluginFault, match=r"'below/again\.yaml' and 'mine\.yaml' say so\. Rename or remove all but one"
+    ):
+        check_alone("mine", tmp_path)

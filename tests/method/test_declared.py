@@ -20,6 +20,7 @@ from adaptive_bench.method import (
     training_spec,
 )
 from adaptive_bench.method.declared import check_class, check_method
+from adaptive_bench.model import AdaptiveModel
 
 BACKBONE = SimpleNamespace(num_layers=2, hidden_size=4)
 
@@ -108,6 +109,45 @@ def test_what_a_method_makes_of_its_spec_and_itself_is_held_to_it(monkeypatch):
         method_of(MethodSpec("no_config"), BACKBONE)
     with pytest.raises(PluginFault, match="calls that of its base class first, but that of no_super does not"):
         method_of(MethodSpec("no_super"), BACKBONE)
+
+
+class Frozen(Mine):
+    freezes_backbone = True
+
+
+class KeepsTheBackbone(Mine):
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.inner = backbone.model
+
+
+class DoesNotTell(Mine):
+    def begin_step(self, step, total_steps):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Frozen, "freezes_backbone = True and none of Frozen"),
+        (KeepsTheBackbone, r"but inner\..* of KeepsTheBackbone belong to the backbone"),
+        (DoesNotTell, r"but that of DoesNotTell does not\. Begin it with super\(\)\.begin_step\(step, total_steps\)"),
+    ],
+)
+def test_a_method_that_cannot_be_trained_is_refused(kind, said, make_backbone, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("methods", "odd")(kind)
+    with pytest.raises(PluginFault, match=said):
+        model = AdaptiveModel.build(make_backbone("llama"), "odd")
+        model.begin_step(1, 2)
+        model.parameter_groups(1e-3)
+
+
+def test_something_trains(make_backbone):
+    model = AdaptiveModel.build(make_backbone("llama"), "dense")
+    model.requires_grad_(False)
+    with pytest.raises(UsageError, match="A training changes some parameter, got a model of which all are frozen"):
+        model.parameter_groups(1e-3)
 
 
 def test_what_parameters_come_to_on_a_model_is_a_mapping():

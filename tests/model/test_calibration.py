@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench import registry
+from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, Thresholds
+from adaptive_bench.model import AdaptiveModel
 
 SAVINGS = (0.1, 0.2, 0.3, 0.4)
 ROUNDING = 5e-4  # two tokens that stand at a threshold
@@ -189,3 +192,63 @@ def test_text_without_continuation_calibrates_what_is_written(make_model):
     model.method.thresholds.clear()
     batch["continuation_mask"] = torch.zeros_like(batch["continuation_mask"])
     assert [point["status"] for point in model.calibrate([batch], SAVINGS[:3])["dials"]] == ["ok"] * 3
+
+
+class Mine(Method):
+    """Skips tokens with a short state."""
+
+    dial = DialSpec("kept", 0.0, 1.0, 1.0)
+    asked = 1.0
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.thresholds = Thresholds(range(2 * backbone.num_layers))
+
+    def dial_for(self, saved_tokens):
+        return 1.0 - saved_tokens
+
+    @property
+    def skip_share(self):
+        return 1.0 - self.value
+
+    def decide(self, view):
+        return Decision(self.thresholds.keep(view, view.hidden.float().norm(dim=-1), self.asked * self.skip_share))
+
+
+def asks_at_one_site(self, view):
+    return Mine.decide(self, view) if view.site.number == 1 else EXECUTE_ALL
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (
+            {"skip_share": property(lambda self: 20 - 20 * self.value)},
+            r"skip_share at kept 0\.8 is a share .*, got 3\.9",
+        ),
+        ({"skip_share": property(lambda self: self.value - 1)}, "skip_share at kept 0.8 is a share from 0 to 1"),
+        ({"skip_share": property(lambda self: "0.2")}, "skip_share at kept 0.8 is a share .*, got '0.2'"),
+        ({"skip_share": 0.0}, "is above 0 where its dial skips, but that of Odd is 0 at kept 0.8, and 1 skips nothing"),
+        ({"dial_for": lambda self, saving: saving}, r"dial_for\(0\.0\) is the dial value that skips nothing, 1, got 0"),
+        ({"decide": lambda self, view: EXECUTE_ALL}, "decide of Odd does not call .* at 8 of 8 sites .* the number 0"),
+        ({"decide": asks_at_one_site}, "at 7 of 8 sites"),
+        ({"asked": 100}, "Thresholds are asked for a share from 0 to 1"),
+        ({"asked": -1}, "Thresholds are asked for a share from 0 to 1"),
+    ],
+)
+def test_a_method_whose_shares_are_none_is_refused(parts, said, make_backbone, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("methods", "odd")(type("Odd", (Mine,), parts))
+    registry.register("methods", "sound")(Mine)
+    AdaptiveModel.build(make_backbone("llama"), "sound").calibrate([text(0, rows=4)], [0.2])
+    with pytest.raises(PluginFault, match=said):
+        AdaptiveModel.build(make_backbone("llama"), "odd").calibrate([text(0, rows=4)], [0.2])
+
+
+def test_thresholds_know_their_sites(make_backbone, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("methods", "odd")(Mine)
+    model = AdaptiveModel.build(make_backbone("llama"), "odd")
+    model.method.thresholds = Thresholds([0, 1])
+    with pytest.raises(PluginFault, match="at the site number 2, and they have 0, 1"):
+        model.calibrate([text(0, rows=4)], [0.2])
