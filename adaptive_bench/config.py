@@ -244,7 +244,7 @@ def load_config(
                 f"A config is the name of a preset or a YAML file, which ends in .yaml, got {str(path)!r}. {there}; "
                 f"`adaptive-bench list configs` shows the presets."
             )
-        path = _preset(str(preset_or_path))
+        path = preset_file(str(preset_or_path))
         preset = str(preset_or_path)
     values = merged({"preset": preset} | _read(path), overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
@@ -289,14 +289,14 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
         )
     if base in above:
         raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
-    return merged(_read(_preset(base), (*above, base)), values)
+    return merged(_read(preset_file(base), (*above, base)), values)
 
 
 def default_presets() -> dict[str, ForModels]:
     """By name of a preset: the models that take it where the user names none."""
     presets = {}
     for name in registry.names("configs"):
-        about = read_mapping(_preset(name)).get("for_models")
+        about = read_mapping(preset_file(name)).get("for_models")
         if about is not None and (models := ForModels.model_validate(about)).by_default:
             presets[name] = models
     return presets
@@ -309,7 +309,8 @@ def preset_naming(model: str | None) -> str | None:
     return next((name for name, models in default_presets().items() if model in models.names), None)
 
 
-def _preset(name: str) -> Path:
+def preset_file(name: str) -> Path:
+    """The file of a registered config; a plugin that registers something else is at fault."""
     registered = registry.get("configs", name)
     if not isinstance(registered, str | Path):
         raise PluginFault(

@@ -20,12 +20,12 @@ import builtins
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
-from typing import Any
+from typing import Any, cast
 
 from adaptive_bench import faults
 from adaptive_bench.errors import PluginFault, message_of, one_line
@@ -328,14 +328,32 @@ def watching(who: str | None) -> Iterator[None]:
         _watches.pop()
 
 
+class _AtStandardError:
+    """Standard output that is standard error, and can be closed by itself."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
 @contextmanager
 def same_streams(who: str) -> Iterator[None]:
-    """Code of a plugin runs in the block, which leaves standard output and standard error as they are.
+    """Code of a plugin runs in the block, which leaves standard output and standard error as they are. What it prints
+    goes to standard error: standard output is for results, which other programs read.
 
     Raises:
         PluginFault: It put something else in their place, or closed them. They are put back first; in place of a closed
             one nothing is written any more.
     """
+    with redirect_stdout(cast(Any, _AtStandardError())):
+        yield from _checked_streams(who)
+
+
+def _checked_streams(who: str) -> Iterator[None]:
     before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     yield
     changed = [name for name, stream in before.items() if getattr(sys, name) is not stream or stream.closed]

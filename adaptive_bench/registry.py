@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -91,7 +92,8 @@ def get(group: Group, name: str) -> Any:
                 f"package."
             ) from error
     try:
-        with guard.watching(f"the plugin {name!r} ({entry.value}) of {origin(group, name)}"):
+        who = f"the plugin {name!r} ({entry.value}) of {origin(group, name)}"
+        with guard.watching(who), guard.same_streams(who):
             thing = entry.load()
     except AdaptiveBenchError:
         raise
@@ -176,11 +178,15 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
 
     Raises:
         UsageError: The group does not exist, the name has a wrong form or is taken.
+        PluginFault: Likewise, while a plugin file is loaded.
     """
     if group not in get_args(Group):
-        raise UsageError(f"A plugin group is one of {', '.join(get_args(Group))}, got {group!r}.")
+        known = f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}."
+        if isinstance(name, str) and name in get_args(Group):
+            raise _refused(f"{known} The group comes first: register({name!r}, {one_line(repr(group), 60)}).")
+        raise _refused(f"{known} {did_you_mean(str(group), get_args(Group))}")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise UsageError(
+        raise _refused(
             f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "
             "one like 'my_method'."
         )
@@ -190,14 +196,21 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
         if name in _installed(group) and _installed(group)[name].value == own:
             return thing
         if name in names(group):
-            raise UsageError(
-                f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name."
-            )
+            raise _refused(f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name.")
         _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
         opened.watch(_registered[group, name][1])
         return thing
 
     return put
+
+
+def _refused(text: str) -> AdaptiveBenchError:
+    """The error of a wrong call of `register`, with its line where it stands in the plugin file that is being run."""
+    if not _loading:
+        return UsageError(text)
+    file = str(_loading[-1])
+    call = next(frame for frame in reversed(traceback.extract_stack()) if frame.filename == file)
+    return PluginFault(f"{text} The call stands in {file}, line {call.lineno}, in {call.name}.")
 
 
 def _file_of(thing: object) -> str:
@@ -247,7 +260,7 @@ def load_plugin(path: Path | str) -> None:
         where = f" ({place})" if (place := faults.place(error)) else ""
         raise PluginFault(
             f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
-            "Correct the file; `python <file>` shows the same error."
+            "Correct the file; with --debug the traceback is shown."
         ) from error
     finally:
         _loading.pop()

@@ -58,6 +58,11 @@ class MethodSpec:
                 f"{one_line(repr(given), 80)}. Write MethodSpec({self.name!r}, {{'shape': 'scalar'}}), or read the "
                 f"whole spec from a text with MethodSpec.parse."
             )
+        names = [name for name, _ in pairs]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise UsageError(
+                f"A spec parameter is given once, got {twice!r} twice in {one_line(repr(given), 80)}. Keep one of them."
+            )
         object.__setattr__(self, "params", tuple(sorted(map(tuple, pairs))))
 
     @classmethod

@@ -236,3 +236,20 @@ class OpenTask:
         ):
             if not holds:
                 raise _fault("task", self, field, wanted)
+
+
+def check_registered(name: str, thing: object, origin: str) -> Task | TaskGroup | OpenTask:
+    """What a plugin registered as a task.
+
+    Args:
+        origin: Where it comes from.
+
+    Raises:
+        PluginFault: It is none.
+    """
+    if not isinstance(thing, Task | TaskGroup | OpenTask):
+        raise PluginFault(
+            f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
+            f"({origin}). Correct the plugin."
+        )
+    return thing

@@ -149,3 +149,42 @@ def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch)
     )
     registry.load_plugin(plugin)
     assert registry.file_of("methods", "mine") == plugin
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("register('metods', 'mine')", r"got 'metods'\. Did you mean 'methods'\?"),
+        ("register('mine', 'methods')", r"got 'mine'\. The group comes first: register\('methods', 'mine'\)"),
+        ("register('methods', 'a b')", "got 'a b'. Choose one like 'my_method'"),
+        ("register('methods', 'gateskip')(object)", "'gateskip' exists already"),
+    ],
+)
+def test_a_wrong_registration_names_the_line_of_the_plugin_file(tmp_path, call, said):
+    file = tmp_path / "mine.py"
+    file.write_text(f"from adaptive_bench.registry import register\n\n{call}\n")
+    with pytest.raises(PluginFault, match=rf"{said}.* The call stands in .*mine\.py, line 3, in <module>\.") as caught:
+        registry.load_plugin(file)
+    assert str(faults.explained(caught.value)) == str(caught.value)
+
+
+def test_what_a_plugin_prints_leaves_standard_output_alone(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import sys\nfrom adaptive_bench.registry import register\nprint('hello')\nsys.stdout.write('you')\n"
+        "sys.stdout.flush()\nregister('models', 'mine')(object)\n"
+    )
+    registry.load_plugin(file)
+    assert capsys.readouterr() == ("", "hello\nyou")
+
+
+@pytest.mark.parametrize("change", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_plugin_that_closes_standard_output_is_refused(tmp_path, capsys, change):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"import sys\nfrom adaptive_bench.registry import register\nregister('models', 'mine')(object)\n{change}\n"
+    )
+    with pytest.raises(PluginFault, match=r"closed or exchanged sys\.stdout\. Use"):
+        registry.load_plugin(file)
+    print("still here")
+    assert capsys.readouterr() == ("still here\n", "")

@@ -89,3 +89,9 @@ def test_parameters_that_are_no_pairs_of_texts_are_refused(params):
 def test_a_name_that_no_text_gives_is_refused(name):
     with pytest.raises(UsageError, match="name in a method spec"):
         MethodSpec(name)
+
+
+@pytest.mark.parametrize("values", [("a", "b"), ("a", "a")])
+def test_a_parameter_is_given_once_however_a_spec_is_made(values):
+    with pytest.raises(UsageError, match="A spec parameter is given once, got 'shape' twice"):
+        MethodSpec("gateskip", tuple(("shape", value) for value in values))

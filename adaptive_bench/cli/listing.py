@@ -23,7 +23,7 @@ from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import check_output, run_folders
-from adaptive_bench.task import OpenTask, Task, TaskGroup
+from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
 
 if TYPE_CHECKING:
     from adaptive_bench.cli.schemas.listing import KeyRow
@@ -201,6 +201,12 @@ def _plain(value: Any) -> Any:
 
 
 def _thing(group: registry.Group, name: str) -> Any:
+    if group == "configs":
+        from adaptive_bench.config import preset_file
+
+        return preset_file(name)
+    if group == "tasks":
+        return check_registered(name, registry.get(group, name), registry.origin(group, name))
     if group != "methods":
         return registry.get(group, name)
     from adaptive_bench.method import method_class

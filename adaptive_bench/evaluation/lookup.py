@@ -42,7 +42,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
-from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup
+from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
 
 _PACKAGE = Path(__file__).parents[1]
 # The paper's levels for the two kinds of task.
@@ -295,7 +295,7 @@ def _process_once(task: HarnessTask) -> None:
 
 
 def _registered(name: str, argument: str | None) -> Task:
-    thing: Task | TaskGroup | OpenTask = registry.get("tasks", name)
+    thing = check_registered(name, registry.get("tasks", name), registry.origin("tasks", name))
     if isinstance(thing, OpenTask):
         if not argument:
             raise UsageError(
@@ -307,11 +307,6 @@ def _registered(name: str, argument: str | None) -> Task:
         raise UsageError(f"The task {name!r} takes nothing after a colon, got {argument!r}. Leave it out.")
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
-    if not isinstance(thing, Task):
-        raise PluginFault(
-            f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
-            f"({registry.origin('tasks', name)}). Correct the plugin."
-        )
     if registry.is_foreign_task(name):
         faults.add_task(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):

@@ -257,7 +257,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
     place = as_path(out, "Runs are looked for in a folder")
-    chosen = [find_run(folder) for folder in folders] or [file.parent for file in tables_below(place)]
+    chosen = [find_run(folder, place) for folder in folders] or [file.parent for file in tables_below(place)]
     places = [folder.resolve() for folder in chosen]
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
         raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")

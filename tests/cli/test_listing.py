@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -36,6 +37,19 @@ def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
     about = command("list", "models", "--plugin", "mine.py").stdout.partition("mine\n")[2]
     assert "A model of mine." in about
     assert "mine.py" in about
+
+
+@pytest.mark.parametrize(
+    ("group", "said"), [("configs", "is the path of a YAML file, got dict"), ("tasks", r"task\.Task, got dict")]
+)
+def test_what_is_registered_as_something_else_is_a_fault_of_its_plugin(command, tmp_path, monkeypatch, group, said):
+    monkeypatch.setattr(registry, "_registered", {})
+    (tmp_path / "mine.py").write_text(
+        f"from adaptive_bench.registry import register\nregister({group!r}, 'mine')({{}})\n"
+    )
+    result = command("list", group, "mine", "--plugin", "mine.py")
+    assert result.exit_code == 1
+    assert re.search(rf"Plugin fault: .*{said} under 'mine'", " ".join(result.stderr.split()))
 
 
 @pytest.mark.parametrize("width", [80, 140])

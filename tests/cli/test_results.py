@@ -115,6 +115,7 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
         assert {"run", "method", "level", "score"} <= set(written)
     assert command("export", str(folders[0])).stdout == (tmp_path / "rows.csv").read_text()
     assert load_results(out="out")["run"].nunique() == 2
+    assert load_results("last", out="out")["run"].nunique() == 1
     with pytest.raises(EnvironmentProblem, match="no finished run"):
         load_results(out="nowhere")
 

@@ -224,7 +224,7 @@ def asks_at_one_site(self, view):
     [
         (
             {"skip_share": property(lambda self: 20 - 20 * self.value)},
-            r"skip_share at kept 0\.8 is a share .*, got 3\.9",
+            r"skip_share at kept 0\.8 is a share .*, got 4",
         ),
         ({"skip_share": property(lambda self: self.value - 1)}, "skip_share at kept 0.8 is a share from 0 to 1"),
         ({"skip_share": property(lambda self: "0.2")}, "skip_share at kept 0.8 is a share .*, got '0.2'"),
