@@ -206,7 +206,7 @@ def check_device(name: str) -> None:
         UsageError: With the rule.
     """
     if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
-        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device.")
+        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")
 
 
 def load_config(

@@ -7,6 +7,7 @@ that post-norm.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -25,6 +26,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
+_PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
 _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
 
 
@@ -50,12 +52,18 @@ class Backbone:
         model: A Hugging Face causal language model of a supported family.
 
     Raises:
-        UsageError: The family is not supported or needs another attention implementation.
+        UsageError: The family is not supported or needs another attention implementation, or the model has no head or
+            lacks a part of a layer.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         config = model.config
         self.family = find_family(config.model_type, type(model).__name__)
+        if not (hasattr(model, "model") and hasattr(model, "lm_head")):
+            raise UsageError(
+                f"A backbone is a causal language model, which has a head over its vocabulary, got "
+                f"{type(model).__name__}. Load it with transformers.AutoModelForCausalLM."
+            )
         if config._attn_implementation not in ATTENTION:
             raise UsageError(
                 f"A backbone must run attention as one of {', '.join(ATTENTION)}, got {config._attn_implementation!r}. "
@@ -67,6 +75,7 @@ class Backbone:
         self.config = config
         self.decoder: Any = model.model  # the families share attribute names, not a typed base
         self.layers: list[Any] = list(self.decoder.layers)
+        _check_parts(self.layers)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
@@ -123,10 +132,11 @@ class Backbone:
             look: Whether the call begins a text: then what torch cannot tell is looked at too (`Snapshot.holds`).
 
         Raises:
-            UsageError: The decoder has another number of layers than it had.
+            UsageError: The decoder has another number of layers than it had, or one lacks a part.
         """
         self.step.drop_stale(look=look)
         if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
+            _check_parts(self.decoder.layers)
             self._modules, self._weighed = modules, None  # adapters came or went
         if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
@@ -231,6 +241,22 @@ class Backbone:
     def _capped(self, logits: Tensor) -> Tensor:
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def _check_parts(layers: Iterable[Any]) -> None:
+    """Refuse a layer in which other modules stand where there are maps to run and to count.
+
+    Raises:
+        UsageError: With the first that is missing.
+    """
+    for number, layer in enumerate(layers):
+        for path in _PARTS:
+            module, _, name = path.partition(".")
+            if not hasattr(getattr(layer, module, None), name):
+                raise UsageError(
+                    f"Each layer of a backbone has {', '.join(_PARTS)}, but layer {number} has no {path}. Leave the "
+                    f"module of the model in its place: a method skips it where it is to be skipped."
+                )
 
 
 def _whole_costs(layer: Any) -> tuple[int, ...]:

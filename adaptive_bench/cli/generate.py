@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.idle import refuse_idle
-from adaptive_bench.cli.named_run import named, run_names
+from adaptive_bench.cli.named_run import named, naming_plugins, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import LARGEST_SEED
 
@@ -75,8 +76,10 @@ def generate(
     from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
-    folder = find_checkpoint(checkpoint, method)
-    model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration).to(find_device(device))
+    with naming_plugins(checkpoint):
+        folder = find_checkpoint(checkpoint, method)
+        model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration)
+    model = model.to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
@@ -153,18 +156,24 @@ def _continue(
 ) -> list[str]:
     """New text after each prompt, encoded and ended as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
+    from adaptive_bench.model.hugging_face_generation import ENDS_WITH_CONTEXT
     from adaptive_bench.model.padding import padded
 
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
     rows = [lm.tok_encode(prompt) or [lm.prefix_token_id] for prompt in prompts]
     input_ids, attention_mask = padded(rows, model.device, left=True)
-    output_ids = model.generate(
-        input_ids,
-        attention_mask=attention_mask,
-        eos_token_id=list(lm.end_tokens),
-        pad_token_id=lm.eot_token_id,
-        **settings,
-    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.filterwarnings("always", message=ENDS_WITH_CONTEXT)
+        output_ids = model.generate(
+            input_ids,
+            attention_mask=attention_mask,
+            eos_token_id=list(lm.end_tokens),
+            pad_token_id=lm.eot_token_id,
+            **settings,
+        )
+    for said in (str(one.message) for one in told):
+        if said.startswith(ENDS_WITH_CONTEXT):
+            typer.echo(paragraph(f"Note: {said}"), err=True)
     return [lm.text_of(row) for row in output_ids[:, input_ids.shape[1] :].tolist()]
 
 

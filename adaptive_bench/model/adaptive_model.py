@@ -185,6 +185,12 @@ class AdaptiveModel(HuggingFaceModel):
         """
         self._forget_what_is_stale()
         batches, savings = checked_text(batches), checked_savings(savings)
+        if (largest := max(savings, default=0.0)) > (maximum := self.method.max_saved_tokens) + 1e-6:  # of rounding
+            warnings.warn(
+                f"{self.spec} can save up to {maximum:.3g} of all token-branches, got savings up to {largest:g}: what "
+                f"is beyond is calibrated as {maximum:.3g}.",
+                stacklevel=2,
+            )
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
         if self.needs_calibration and not tokens:
             raise UsageError(

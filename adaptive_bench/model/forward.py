@@ -39,6 +39,7 @@ class ForwardModel(nn.Module):
         spread: Puts together what several processes have of a training batch, while they train it.
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own, where they were computed.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
+        made_with: Names in the method's state when it was put on.
         between: In `eval()` mode, what stands between the method's decisions and the executors: the control of shuffled
             decisions (`model.shuffled`), or nothing.
     """
@@ -53,6 +54,7 @@ class ForwardModel(nn.Module):
         self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing = False
         self._meter = DecisionMeter(method)
+        self.made_with = frozenset(method.state_dict())
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
         self.spread: Spread | None = None
@@ -186,7 +188,10 @@ class ForwardModel(nn.Module):
             arguments.check_labels(labels, input_ids, self.backbone.vocab_size)
             call.labels = labels.to(input_ids.device)
             if labels.device.type == "cpu":  # where they count is known without waiting for a device
-                call.written_from = label_follows(labels).flatten().nonzero()[:, 0].to(input_ids.device)
+                written_from = label_follows(labels).flatten().nonzero()[:, 0]
+                if self.training and self.spread is None:  # of several processes one may have none
+                    arguments.check_some_label(written_from)
+                call.written_from = written_from.to(input_ids.device)
         if self.training:
             begun = input_ids, attention_mask, None, False, continuation_mask, None, None, None
             call.again = partial(self._run_again, begun)

@@ -6,7 +6,7 @@ reading them from another device would make every call wait for it.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ def check_ids(ids: Any) -> None:
     Raises:
         UsageError: It is something else, or holds no token.
     """
-    if not isinstance(ids, Tensor) or ids.dim() != 2 or ids.dtype not in _IDS or not ids.numel():
+    if not _is_dense(ids) or ids.dim() != 2 or ids.dtype not in _IDS or not ids.numel():
         raise UsageError(
             f"input_ids are a tensor [rows, tokens] of token ids (torch.long) with one token at least, got "
             f"{described(ids)}. Give those of tokenizer(texts, return_tensors='pt')."
@@ -65,7 +65,7 @@ def check_mask(mask: Any, ids: Tensor, cache: AdaptiveCache | None = None) -> No
         UsageError: It is no tensor, or has another shape.
     """
     rows, length = ids.shape
-    if isinstance(mask, Tensor) and mask.dim() == 2 and len(mask) == rows:
+    if _is_dense(mask) and mask.dim() == 2 and len(mask) == rows:
         # One that is added to scores, 0 and -inf, would say the opposite of what it means.
         if mask.is_cpu and mask.dtype != torch.bool and not 0 <= float(mask.min()) <= float(mask.max()) <= 1:
             ends = f"{float(mask.min()):g} to {float(mask.max()):g}"
@@ -102,6 +102,8 @@ def checked_call(
         )
     if mask is not None:
         check_mask(mask, ids, cache)
+        if not mask.is_cpu and mask.device != place:
+            raise _elsewhere("attention_mask", mask, place)
     if continuation is not None:
         check_like("continuation_mask", continuation, ids, "true for tokens after the prompt")
         if continuation.device != place:
@@ -122,7 +124,7 @@ def check_like(name: str, given: Any, ids: Tensor, about: str) -> None:
     Raises:
         UsageError: It is none.
     """
-    if not isinstance(given, Tensor) or given.shape != ids.shape:
+    if not _is_dense(given) or given.shape != ids.shape:
         raise UsageError(
             f"{name} has the shape of input_ids, {list(ids.shape)} ({about}), got {described(given)}. Give one value "
             f"for each token."
@@ -142,6 +144,22 @@ def check_labels(labels: Any, ids: Tensor, size: int) -> None:
         raise UsageError(
             f"labels are token ids in 0 .. {size - 1} as torch.long, or -100 where no loss is wanted, got {got}. Give "
             f"input_ids.masked_fill(attention_mask == 0, -100)."
+        )
+
+
+def check_some_label(counted: Tensor) -> None:
+    """Refuse to train on labels of which none counts: their mean would be no number.
+
+    Args:
+        counted: Where a label follows.
+
+    Raises:
+        UsageError: Nowhere.
+    """
+    if not counted.numel():
+        raise UsageError(
+            "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, or "
+            "each row has one token alone. Leave such a batch out, or give it labels."
         )
 
 
@@ -175,6 +193,10 @@ def _elsewhere(name: str, given: Tensor, device: torch.device) -> UsageError:
     )
 
 
+def _is_dense(value: Any) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.layout == torch.strided
+
+
 def _are_counts(given: Any, rows: int) -> bool:
     return hasattr(given, "__len__") and len(given) == rows and all(map(is_count, given))
 
@@ -182,8 +204,9 @@ def _are_counts(given: Any, rows: int) -> bool:
 def described(value: Any) -> str:
     """What a value is, for the end of a sentence."""
     if isinstance(value, Tensor):
-        few = f" with {value.tolist()}" if value.is_cpu and 0 < value.numel() <= 4 else ""
-        return f"{value.dtype} of shape {list(value.shape)}{few}"
+        few = f" with {value.tolist()}" if value.is_cpu and _is_dense(value) and 0 < value.numel() <= 4 else ""
+        layout = "" if _is_dense(value) else f" with the layout {value.layout}"
+        return f"{value.dtype} of shape {list(value.shape)}{few or layout}"
     kind = type(value).__name__
     return f"{kind} {value!r}" if isinstance(value, bool | int | float) else "None" if value is None else kind
 

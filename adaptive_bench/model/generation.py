@@ -65,6 +65,12 @@ def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor
     if attention_mask is not None:
         check_mask(attention_mask, input_ids)
     model.backbone.check_vocabulary(input_ids)
+    if attention_mask is not None and not bool(attention_mask.any(dim=1).all()):
+        empty = int((~attention_mask.any(dim=1)).nonzero()[0, 0])
+        raise UsageError(
+            f"Each row of prompts has one token or more, got row {empty} with padding alone. Leave the row out, or "
+            f"give it the tokenizer's start token."
+        )
     if attention_mask is not None and not bool(attention_mask[:, -1].all()):
         raise UsageError(
             "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."

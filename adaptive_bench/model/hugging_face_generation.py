@@ -6,6 +6,7 @@ own loop. What our loop cannot do is refused by name.
 
 from __future__ import annotations
 
+import warnings
 from copy import deepcopy
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
 from adaptive_bench.model.generation_arguments import check_arguments
 
+ENDS_WITH_CONTEXT = "A text ends with the model's context"  # begins a warning
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
 _BEAMS = {GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE}
 
@@ -146,6 +148,7 @@ class _Writer:
         self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
         self.mask = None if attention_mask is None else attention_mask.to(device)
         self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
+        self.cut = torch.zeros_like(self.finished)  # ended by the context alone
         self.scores: list[Tensor] = []
         self.logits: list[Tensor] = []
 
@@ -161,7 +164,9 @@ class _Writer:
             new = self.sequences.shape[1] - length
             # The criteria of Hugging Face look at scores where these are kept.
             self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
-            self.finished |= lengths + new >= self.model.backbone.context_length
+            cut = (lengths + new >= self.model.backbone.context_length) & ~self.finished
+            self.finished |= cut
+            self.cut |= cut
             if self.streamer is not None:
                 self.streamer.put(tokens.cpu())
             going = ~self.finished[rows]
@@ -173,6 +178,13 @@ class _Writer:
             output = self._next(rows, tokens, output.past_key_values)
         if self.streamer is not None:
             self.streamer.end()
+        if cut_rows := int(self.cut.sum()):
+            warnings.warn(
+                f"{ENDS_WITH_CONTEXT} of {self.model.backbone.context_length} tokens at the latest: "
+                f"{cut_rows} of {len(self.cut)} end there, before they are as long as was asked for. Give shorter "
+                f"prompts, or a smaller max_new_tokens.",
+                stacklevel=4,
+            )
         if not self.config.return_dict_in_generate:
             return self.sequences
         parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}

@@ -20,7 +20,8 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
+from adaptive_bench.faults import in_plugin
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
@@ -114,6 +115,7 @@ def save(
 
     Raises:
         UsageError: The model is quantized, or has no values.
+        PluginFault: The method made a part of its state after its `__init__`.
     """
     if model.backbone.quantized != "none":
         raise UsageError(
@@ -124,6 +126,11 @@ def save(
         raise UsageError(
             "A model is saved with its weights, got one on the device 'meta', where they are lost. Save it before it "
             "is moved there, or load it again."
+        )
+    if later := sorted(model.method.state_dict().keys() - model.made_with):
+        raise PluginFault(
+            f"Modules, parameters and buffers of a method are made in its __init__, so that a saved model can be "
+            f"loaded, got {', '.join(later[:3])} of {in_plugin(type(model.method))}, made later. Make them in __init__."
         )
     before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
     folder.mkdir(parents=True, exist_ok=True)

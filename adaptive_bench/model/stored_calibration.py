@@ -83,8 +83,8 @@ def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
 
     Raises:
-        UsageError: The one wanted is not there, but others.
-        EnvironmentProblem: None is there.
+        UsageError: The one wanted is not there.
+        EnvironmentProblem: It was there, and is gone.
     """
     known = names(folder, spec)
     if wanted == "auto":
@@ -92,8 +92,14 @@ def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     if not known and (problem := _gone(folder, spec)) is not None:
         raise problem
     if wanted not in known:
+        if not known:
+            raise UsageError(
+                f"A calibration is chosen by name where a run stored some, but there is none of {spec} in {folder}, "
+                f"got {wanted!r}. Leave it out, or call model.calibrate(batches, savings)."
+            )
         raise UsageError(
-            f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}."
+            f"A stored calibration of {spec} in {folder} is one of {', '.join(known)}, got {wanted!r}. Name one of "
+            f"these."
         )
     return wanted
 

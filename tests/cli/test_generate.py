@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,3 +102,18 @@ def test_savings_are_those_of_the_stored_calibrations(command, folder):
     assert "up to 0.123, as calibrated on one, got 0.9. Give such a share" in " ".join(beyond.stderr.split())
     done = command("generate", str(home), "--saving", "0.123", "--calibration", "one", "--max-new-tokens", "4", "Hi")
     assert done.exit_code == 0 and "Nothing was skipped" not in done.stderr
+
+
+def test_the_plugin_of_a_run_is_named_where_it_is_not_loaded(command, folder, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.cli.named_run.plugins_in", lambda run: [Path("/gone/coast.py")])
+    result = command("generate", str(folder), "--method", "coast", "Hello")
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "No method is called 'coast'" in said
+    assert "The run was made with `--plugin /gone/coast.py`: give it too. There is no /gone/coast.py any more." in said
+
+
+def test_a_text_that_the_context_ends_is_noted(command, folder):
+    result = command("generate", str(folder), "--max-new-tokens", "20", "Hello there " * 10)
+    assert result.exit_code == 0
+    assert "Note: A text ends with the model's context of 128 tokens" in " ".join(result.stderr.split())
+    assert "Note:" not in command("generate", str(folder), "--max-new-tokens", "8", "Hello there " * 10).stderr

@@ -1,7 +1,11 @@
 """What cannot be read is refused in one sentence: what is taken, what was given, what to do instead."""
 
+import warnings
+
 import pytest
 import torch
+from torch import nn
+from transformers import LlamaForSequenceClassification, LlamaModel
 
 from adaptive_bench import check_specs, find_backbone, load_config, load_plugin, load_results, plan, run
 from adaptive_bench.errors import UsageError
@@ -23,6 +27,7 @@ NO_IDS = {
     "beyond": IDS + VOCABULARY,
     "negative": IDS - 50,
     "numpy": IDS.numpy(),
+    "sparse": IDS.to_sparse(),
 }
 NO_MASK = {
     "wide": torch.ones(2, 5),
@@ -34,6 +39,7 @@ NO_MASK = {
     "list": [[1, 1, 1]] * 2,
     "added": torch.tensor([[0.0, 0.0, -1e9]] * 2),
     "nan": torch.full((2, 3), float("nan")),
+    "sparse": torch.ones(2, 3).to_sparse(),
 }
 
 
@@ -90,6 +96,8 @@ def test_masks_that_fit_are_taken(shared_model):
         ("labels", IDS + VOCABULARY),
         ("labels", IDS * 0 - 5),
         ("labels", [[1, 2, 3]] * 2),
+        ("labels", IDS.to_sparse()),
+        ("attention_mask", ONES.to("meta")),
         ("past_key_values", ((1, 2),)),
         ("past_key_values", True),
         ("continuation_mask", torch.ones(3)),
@@ -110,6 +118,55 @@ def test_masks_that_fit_are_taken(shared_model):
 def test_other_arguments_of_a_call(name, value, shared_model):
     with pytest.raises(UsageError, match=name):
         shared_model("dense")(IDS, **{name: value})
+
+
+@pytest.mark.parametrize(("ids", "labels"), [(IDS, IDS * 0 - 100), (IDS[:, :1], IDS[:, :1])], ids=["none", "one token"])
+def test_a_training_has_a_label_to_learn_from(ids, labels, make_backbone):
+    model = AdaptiveModel.build(make_backbone("llama"), "dense")
+    with pytest.raises(UsageError, match="labels of which none is left: all are -100, or each row has one token alone"):
+        model(ids, labels=labels)
+    model(IDS, labels=IDS).loss.backward()
+
+
+def test_a_backbone_has_a_head_and_the_parts_of_its_layers(make_backbone):
+    config = make_backbone("llama").config
+    for kind in (LlamaModel, LlamaForSequenceClassification):
+        with pytest.raises(UsageError, match=f"is a causal language model, .* got {kind.__name__}. Load it with"):
+            AdaptiveModel.build(kind(config), "dense")
+    model = AdaptiveModel.build(make_backbone("llama"), "dense").eval()
+    model.backbone_model.model.layers[1].mlp = nn.Identity()
+    said = "but layer 1 has no mlp.down_proj. Leave the module"
+    with pytest.raises(UsageError, match=said):
+        model(IDS)
+    with pytest.raises(UsageError, match=said):
+        AdaptiveModel.build(model.backbone_model, "dense")
+
+
+def test_a_text_that_the_context_ends_is_told_of(shared_model):
+    model = shared_model("dense")
+    context = model.backbone.context_length
+    ids = torch.full((2, context - 3), 5)
+    with pytest.warns(UserWarning, match=f"context of {context} tokens at the latest: 2 of 2 end there"):
+        assert model.generate(ids, max_new_tokens=10, eos_token_id=None).shape == (2, context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.generate(ids, max_new_tokens=3, eos_token_id=None)
+
+
+def test_a_row_of_prompts_has_a_token(shared_model):
+    mask = torch.tensor([[0, 1, 1], [0, 0, 0]])
+    with pytest.raises(UsageError, match="got row 1 with padding alone"):
+        shared_model("dense").generate(IDS, attention_mask=mask, max_new_tokens=2)
+
+
+def test_savings_beyond_what_a_method_can_save_are_told_of(make_backbone):
+    model = AdaptiveModel.build(make_backbone("llama"), "mod")
+    most = model.method.max_saved_tokens
+    with pytest.warns(UserWarning, match=rf"mod can save up to {most:.3g} of .*, got savings up to 0\.99"):
+        model.calibrate([text()], [0.1, 0.99])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.calibrate([text()], [0.1, round(most, 6)])
 
 
 def test_a_cache_is_of_the_same_rows(shared_model):
@@ -249,7 +306,7 @@ def test_what_is_checked_is_a_method(specs):
 
 @pytest.mark.parametrize("how", [{"families": ["lama"]}, {"families": "llama"}, {"families": []}, {"device": "gpu"}])
 def test_what_it_is_checked_on_exists(how):
-    with pytest.raises(UsageError, match=r"llama|A device is"):
+    with pytest.raises(UsageError, match=r"llama|A device is .* Set --device, or device= in Python\."):
         check_specs("dense", **how)
 
 
