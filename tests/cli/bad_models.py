@@ -21,7 +21,7 @@ MODELS = [
     (("--model", "{model}", "--device", "meta"), USAGE, "A device is"),
     (("--model", "{model}", "--device", "cuda:99"), USAGE, "A device is"),
     (("--model", "{model}", "--device", "mps"), USAGE, "A device is"),
-    (("--model", "{model}", "--num-fewshot", "100000"), USAGE, "Lower it: at most 99"),
+    (("--model", "{model}", "--num-fewshot", "100000"), USAGE, "Lower --num-fewshot: at most 99"),
     (("--model", "{model}", "--tasks", "nano_qa", "--num-fewshot", "20"), USAGE, "context of 512 tokens"),
     (("--model", "{model}", "--tasks", "nano_math", "--num-fewshot", "20"), USAGE, "context of 512 tokens"),
     (("--model", "{model}", "--tasks", "openbookqa", "--train-on", "nano_math"), ENVIRONMENT, "openbookqa"),

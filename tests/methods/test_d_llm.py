@@ -97,7 +97,7 @@ def test_an_evicted_token_is_invisible(model, ids, watch, executor):
             decision = decide(view)
             if view.site.layer != layer:
                 return decision
-            view.hidden[:, 5] += noise
+            view.hidden.data[:, 5] += noise  # unnoticed: no method may do so
             return type(decision)(keep=keep)
 
         model.method.decide = forced

@@ -308,5 +308,5 @@ def test_a_run_that_was_copied_alone_says_where_its_records_should_be(finished, 
     shutil.copytree(folder, copied)
     manifest.read(copied).check()
     config.out.rename(tmp_path / "moved")
-    with pytest.raises(EnvironmentProblem, match=f"no folder '{config.out / 'records'}'.*beside `records`"):
+    with pytest.raises(EnvironmentProblem, match=f"no folder '{tmp_path / 'elsewhere' / 'records'}'.*beside `records`"):
         manifest.read(copied).check()
