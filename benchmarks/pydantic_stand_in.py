@@ -42,6 +42,7 @@ class FieldInfo:
     def __init__(self, default: Any = _MISSING, **about: Any) -> None:
         self.default, self.about, self.annotation = default, about, None
         self.examples, self.description = about.get("examples"), about.get("description")
+        self.alias, self.validation_alias = about.get("alias"), about.get("validation_alias")
 
     def get_default(self, **_: object) -> Any:
         """The default."""
