@@ -90,7 +90,7 @@ def check_validation(task: Task, config: RunConfig, findings: Findings) -> None:
         tested, chosen = (
             list(map(str, load_task(task, config.data_dir, None, split).eval_docs)) for split in ("test", "validation")
         )
-    same = len(chosen) - len([one for one in chosen if one not in set(tested)])
+    same = sum(map(set(tested).__contains__, chosen))
     if not same:
         return
     said = f"{same} of {len(chosen)} documents of the validation_split {task.validation_split!r} of {task.name!r}"
