@@ -3,14 +3,18 @@
 import json
 import re
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from forged_entries import NOW, about, archive, both, config, listed, measured_two, of_run, read, removed, reseal
+from forged_entries import about, archive, both, config, listed, measured_two, of_run, read, removed, reseal
 
 from adaptive_bench.leaderboard.frame import read_board
 
-LATER = (NOW + timedelta(minutes=30)).isoformat()  # so far clocks may be apart
+
+def later(entry, other):
+    """Submitted after every entry of this session: half an hour from now, and so far clocks may be apart."""
+    # Asked when it is needed: in a long session the entries are made long after this module was read.
+    about(submitted=(datetime.now(UTC) + timedelta(minutes=30)).isoformat())(entry, other)
 
 
 def another_model(entry, other):
@@ -59,7 +63,7 @@ def board_of(*entries):
 def test_a_copy_is_refused_and_what_was_copied_stays(entries, tmp_path, forge):
     own, other = entries
     copy = shutil.copytree(own, tmp_path / "a_copy")
-    about(submitted=LATER)(copy, other)
+    later(copy, other)
     forge(copy, other)
     reseal(copy)
     alone = board_of(copy)
@@ -76,7 +80,7 @@ def test_a_copy_is_refused_and_what_was_copied_stays(entries, tmp_path, forge):
 def test_a_part_of_an_entry_is_refused_though_it_says_it_was_first(entries, tmp_path):
     own, other = entries
     part, whole = (shutil.copytree(own, tmp_path / name) for name in ("part", "whole"))
-    about(submitted=LATER)(whole, other)
+    later(whole, other)
     one_seed(part, other)
     for entry in (part, whole):
         reseal(entry)
@@ -91,6 +95,6 @@ def test_entries_of_other_seeds_stay(entries):
 def test_what_was_measured_again_stays_before_what_says_it_was_first(entries, tmp_path):
     own, other = entries
     original, copy = (shutil.copytree(own, tmp_path / name) for name in ("original", "copy"))
-    about(submitted=LATER)(original, other)
+    later(original, other)
     measured_two("holds")(original, other)
     assert board_of(copy, original).folders == [original]
