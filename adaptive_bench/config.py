@@ -1,32 +1,25 @@
 """The configuration of a run: typed, complete, and strict about unknown keys.
 
-A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. A file may say
-`extends: nano` and only what differs. What is not given keeps the default written here.
+What is not given keeps the default written here; `config_file` reads presets and YAML files.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, is_printable, one_line
+from adaptive_bench.errors import UsageError, is_printable, one_line
 from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
-from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, as_path, rule_of
+from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS
 
-DEFAULT_PRESET = "nano"
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 QUICK = " --quick"  # behind the name of a preset that `run --quick` made smaller
-
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
 _SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
@@ -209,117 +202,6 @@ def check_device(name: str) -> None:
         raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")
 
 
-def load_config(
-    preset_or_path: str | Path = DEFAULT_PRESET,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    flags: Mapping[str, str] | None = None,
-    reads_data: bool = True,
-) -> RunConfig:
-    """Read a preset or a YAML file and apply overrides.
-
-    Args:
-        preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
-            that says `extends: nano` changes that preset.
-        overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
-        flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
-        reads_data: Whether the data folder must be there: who reads results needs none.
-
-    Raises:
-        UsageError: Unknown preset or key (with a suggestion), or a value out of range.
-        EnvironmentProblem: The file or the data folder does not exist or cannot be read.
-        PluginFault: A plugin registered something else than the path of a preset.
-    """
-    path, preset = as_path(preset_or_path, "A config is the name of a preset or a YAML file").expanduser(), None
-    if overrides is not None and not isinstance(overrides, Mapping):
-        raise UsageError(
-            f"Overrides of a config are keys with values, such as {{'train': {{'steps': 10}}}}, got {overrides!r}. "
-            f"Give a dict, or leave them out."
-        )
-    if path.suffix not in {".yaml", ".yml"}:
-        if path.exists() and str(preset_or_path) not in registry.names("configs"):
-            of_run = path if path.is_dir() else path.parent
-            there = f"Name {of_run / 'config.yaml'}" if (of_run / "config.yaml").is_file() else "Name another one"
-            raise UsageError(
-                f"A config is the name of a preset or a YAML file, which ends in .yaml, got {str(path)!r}. {there}; "
-                f"`adaptive-bench list configs` shows the presets."
-            )
-        path = preset_file(str(preset_or_path))
-        preset = str(preset_or_path)
-    values = merged({"preset": preset} | _read(path), overrides or {})
-    if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
-        values["data_dir"] = os.environ[DATA_VARIABLE]
-    try:
-        config = RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise UsageError(_Explanation(overrides or {}, flags or {}, path).of(error)) from error
-    if reads_data:
-        check_data_folder(config.data_dir)
-    return config
-
-
-def check_data_folder(folder: Path | None) -> None:
-    """Refuse a folder of local data that is not there, also where nothing of it would be read.
-
-    Raises:
-        EnvironmentProblem: It is given and is no folder.
-    """
-    if folder is not None and not folder.is_dir():
-        raise EnvironmentProblem(
-            f"The data folder must exist, got {str(folder)!r}. Set --data-dir or {DATA_VARIABLE} to a folder, or leave "
-            f"both out to read from the Hugging Face hub."
-        )
-
-
-def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may extend another one."""
-    values = read_mapping(path)
-    base = values.pop("extends", None)
-    if base is None:
-        return values
-    if not isinstance(base, str):
-        raise UsageError(
-            f"The config {str(path)!r} extends one preset, by its name, got {one_line(repr(base), 60)}. Write for "
-            f"example extends: nano."
-        )
-    if base.endswith((".yaml", ".yml")):
-        raise UsageError(
-            f"The config {str(path)!r} extends a preset by its name, not a file, got {one_line(base, 60)}. Write for "
-            f"example extends: nano, and the keys that differ below it."
-        )
-    if base in above:
-        raise UsageError(f"Configs extend presets without going in a circle, got {' -> '.join((*above, base))}.")
-    return merged(_read(preset_file(base), (*above, base)), values)
-
-
-def default_presets() -> dict[str, ForModels]:
-    """By name of a preset: the models that take it where the user names none."""
-    presets = {}
-    for name in registry.names("configs"):
-        about = read_mapping(preset_file(name)).get("for_models")
-        if about is not None and (models := ForModels.model_validate(about)).by_default:
-            presets[name] = models
-    return presets
-
-
-def preset_naming(model: str | None) -> str | None:
-    """The preset that names a model as one of its own; without a model the default one."""
-    if model is None:
-        return DEFAULT_PRESET
-    return next((name for name, models in default_presets().items() if model in models.names), None)
-
-
-def preset_file(name: str) -> Path:
-    """The file of a registered config; a plugin that registers something else is at fault."""
-    registered = registry.get("configs", name)
-    if not isinstance(registered, str | Path):
-        raise PluginFault(
-            f"What is registered as a config is the path of a YAML file, got {type(registered).__name__} under "
-            f"{name!r} ({registry.origin('configs', name)}). Correct the plugin."
-        )
-    return Path(registered)
-
-
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
@@ -332,73 +214,3 @@ def _text(part: Any) -> str:
             f"its name, such as gateskip[shape=scalar]"
         )
     return str(part)
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with others over them; of a mapping only what the other one names is changed."""
-    values = dict(base)
-    for key, value in over.items():
-        below = values.get(key)
-        values[key] = merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
-    return values
-
-
-class _Explanation:
-    """Says what is wrong with a config in the user's words: flags where flags were given, keys of the file "
-    "elsewhere."""
-
-    def __init__(self, overrides: Mapping[str, Any], flags: Mapping[str, str], path: Path) -> None:
-        self.overrides, self.flags, self.path = overrides, flags, path
-
-    def of(self, error: ValidationError) -> str:
-        """Every problem once."""
-        problems = [dict[str, Any](problem) for problem in error.errors()]
-        # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
-        items = {problem["loc"][:-1] for problem in problems}
-        reported = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
-        return " ".join(dict.fromkeys(map(self._one, reported)))
-
-    def _one(self, problem: dict[str, Any]) -> str:
-        location = [str(part) for part in problem["loc"]]
-        key, name = ".".join(location), self._name(location)
-        if problem["type"] == "extra_forbidden":
-            above = ".".join(location[:-1])
-            around = [path.rpartition(".")[2] for path in keys() if path.rpartition(".")[0] == above]
-            hint = registry.did_you_mean(location[-1], around if above else [*around, "extends"])
-            if "." in location[-1] and location[-1] in keys():
-                outer, _, inner = location[-1].partition(".")
-                hint = f"Nest it: {{{outer!r}: {{{inner!r}: ...}}}}."
-            return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
-        if problem["type"] == "missing":
-            where = self._where(location)
-            return f"The config key {key!r} is needed{where}. {'Add it to the file' if where else 'Give it too'}."
-        if problem["input"] is None:
-            return f"{name} is wrong{self._where(location)}: it has no value. Write one, or leave the key out."
-        rule = rule_of(problem)
-        hint = (
-            " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
-        )
-        is_typed = isinstance(problem["input"], str) and name.startswith("--")  # on the command line all is text
-        received = one_line(problem["input"] if is_typed else repr(problem["input"]), 100)
-        if rule.startswith("takes "):
-            return f"{name}{self._where(location)} {rule}, got {received}."
-        return f"{name} is wrong{self._where(location)}: {rule}, got {received}.{hint}"
-
-    def _name(self, location: list[str]) -> str:
-        for end in range(len(location), 0, -1):
-            if self._is_override(location[:end]) and (flag := self.flags.get(".".join(location[:end]))):
-                return flag
-        return f"The config key {'.'.join(location)!r}"
-
-    def _where(self, location: list[str]) -> str:
-        return "" if self._is_override(location) else f" in {self.path.name}"
-
-    def _is_override(self, location: list[str]) -> bool:
-        values: Any = self.overrides
-        for part in location:
-            if not isinstance(values, Mapping):
-                return True  # an item of a list that was given
-            if part not in values:
-                return False
-            values = values[part]
-        return True

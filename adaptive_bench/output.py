@@ -21,7 +21,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
-from adaptive_bench.store.runs import OWN_FILES, is_run
+from adaptive_bench.store.run_files import OWN_FILES, is_run
 from adaptive_bench.store.shelves import is_output
 
 STDOUT = Path("-")

@@ -19,7 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.progress import EtaEstimator, Event, Line, Reporter, TaskAdvanced, TaskFinished, TaskStarted
 
 _FIRST_S, _EVERY_S = 60.0, 10.0

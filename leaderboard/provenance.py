@@ -16,7 +16,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
 from adaptive_bench.store.results import wrote
-from adaptive_bench.store.runs import is_entry, output_of
+from adaptive_bench.store.run_files import is_entry, output_of
 
 from .entry import check_run
 from .forms import VERSIONS

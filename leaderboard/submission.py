@@ -13,7 +13,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.packing import pack, pack_run
 from adaptive_bench.store.results import PACKED_RECORDS, TABLES
-from adaptive_bench.store.runs import check_files, is_entry, is_run, plugins_in, run_command
+from adaptive_bench.store.run_files import check_files, is_entry, is_run, plugins_in, run_command
 from adaptive_bench.strict_yaml import read_mapping
 
 from .answers import read_answers

@@ -3,7 +3,8 @@ from itertools import pairwise
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig, default_presets, load_config, preset_naming
+from adaptive_bench.config import RunConfig
+from adaptive_bench.config_file import default_presets, load_config, preset_naming
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 
 

@@ -53,7 +53,7 @@ class Overrides:
         Raises:
             UsageError: It was given already, or a part of it was.
         """
-        from adaptive_bench.config import merged
+        from adaptive_bench.config_file import merged
 
         flags = dict(self.flags)
         for leaf in _leaves(".".join(path), value):
@@ -83,7 +83,7 @@ class Overrides:
 
     def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
         """The config with these values over those of a preset or a file; see `load_config`."""
-        from adaptive_bench.config import load_config
+        from adaptive_bench.config_file import load_config
 
         return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
 
@@ -149,7 +149,7 @@ class ConfigCommand(Command):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See click; the values of the default preset are the defaults of the options that override them."""
-        from adaptive_bench.config import load_config
+        from adaptive_bench.config_file import load_config
 
         values = load_config(self.preset).model_dump(mode="json")
         for path in self._fields:

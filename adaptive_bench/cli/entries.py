@@ -20,8 +20,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.metric import TOLERATED_SHARE
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.results import read_json
-from adaptive_bench.store.runs import DEFAULT_OUT, run_name
-from adaptive_bench.store.shelves import is_output
+from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.shelves import DEFAULT_OUT, is_output
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of

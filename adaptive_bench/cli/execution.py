@@ -18,7 +18,8 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProble
 from adaptive_bench.live_display import open_reporter
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import run_command, run_name
+from adaptive_bench.store.run_files import run_command
+from adaptive_bench.store.runs import run_name
 from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from adaptive_bench.cli.named_run import Out, named, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.results import finished_runs, tidy_rows
-from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
 
 

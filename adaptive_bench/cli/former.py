@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT, run_folders
+from adaptive_bench.store.runs import run_folders
+from adaptive_bench.store.shelves import DEFAULT_OUT
 
 # By command, without the name of the program, what stands for an option now.
 FORMER: Mapping[str, Mapping[str, str]] = {

@@ -74,7 +74,7 @@ def headroom(
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.cli.headroom_table import shown
-    from adaptive_bench.config import check_data_folder
+    from adaptive_bench.config_file import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.headroom.study import Settings, study

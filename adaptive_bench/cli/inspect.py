@@ -18,7 +18,7 @@ from adaptive_bench.cli.values import is_share, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.store.shelves import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from adaptive_bench.inspection.study import Inspection, Text

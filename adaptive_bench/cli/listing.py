@@ -202,7 +202,7 @@ def _plain(value: Any) -> Any:
 
 def _thing(group: registry.Group, name: str) -> Any:
     if group == "configs":
-        from adaptive_bench.config import preset_file
+        from adaptive_bench.config_file import preset_file
 
         return preset_file(name)
     if group == "tasks":

@@ -16,7 +16,9 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword, refuse_circle
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT, LAST, check_run, find_run, plugins_in, run_folders
+from adaptive_bench.store.run_files import check_run, plugins_in
+from adaptive_bench.store.runs import LAST, find_run, run_folders
+from adaptive_bench.store.shelves import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest

@@ -10,7 +10,8 @@ import typer
 from adaptive_bench.cli.named_run import Out, Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT, check_output, run_name
+from adaptive_bench.store.runs import check_output, run_name
+from adaptive_bench.store.shelves import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -153,7 +153,8 @@ def run(
     nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import DEFAULT_PRESET, check_device, preset_naming
+    from adaptive_bench.config import check_device
+    from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.spec import MethodSpec
 

@@ -18,7 +18,9 @@ from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.runs import check_files, check_run, is_run, out_option, plugins_in, run_command, run_name
+from adaptive_bench.store.run_files import check_files, check_run, is_run, plugins_in, run_command
+from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.shelves import out_option
 
 if TYPE_CHECKING:
     from adaptive_bench.tables.dials import DialLine

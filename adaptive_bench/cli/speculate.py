@@ -14,7 +14,7 @@ from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import MOST_THREADS
 
 _KINDS, _PRECISIONS = ("fixed", "clasp"), ("fp32", "bf16")
@@ -93,7 +93,7 @@ def speculate(
     import torch
 
     from adaptive_bench.cli.speculate_table import shown
-    from adaptive_bench.config import check_data_folder
+    from adaptive_bench.config_file import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.live_display import open_reporter

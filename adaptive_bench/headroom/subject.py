@@ -15,7 +15,8 @@ from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.store.digest import folder_digest
-from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
+from adaptive_bench.store.runs import LAST, find_run, run_folders
+from adaptive_bench.store.shelves import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -29,7 +29,7 @@ from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
-from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import as_path, check_rates, check_seed
 
 

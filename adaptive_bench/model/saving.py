@@ -31,7 +31,7 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.checkpoints import make_again
 from adaptive_bench.store.digest import changed, digests, sealed, unsealed
-from adaptive_bench.store.runs import is_run
+from adaptive_bench.store.run_files import is_run
 from adaptive_bench.validation import as_path
 
 _SCHEMA = 1

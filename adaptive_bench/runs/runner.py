@@ -21,7 +21,7 @@ from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
-from adaptive_bench.store.runs import check_files
+from adaptive_bench.store.run_files import check_files
 from adaptive_bench.validation import as_path, is_count
 
 

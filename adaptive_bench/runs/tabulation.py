@@ -27,7 +27,7 @@ from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.manifest import read as read_manifest
 from adaptive_bench.store.results import RUN, TABLES, check_unchanged
-from adaptive_bench.store.runs import KEY_DIGITS
+from adaptive_bench.store.run_files import KEY_DIGITS
 
 _UNLISTED = f"the run asks for it, but its {MANIFEST} has no record of it. Re-run the command to find or to do it."
 

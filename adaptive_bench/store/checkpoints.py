@@ -9,7 +9,9 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import CHECKPOINT, Record
-from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run
+from adaptive_bench.store.run_files import check_run
+from adaptive_bench.store.runs import find_run
+from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import as_path
 
 

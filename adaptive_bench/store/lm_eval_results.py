@@ -17,7 +17,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import check_run
+from adaptive_bench.store.run_files import check_run
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

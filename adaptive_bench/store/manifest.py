@@ -20,7 +20,7 @@ from adaptive_bench.store import atomic, seals, timings
 from adaptive_bench.store.digest import sealed, unsealed
 from adaptive_bench.store.files import files_of, forget, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
-from adaptive_bench.store.runs import check_files, check_key, output_of, run_command
+from adaptive_bench.store.run_files import check_files, check_key, output_of, run_command
 from adaptive_bench.store.schema import SCHEMA, check_schema
 from adaptive_bench.store.seals import Seals
 from adaptive_bench.store.xz import compressed, unpacked

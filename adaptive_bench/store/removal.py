@@ -16,7 +16,8 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.store import atomic, attempts, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.runs import OWN_FILES, check_run, is_run, output_of, run_folders, run_name
+from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_of
+from adaptive_bench.store.runs import run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
 ASIDE = ("outdated", "records_of_other_code")

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import changed, digests, unsealed
-from adaptive_bench.store.runs import (
+from adaptive_bench.store.run_files import (
     check_files,
     check_key,
     check_run,
     config_in,
-    find_run,
     has_ended,
     is_entry,
     refuse_entry,
     run_command,
-    run_name,
-    tables_below,
 )
+from adaptive_bench.store.runs import find_run, run_name, tables_below
 from adaptive_bench.store.shelves import check_listable
 from adaptive_bench.validation import as_path
 

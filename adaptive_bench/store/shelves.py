@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+
+DEFAULT_OUT = Path("runs")
 
 
 def folders_in(home: Path) -> list[Path]:
@@ -62,3 +65,16 @@ def check_listable(home: Path) -> None:
                 f"Runs are looked for in the folder {str(shelf)!r}, but it cannot be read: permission denied. Get "
                 f"permission to read it, or name another folder with --out."
             )
+
+
+def out_option(folder: Path) -> str:
+    """The option that names the output folder which a folder is, or is a part of; empty where it is the default or
+    none.
+    """
+    place = next((one for one in (folder.absolute(), *folder.absolute().parents) if is_output(one)), None)
+    return "" if place in (None, DEFAULT_OUT.absolute()) else f" --out {shlex.quote(str(place))}"
+
+
+def is_lost(path: Path) -> bool:
+    """Whether a path is a link to what is not there, or one in a circle."""
+    return path.is_symlink() and not path.exists()

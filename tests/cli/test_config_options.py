@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.cli.config_options import Overrides
-from adaptive_bench.config import RunConfig, keys, load_config, part_of
+from adaptive_bench.config import RunConfig, keys, part_of
+from adaptive_bench.config_file import load_config
 from adaptive_bench.runs.steps import StepComparison
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import run

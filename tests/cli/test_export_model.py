@@ -15,7 +15,7 @@ from adaptive_bench.runs.planning.backbones import find_backbone
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a finished smoke run on nano."""
-    from adaptive_bench.config import load_config
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.runs import run
 
     changes = {

@@ -11,7 +11,8 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.store.files import Files
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.runs import find_run, key_in, run_command, run_name, tables
+from adaptive_bench.store.run_files import key_in, run_command
+from adaptive_bench.store.runs import find_run, run_name, tables
 
 ROW = {
     "method": "mod",

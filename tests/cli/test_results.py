@@ -11,7 +11,7 @@ from lm_eval.utils import get_results_filenames, make_table
 
 from adaptive_bench import load_results
 from adaptive_bench.cli.show import curve
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest

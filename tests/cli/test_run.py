@@ -289,7 +289,7 @@ def test_flops_are_for_a_dry_run(command):
 
 def test_a_quick_run_notes_what_it_was_made_with():
     from adaptive_bench.cli.quick import quick
-    from adaptive_bench.config import load_config
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.runs.outcome.notes import notes_on
     from adaptive_bench.tables.finished import QUICK_NOTE
 

@@ -11,7 +11,7 @@ from adaptive_bench.store.atomic import write_sealed
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a finished smoke run on nano."""
-    from adaptive_bench.config import load_config
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.runs import run
 
     changes = {"tasks": "nano_math,nano_qa_ll", "methods": "dense,random_skip", "train": {"steps": 0}}

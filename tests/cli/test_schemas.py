@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from adaptive_bench.cli import app
 from adaptive_bench.cli.schemas import SCHEMAS, json_schema
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.runs import run
 from adaptive_bench.store.digest import sealed
 

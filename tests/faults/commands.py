@@ -238,7 +238,7 @@ def warm_up(command: Command, home: Path) -> None:
             importlib.import_module(name)
     import torch
 
-    from adaptive_bench.config import load_config
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.evaluation.lookup import find_task, load_task
     from adaptive_bench.runs import plan, preflight
 

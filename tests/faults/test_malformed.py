@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench import registry
 from adaptive_bench.cli.show import show
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.method import method_class
 from adaptive_bench.model import AdaptiveModel

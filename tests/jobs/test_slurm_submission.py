@@ -148,7 +148,7 @@ def test_a_command_killed_after_a_real_sbatch_submits_once(config_of, tmp_path, 
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
         script = f"""
 from pathlib import Path
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.leaderboard.paper import paper_tables
 
 SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, preflight
 from adaptive_bench.runs.checks.model import model_facts

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense

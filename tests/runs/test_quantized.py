@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.backbone import quantization
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.stored_calibration import names

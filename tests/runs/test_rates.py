@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs import plan

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.terminal import render
 from adaptive_bench.recipe import EvalRecipe

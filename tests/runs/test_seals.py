@@ -23,7 +23,7 @@ from adaptive_bench.store import manifest, timings
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.results import read_table
-from adaptive_bench.store.runs import key_in, run_command
+from adaptive_bench.store.run_files import key_in, run_command
 from adaptive_bench.tables.matching import Interpolation
 
 

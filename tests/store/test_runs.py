@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.runs import check_files, check_output, find_run, output_of, run_folders, run_name
+from adaptive_bench.store.run_files import check_files, output_of
+from adaptive_bench.store.runs import check_output, find_run, run_folders, run_name
 from adaptive_bench.store.shelves import is_output
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")

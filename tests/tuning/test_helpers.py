@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.tuning import Objective, tune
 from adaptive_bench.tuning.helpers import helped
 

@@ -7,7 +7,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from adaptive_bench import registry
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical

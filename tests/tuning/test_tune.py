@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.config import load_config
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.planning import plan as plan_module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_bench.config import default_presets
+from adaptive_bench.config_file import default_presets
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.checks.model import model_facts
 

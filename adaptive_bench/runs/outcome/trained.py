@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adaptive_bench.config import RunConfig, load_config
+from adaptive_bench.config import RunConfig
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of
 from adaptive_bench.store.records import CHECKPOINT
-from adaptive_bench.store.runs import check_run, config_in, is_run
+from adaptive_bench.store.run_files import check_run, config_in, is_run
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
