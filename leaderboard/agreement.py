@@ -249,7 +249,7 @@ def _bits_of(found: Beside, name: str, columns: range, full: Line, line: Line) -
 
 
 def _faster(found: Beside) -> Iterator[str]:
-    """How many times shorter what takes time becomes from the first to the last level."""
+    """How many times shorter, or longer, what takes time becomes from the first to the last level."""
     for line in found.lines:
         asks = found.table["asks"]
         both = [
@@ -263,10 +263,12 @@ def _faster(found: Beside) -> Iterator[str]:
         ours, left = line.ours[both[0]], line.ours[both[-1]]
         assert ours is not None and left is not None
         levels = f"From {100 * asks[both[0]][1]:.4g} to {100 * asks[both[-1]][1]:.4g} % of skipped tokens"
-        yield (
-            f"{levels} the paper's latency is divided by {start / end:.2f}, the time of {line.label} here by "
-            f"{ours.mean / left.mean:.2f}."
-        )
+        here = f"the time of {line.label} here {_times(ours.mean, left.mean)}"
+        yield f"{levels} the paper's latency is {_times(start, end)}, {here}."
+
+
+def _times(start: float, end: float) -> str:
+    return f"divided by {start / end:.2f}" if end <= start else f"multiplied by {end / start:.2f}"
 
 
 def _missing(found: Beside) -> Iterator[str]:

@@ -19,6 +19,7 @@ RUNS = {
     4: ("out_of_domain",),
     6: ("methods", "qwen3"),
     9: ("pruning", "pruned"),
+    10: ("latency",),
     11: ("text",),
 }
 
