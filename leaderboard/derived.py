@@ -27,7 +27,7 @@ from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 from .recorded import recorded
 
 _READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
-_FORM = 6  # of what is kept; raise it when `derive` gives something else
+_FORM = 7  # of what is kept; raise it when `derive` gives something else
 
 
 def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:

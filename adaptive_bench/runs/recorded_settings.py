@@ -4,7 +4,7 @@ been edited. What is in no record (how often weights are kept, which levels a ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from adaptive_bench import registry
@@ -12,6 +12,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class
+from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shuffled import has_control
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
@@ -42,8 +43,10 @@ def _different(whole: Plan) -> Iterator[_Found]:
     here = registry.names("methods")
     targets = TrainingTargets.of(_of_methods_here(config), [find_task(name) for name in config.tasks], {})
     recipe = config.train.model_dump(mode="json")
+    models = {name: find_backbone(name).fingerprint for name in registry.names("models")}
     for training in whole.trainings:
         said, where = training.content, f"{training.spec}, seed {training.seed},"
+        yield "model", config.model, _model_of(str(said["backbone"]), config.model, models), where
         for key, value in said["recipe"].items():
             if key in recipe and (key != "steps" or value):  # a base has none
                 yield f"train.{key}", recipe[key], value, where
@@ -57,6 +60,23 @@ def _different(whole: Plan) -> Iterator[_Found]:
             yield "methods", ", ".join(config.methods), str(training.spec), training.folder.name
     yield from _of_targets(whole, targets)
     yield from _of_controls(whole)
+
+
+def _model_of(recorded: str, said: str, models: Mapping[str, str]) -> str:
+    """The name of the model that a training was made with, as far as anybody can know it.
+
+    Args:
+        recorded: What the record has of it: the digest of a folder's files, or a hub id and its commit.
+        said: Its name by the configuration, which stands for a folder that is not here.
+        models: By the name of a registered model the digest of its files.
+    """
+    known = next((name for name, digest in models.items() if digest == recorded), None)
+    if known is not None:
+        return known
+    hub_id, at, _ = recorded.rpartition("@")
+    if at:
+        return hub_id
+    return f"another model ({recorded})" if said in models else said
 
 
 def _of_targets(whole: Plan, targets: TrainingTargets) -> Iterator[_Found]:

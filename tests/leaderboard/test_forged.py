@@ -130,6 +130,10 @@ FORGED = {
     "verified on a day alone": (verified(verified="2026-11-26"), "verified.json: verified is a date with its time"),
     "verified more often": (measured_two("differs", points=1, trained=1), "verified.json: points 1, named are 2"),
     "another model": (config(model="llama"), "run.json: model .*, in config.yaml llama"),
+    "a model of this package": (
+        both(config(model="nano"), of_run(model="nano")),
+        r"config.yaml: model nano, by the records of .* another model \(\w{16}\)",
+    ),
     "more seeds in the configuration": (config(seeds=[1, 2, 3]), r"run.json: seeds \[1, 2\], in config.yaml"),
     "more seeds everywhere": (both(config(seeds=[1, 2, 3]), of_run(seeds=[1, 2, 3])), "records.tar.xz.*seed 3"),
     "another recipe": (config(train={"steps": 10000}), "config.yaml: train.steps 10000, by the records of .* 3"),
