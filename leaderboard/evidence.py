@@ -189,6 +189,10 @@ def _made_again(folder: Path) -> Mapping[str, Any]:
         return derived.derive(folder, _config(folder))
     except AdaptiveBenchError as error:
         raise Rejected(plain(f"{PACKED_RECORDS}: {message_of(error)}", _LONGEST_REASON).removesuffix(".")) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A value that no rule looks at before it is computed with: what a stranger wrote ends no build.
+        said = f"{PACKED_RECORDS}: it holds a value that no run writes ({type(error).__name__}: {message_of(error)})"
+        raise Rejected(plain(said, _LONGEST_REASON)) from error
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -231,20 +231,8 @@ class Ledger:
 
     def report(self) -> dict[str, Any]:
         """Saved shares pooled and by phase, MACs by bucket, executed share by site, and the raw sums."""
-        pooled = (self.macs("prefill") + self.macs("decode")).sum(axis=0)
-        eligible = self.eligible("prefill") + self.eligible("decode")
-        executed = self.executed("prefill") + self.executed("decode")
         counts = self.counts()
-        return {
-            **saved_shares(counts),
-            "macs": dict(zip(BUCKETS, pooled.tolist(), strict=True)),
-            "sites": [
-                {"layer": layer, "branch": branch, "executed": _share(executed[layer, column], eligible[layer, column])}
-                for layer in range(self.num_layers)
-                for column, branch in enumerate(BRANCHES)
-            ],
-            "counts": counts,
-        }
+        return {**saved_shares(counts), **totals(counts), "counts": counts}
 
     def saved_net(self) -> dict[str, float | None]:
         """The net saving of `all` phases together and of each, alone of what a report says; `None` where there are no
@@ -269,6 +257,24 @@ def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]
     macs = {phase: np.sum(counts[phase]["macs"], axis=0) for phase in PHASES}
     parts: dict[str, tuple[Phase, ...]] = {"saved": PHASES, **{phase: (phase,) for phase in PHASES}}
     return {name: _saved(sums, np.sum([macs[one] for one in phases], axis=0), phases) for name, phases in parts.items()}
+
+
+def totals(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """What raw sums come to in both phases together: `macs` by bucket, and of each site the share of tokens that
+    executed it, `None` where nobody could.
+    """
+    macs, eligible, executed = (
+        np.asarray(counts["prefill"][name]) + np.asarray(counts["decode"][name])
+        for name in ("macs", "eligible", "executed")
+    )
+    return {
+        "macs": dict(zip(BUCKETS, macs.sum(axis=0).tolist(), strict=True)),
+        "sites": [
+            {"layer": layer, "branch": branch, "executed": _share(executed[layer, column], eligible[layer, column])}
+            for layer in range(len(eligible))
+            for column, branch in enumerate(BRANCHES)
+        ],
+    }
 
 
 def _saved(

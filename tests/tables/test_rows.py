@@ -195,6 +195,28 @@ def test_a_record_without_what_every_version_wrote_is_refused_with_its_name(name
         Evaluation.from_json(values, "some/0.1.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("docs", "3"),
+        ("docs", 0),
+        ("batch_size", 0),
+        ("time_s", -1.0),
+        ("num_fewshot", -1),
+        ("claimed", 1.5),
+        ("scores", {"acc,none": "all"}),
+        ("report", [1]),
+        ("data", "mine"),
+        ("projected", {"all": 0.9}),  # worked out where a table is made
+        ("projected_shape", "llama-3.2-1b"),
+    ],
+)
+def test_a_record_with_what_no_version_wrote_is_refused_with_its_name(name: str, value: object) -> None:
+    values = _evaluation(0.1, 0.8, 0.05).to_json() | {"projected": None, "projected_shape": None, name: value}
+    with pytest.raises(EnvironmentProblem, match=rf"in some/0\.1\.json {name}\S* is wrong: .*, got "):
+        Evaluation.from_json(values, "some/0.1.json")
+
+
 def test_each_phase_is_matched_by_itself_with_both_phases_beside_the_row() -> None:
     evaluations = {1: [_evaluation(0.0, 1.0, 0.0), _evaluation(0.2, 0.5, 0.2)]}
     (prefill,) = _rows(evaluations, (0.12,), phase="prefill")
