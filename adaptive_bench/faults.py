@@ -8,7 +8,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from importlib.metadata import requires
 from pathlib import Path
 
 from adaptive_bench import opened
@@ -183,9 +182,10 @@ def _not_importable(error: ImportError) -> str | None:
     """The package that this distribution requires and that an import failed at: the one that was asked for, or the
     innermost one that asked for something else. `None` where it is none of these, as with a module of our own.
     """
-    required = {_normalised(text) for text in requires("adaptive-bench") or ()} - {
-        "adaptive-bench"
-    }  # by its own extras
+    from importlib.metadata import requires  # when something has failed: it takes a tenth of `--help`
+
+    required = {_normalised(text) for text in requires("adaptive-bench") or ()}
+    required -= {"adaptive-bench"}  # by its own extras
     frames = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     asked = [error.name or "", *reversed(frames)]
     return next((name for one in asked if (name := _normalised(one.partition(".")[0])) in required), None)

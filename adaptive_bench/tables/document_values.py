@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.store.evaluations import Sample
-from adaptive_bench.tables.crossed import Floats
+
+if TYPE_CHECKING:  # it imports SciPy, which costs a quarter of a second
+    from adaptive_bench.tables.crossed import Floats
 
 _BITS = "bits_per_byte"
 _EXPONENTIALS = ("byte_perplexity", "word_perplexity", "perplexity")  # too far from a sum to be shared out
