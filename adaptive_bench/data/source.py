@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names
-from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
 from adaptive_bench.store.digest import folder_digest
 
@@ -130,6 +130,7 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
 
+    _check_not_here(source)
     try:
         with hub_or_cache(source.needed(split)):
             stream = datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
@@ -231,11 +232,26 @@ def _hub_rows(source: Source, split: str) -> datasets.Dataset:
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
 
+    _check_not_here(source)
     try:
         with hub_or_cache(source.needed(split)):
             return datasets.load_dataset(source.hub_id, source.configuration, split=split)
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
         _unreachable(str(source), split, error)
+
+
+def _check_not_here(source: Source) -> None:
+    """Refuse a name of the hub that is also a path from here: `datasets` would read that, in a way of its own.
+
+    Raises:
+        UsageError: With how to name the one or the other.
+    """
+    if Path(source.hub_id).exists():
+        raise UsageError(
+            f"A data set of the hub is read by its name, but {source.hub_id!r} is also a path from here, which the "
+            f"datasets library would read in its place. To measure the text there, write perplexity:./{source.hub_id}; "
+            f"for the data set give the command in another folder, or name a folder that has it with --data-dir."
+        )
 
 
 def _unreachable(what: str, split: str, error: Exception) -> NoReturn:

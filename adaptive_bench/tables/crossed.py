@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +62,8 @@ class Crossed:
 
     def quantile(self, confidence: float) -> Floats:
         """Two-sided quantile of Student's t."""
+        from scipy.special import stdtrit  # a fifth of a second, which readers of a table need not wait for
+
         return np.asarray(-stdtrit(self.degrees_of_freedom, (1 - confidence) / 2), dtype=float)
 
 

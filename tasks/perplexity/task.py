@@ -1,8 +1,9 @@
 """Bits per byte of any text: `perplexity:novels`, `perplexity:notes.txt`, `perplexity:HuggingFaceFW/fineweb`.
 
 After the colon stands a text file (one document), a file of JSON lines or a data set with the field `text`, or a folder
-of text files. A data set is also a corpus to train on: of its `train` split a tenth is held out, some of it to make
-choices on; where it has no other split those are the ones measured. FineWeb is streamed from the hub.
+of text files, which is written as a path: `./notes` or `notes/`. A data set is also a corpus to train on: of its
+`train` split a tenth is held out, some of it to make choices on; where it has no other split those are the ones
+measured. FineWeb is streamed from the hub.
 """
 
 from __future__ import annotations

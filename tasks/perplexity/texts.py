@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.data import Row, Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
-from adaptive_bench.errors import EnvironmentProblem, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
 # Of a corpus without a split for testing, documents at its beginning are looked through for held-out ones.
 _LOOKED_THROUGH = 20_000
+_SUFFIXES = (".txt", ".jsonl", ".gz")
 _TESTED = ("test", "validation")
 # Corpora whose useful part on the hub has a name of its own.
 _CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
@@ -25,10 +26,14 @@ def source_of(name: str) -> Source:
 
 
 def local_path(argument: str) -> Path | None:
-    """The file or folder that an argument names, or `None` if it names a data set."""
+    """The file or folder that an argument names, or `None` if it names a data set.
+
+    A folder of texts and a data set can have the same name: which is meant is seen by how it is written, whatever lies
+    in the working directory.
+    """
     path = Path(argument).expanduser()
-    looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or path.suffix in (".txt", ".jsonl", ".gz")
-    return path if looks_like_one else None
+    looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or argument.endswith("/")
+    return path if looks_like_one or path.suffix in _SUFFIXES or path.is_file() else None
 
 
 def text_files(path: Path) -> list[Path]:
@@ -36,7 +41,13 @@ def text_files(path: Path) -> list[Path]:
 
     Raises:
         EnvironmentProblem: There is none.
+        UsageError: It is a file of another kind.
     """
+    if path.is_file() and path.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"A corpus is a .txt or .jsonl file or a folder of them, got the file {str(path)!r}. Rename it if it holds "
+            f"plain text, or name another."
+        )
     files = [path] if path.is_file() else sorted(file for kind in ("*.txt", "*.jsonl*") for file in path.rglob(kind))
     if not files:
         raise EnvironmentProblem(

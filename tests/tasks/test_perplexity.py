@@ -11,7 +11,7 @@ import pytest
 from lm_eval import evaluator
 from lm_eval.api.model import LM
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import Example, ExampleRequest
@@ -129,3 +129,17 @@ def test_a_document_that_is_no_text_is_named(tmp_path: Path, text: Any) -> None:
     file.write_text(json.dumps({"text": "one"}) + "\n" + json.dumps({"text": text}) + "\n")
     with pytest.raises(EnvironmentProblem, match=r"row 2 of .*mine\.jsonl the field 'text' holds a text, got"):
         _documents(f"perplexity:{file}", None)
+
+
+def test_a_folder_is_a_corpus_where_it_is_written_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    Path("notes").mkdir()
+    Path("notes/one.txt").write_text("eins")
+    for name in ("./notes", "notes/"):
+        assert _documents(f"perplexity:{name}", None) == ["eins"]  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"'notes' is also a path from here.* write perplexity:\./notes;"):
+        _documents("perplexity:notes", None)  # type: ignore[arg-type]
+    Path("notes/read.md").write_text("# Read")
+    with pytest.raises(UsageError, match=r"got the file 'notes/read\.md'"):
+        find_task("perplexity:notes/read.md")
