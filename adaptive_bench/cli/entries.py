@@ -20,7 +20,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.metric import TOLERATED_SHARE
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.results import read_json
-from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.runs import quoted_name
 from adaptive_bench.store.shelves import DEFAULT_OUT, is_output
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
@@ -77,8 +77,8 @@ def submit(
         typer.echo(
             paragraph(
                 f"Note: this run was not timed at batch {sizes}, so the entry does not say what a saving is worth in "
-                f"time. For one that does give `adaptive-bench time --run {run_name(run)}` and the run's command once "
-                f"more (nothing is computed twice), remove this entry and submit the run again."
+                f"time. For one that does give `adaptive-bench time --run {quoted_name(run)}` and the run's command "
+                f"once more (nothing is computed twice), remove this entry and submit the run again."
             )
         )
 

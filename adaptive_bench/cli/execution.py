@@ -19,7 +19,7 @@ from adaptive_bench.live_display import open_reporter
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.run_files import run_command
-from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.runs import quoted_name
 from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, plot: 
         typer.echo("\n" + registry.get("leaderboards", "plot")(rows))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    name = run_name(outcome.folder)
+    name = quoted_name(outcome.folder)
     commands = {"Every axis and phase": f"adaptive-bench leaderboard {name} --full"} if rows else {}
     if rows and not open_page:
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"

@@ -19,7 +19,7 @@ from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.files import Files, missing_halves
 from adaptive_bench.store.run_files import check_files, check_run, is_run, plugins_in, run_command
-from adaptive_bench.store.runs import run_name
+from adaptive_bench.store.runs import retry_command, run_name
 from adaptive_bench.store.shelves import out_option
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _dials(folder: Path) -> str:
         check_run(folder)
         raise EnvironmentProblem(
             f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. "
-            f"`adaptive-bench retry {shlex.quote(run_name(folder))}` finishes the run."
+            f"`{retry_command(folder)}` finishes the run."
         )
     check_unchanged(answers)
     metrics: dict[str, str] = {}

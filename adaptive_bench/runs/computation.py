@@ -42,7 +42,7 @@ def compute(
     how = (jobs, known.estimator, shard, overwrite, resources)
     launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
     failures, elsewhere = list(launched.failures), launched.submitted
-    if not elsewhere and not shard.is_whole and (others := left(known.plan)):
+    if not elsewhere and not shard.is_whole and (others := left(known.plan, folder)):
         elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
     if elsewhere:
         return RunOutcome([], folder, known.notes, failures, elsewhere)

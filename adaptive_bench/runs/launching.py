@@ -35,7 +35,7 @@ def wait(plan: Plan, folder: Path, reporter: Reporter, wait_s: float) -> None:
         Interrupted: Ctrl-C, or a scheduler's signal.
     """
     with _stoppable(folder, plan.config):
-        wait_for_others(plan, reporter, wait_s)
+        wait_for_others(plan, folder, reporter, wait_s)
 
 
 @contextmanager

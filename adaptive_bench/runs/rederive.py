@@ -92,7 +92,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
         _check_records(records, config.seeds)
         found_in = of_records(there, [record.folder.name for record in records])
         whole = plan_of(there, found_in)
-        if missing := [*absent(whole), *map(str, left(whole))]:
+        if missing := [*absent(whole), *map(str, left(whole, Path(folder)))]:
             raise EnvironmentProblem(
                 f"A table is made again from all its records, but {len(missing)} of them are missing in "
                 f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."

@@ -51,7 +51,8 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
-    failures = [Failure(f"evaluate {what}", _UNLISTED, "Not listed") for what in absent(known.plan)] + left(known.plan)
+    failures = [Failure(f"evaluate {what}", _UNLISTED, "Not listed") for what in absent(known.plan)]
+    failures += left(known.plan, folder)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."

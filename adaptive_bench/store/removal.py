@@ -7,7 +7,6 @@ from. Nothing that a run refers to is ever deleted, nor is anything while somebo
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from adaptive_bench.store import atomic, attempts, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_of
-from adaptive_bench.store.runs import run_folders, run_name
+from adaptive_bench.store.runs import retry_command, run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
 ASIDE = ("outdated", "records_of_other_code")
@@ -163,7 +162,7 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
         if (lost := _misplaced(listed)) is not None:
             raise EnvironmentProblem(
                 f"What a run refers to is kept, but {lost} of {run_name(run)!r} is not where it ended, and may lie "
-                f"under another name. `adaptive-bench retry {shlex.quote(run_name(run))}` makes it again; "
+                f"under another name. `{retry_command(run)}` makes it again; "
                 f"`adaptive-bench rm` removes the run."
             )
         found |= set(listed.records) | {one.training for one in listed.evaluations}

@@ -22,7 +22,7 @@ from adaptive_bench.store.run_files import (
     refuse_entry,
     run_command,
 )
-from adaptive_bench.store.runs import find_run, run_name, tables_below
+from adaptive_bench.store.runs import find_run, retry_command, tables_below
 from adaptive_bench.store.shelves import check_listable
 from adaptive_bench.validation import as_path
 
@@ -270,7 +270,7 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
         if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-                f"shows the runs; an unfinished one continues with `adaptive-bench retry {run_name(folder)}`."
+                f"shows the runs; an unfinished one continues with `{retry_command(folder)}`."
             )
     return chosen
 

@@ -133,6 +133,16 @@ def run_name(folder: Path) -> str:
     return folder.name if home == DEFAULT_OUT else str(home / folder.name)
 
 
+def quoted_name(folder: Path) -> str:
+    """As `run_name`, as a shell takes it."""
+    return shlex.quote(run_name(folder))
+
+
+def retry_command(folder: Path) -> str:
+    """The command that goes on with a run."""
+    return f"adaptive-bench retry {quoted_name(folder)}"
+
+
 def tables(folder: Path) -> list[Path]:
     """The tables of a run's folder, or of every run below a folder that has ended: one that is gone by now as well,
     which whoever reads it says.
@@ -152,8 +162,8 @@ def tables(folder: Path) -> list[Path]:
             f"the first."
         )
     raise EnvironmentProblem(
-        f"A run leaves its table.json when it ends, but none in {str(folder)!r} has ended. `adaptive-bench retry "
-        f"{shlex.quote(run_name(begun[0]))}` goes on with the newest."
+        f"A run leaves its table.json when it ends, but none in {str(folder)!r} has ended. `"
+        f"{retry_command(begun[0])}` goes on with the newest."
     )
 
 

@@ -19,6 +19,7 @@ from adaptive_bench.runs.work.groups import groups_left
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.runs.work.request import launch_request
 from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.runs import run_name
 from adaptive_bench.training import checkpoint
 
 METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"
@@ -81,7 +82,7 @@ def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
     outcome = run(config, table_only=True)
     assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
     assert [str(failure) for failure in outcome.failures] == [
-        "train gateskip, seed 1: Not finished: it was not begun. `adaptive-bench retry` does it."
+        f"train gateskip, seed 1: Not finished: it was not begun. `adaptive-bench retry {run_name(outcome.folder)}` does it."
     ]
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
 
@@ -238,4 +239,4 @@ def test_what_is_left_is_said_with_its_reason(config_of):
     config = config_of("dense,gateskip")
     whole = plan(config)
     assert Path(whole.trainings[0].folder).exists() is False
-    assert [failure.kind for failure in left(whole)] == ["Not finished", "Not finished"]
+    assert [failure.kind for failure in left(whole, Path("run"))] == ["Not finished", "Not finished"]

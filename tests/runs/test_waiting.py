@@ -41,7 +41,9 @@ def test_what_nobody_is_at_is_given_up(config_of, lines):
 def test_what_somebody_is_at_is_waited_for_however_long(config_of, lines):
     whole = plan(config_of("dense"))
     with exclusive(whole.trainings[0].folder, "it", lines):
-        waiter = threading.Thread(target=wait_for_others, args=(whole, lines, 0.1), daemon=True)
+        waiter = threading.Thread(
+            target=wait_for_others, args=(whole, whole.config.out / "runs/mine", lines, 0.1), daemon=True
+        )
         waiter.start()
         waiter.join(1)
         assert waiter.is_alive()

@@ -18,7 +18,7 @@ _STEP_S = 0.5  # between two looks whether this process was asked to stop
 
 
 def wait_for_others(
-    plan: Plan, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
+    plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
 ) -> None:
     """Wait until everything of a plan is done, or until nobody has been at any of it for `quiet_s`: then what is left
     was given up, or is not done by anybody.
@@ -30,7 +30,7 @@ def wait_for_others(
     """
     watches: defaultdict[Path, attempts.Watch] = defaultdict(attempts.Watch)
     last_s, told = now_s(), False
-    while missing := left(plan):
+    while missing := left(plan, run):
         if any(_is_at_work(folder, watches[folder]) for folder in _folders(plan)):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
