@@ -59,7 +59,9 @@ def generate(
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     if temperature == 0:
-        refuse_idle(ctx, "without sampling", "--top-p", instead=", or sample with a --temperature above 0 such as 1")
+        refuse_idle(
+            ctx, "without sampling", "--top-p", "--seed", instead=", or sample with a --temperature above 0 such as 1"
+        )
     if dial is not None:
         refuse_idle(ctx, "beside --dial, which needs none", "--calibration")
     from adaptive_bench.recipe import LEAST_TEMPERATURE

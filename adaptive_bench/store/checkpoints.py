@@ -55,6 +55,7 @@ def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, aske
             f"The run has the methods {methods}, got {asked} {method!r}. {registry.did_you_mean(spec, known)}"
         )
     training = listed.training_of(found)
+    listed.check_home()
     record = Record(listed.out / "records" / training.record)
     manifest.check_training(training, record)
     if record.has_result:

@@ -161,17 +161,25 @@ class Manifest:
             EnvironmentProblem: A file of theirs is missing or is another one; all are counted, the first is named.
         """
         if found := list(self.broken(*records, deep=deep)):
-            home = self.out / "records"
-            if not home.is_dir():  # the run was copied alone, or the folder that it names was moved
-                raise EnvironmentProblem(
-                    f"A run is read with its records, but there is no folder {str(home)!r}. Put it back; or move the "
-                    f"run's folder to where its records lie, into the folder `runs` beside `records`."
-                )
+            self.check_home()
             more = f", and {len(found) - 1} more file(s) are not what they were" if found[1:] else ""
             raise EnvironmentProblem(
                 f"The results of a finished run stay as they were when it ended, but {found[0]} since then{more}. "
                 f"Another run may have made them anew, or somebody changed them. Put them back; or give the run's "
                 f"command again, which makes what is missing and its table of what is there."
+            )
+
+    def check_home(self) -> None:
+        """Refuse a run without any records: it was copied alone, or the folder that it names was moved.
+
+        Raises:
+            EnvironmentProblem: With how they come together.
+        """
+        home = self.out / "records"
+        if not home.is_dir():
+            raise EnvironmentProblem(
+                f"A run is read with its records, but there is no folder {str(home)!r}. Put it back; or move the "
+                f"run's folder to where its records lie, into the folder `runs` beside `records`."
             )
 
     def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:

@@ -8,6 +8,7 @@ IDLE = [
     ((*command, option, *value), USAGE, f"{option} does nothing {where}")
     for command, option, value, where in (
         (("generate", "{here}", "a"), "--top-p", ("0.9",), "without sampling. Leave it out, or sample with"),
+        (("generate", "{here}", "a"), "--seed", ("5",), "without sampling. Leave it out, or sample with"),
         (("generate", "{here}", "a", "--dial", "1"), "--calibration", ("pooled",), "beside --dial"),
         (_TEXT, "--limit", ("3",), "with --text"),
         (_TEXT, "--num-fewshot", ("3",), "with --text"),

@@ -82,8 +82,8 @@ def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
     outcome = run(config, table_only=True)
     assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
     (left_out,) = map(str, outcome.failures)
-    named = run_name(outcome.folder)
-    assert left_out == f"train gateskip, seed 1: Not finished: it was not begun. `adaptive-bench retry {named}` does it."
+    retried = f"`adaptive-bench retry {run_name(outcome.folder)}` does it."
+    assert left_out == f"train gateskip, seed 1: Not finished: it was not begun. {retried}"
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
 
 

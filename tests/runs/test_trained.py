@@ -64,6 +64,9 @@ def test_finding_a_checkpoint(config_of):
     trainings["gateskip"].checkpoint.rename(trainings["gateskip"].folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
         find_checkpoint(folder, "gateskip")
+    (config.out / "records").rename(config.out / "elsewhere")
+    with pytest.raises(EnvironmentProblem, match=r"there is no folder .*records'\. Put it back; or move the run's"):
+        find_checkpoint(folder, "dense")
 
 
 def test_a_model_of_a_run_by_name(config_of, monkeypatch):
