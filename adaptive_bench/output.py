@@ -58,6 +58,11 @@ def new_folder(text: str | Path) -> Path:
     return path
 
 
+def named(path: Path) -> str:
+    """A file as a message names it."""
+    return "standard output" if path == STDOUT else str(path)
+
+
 def is_stdout(path: Path | None) -> bool:
     """Whether a file goes to standard output: then messages belong on standard error."""
     if path is None or path == STDOUT:

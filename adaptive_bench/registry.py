@@ -226,6 +226,20 @@ def load_plugins(paths: Iterable[Path] | None) -> None:
             load_plugin(path)
 
 
+def _beside(path: Path, error: BaseException) -> str:
+    """What is to be done about a plugin file that cannot be imported: it is run by itself, not as part of a package."""
+    if not isinstance(error, ImportError):
+        return "Correct the file; "
+    first = (error.name or "").partition(".")[0]
+    is_beside = bool(first) and (path.with_name(f"{first}.py").exists() or path.with_name(first).is_dir())
+    if is_beside or "relative import" in str(error):
+        return (
+            f"A plugin file is not part of a package, and modules beside it are found on PYTHONPATH alone: import them "
+            f"by name, and set PYTHONPATH={path.parent}; "
+        )
+    return "Correct the file, or install what it imports; "
+
+
 def load_plugin(path: Path | str) -> None:
     """Run a Python file that calls `register`.
 
@@ -260,7 +274,7 @@ def load_plugin(path: Path | str) -> None:
         where = f" ({place})" if (place := faults.place(error)) else ""
         raise PluginFault(
             f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
-            "Correct the file; with --debug the traceback is shown."
+            f"{_beside(path, error)}with --debug the traceback is shown."
         ) from error
     finally:
         _loading.pop()

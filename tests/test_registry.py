@@ -188,3 +188,11 @@ def test_a_plugin_that_closes_standard_output_is_refused(tmp_path, capsys, chang
         registry.load_plugin(file)
     print("still here")
     assert capsys.readouterr() == ("still here\n", "")
+
+
+@pytest.mark.parametrize("line", ["from helper_beside import x", "from .helper_beside import x"])
+def test_a_module_beside_a_plugin_is_told_where_it_is_found(line, tmp_path):
+    (tmp_path / "helper_beside.py").write_text("x = 1\n")
+    (tmp_path / "mine.py").write_text(line + "\n")
+    with pytest.raises(PluginFault, match=rf"modules beside it are found on PYTHONPATH.* PYTHONPATH={tmp_path}; "):
+        registry.load_plugin(tmp_path / "mine.py")

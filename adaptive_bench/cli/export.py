@@ -68,7 +68,7 @@ def export(
         output.write_bytes(to, as_parquet(rows))
     else:
         output.write_text(to, as_csv(rows) if form is Form.csv else as_json(rows))
-    about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {to}"
+    about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
 
 

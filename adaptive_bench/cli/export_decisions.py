@@ -100,7 +100,8 @@ def export_decisions(
     else:
         output.write_text(to, decision_files.as_json_lines(header, decided))
     kept = sum(int(each.keep.sum()) for each in decided) / sum(each.keep.size for each in decided)
-    about = f"{len(decided)} documents of {one.task}, {1 - kept:.1%} of the token-branches skipped, written to {to}"
+    about = f"{len(decided)} documents of {one.task}, {1 - kept:.1%} of the token-branches skipped"
+    about += f", written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
     if not complete:
         typer.echo(

@@ -279,4 +279,4 @@ def _print_paper(
 
 
 def _say(what: str, to: Path) -> None:
-    typer.echo(f"{what}, written to {to}", err=output.is_stdout(to))
+    typer.echo(f"{what}, written to {output.named(to)}", err=output.is_stdout(to))

@@ -87,7 +87,7 @@ def ranks(
     with waiting(READING_TABLES):
         text = registry.get("sites", "ranks")(chosen, known)
     output.write_text(to, text)
-    typer.echo(f"The ranks are {to}", err=output.is_stdout(to))
+    typer.echo(f"The ranks are in {output.named(to)}", err=output.is_stdout(to))
 
 
 def findings(
@@ -109,4 +109,4 @@ def findings(
         said = list(registry.get("sites", "findings")(chosen, to, axis, level, note))
     for text in said:
         typer.echo(text, err=True)
-    typer.echo(f"The findings are {to}", err=output.is_stdout(to))
+    typer.echo(f"The findings are in {output.named(to)}", err=output.is_stdout(to))

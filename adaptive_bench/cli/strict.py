@@ -7,8 +7,9 @@ from __future__ import annotations
 import errno
 import inspect
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from adaptive_bench.errors import UsageError, is_printable, one_line
 from adaptive_bench.validation import LARGEST_COUNT, without_prefix
 
 _SHARES = ("--level", "--saving")  # savings: of these no command can mean percent, or less than nothing
+_LOOKS_LIKE_TEXT = re.compile(r"-[\d.\s(]")  # and like no option: `-5 + 3`
 # What takes several values with commas between them, where it takes a text: `headroom --batch` is a number.
 _LISTS = {
     "--batch",
@@ -62,6 +64,7 @@ class StrictCommand(TyperCommand):
             with _shown_with_usage(ctx):
                 values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
             note_given(ctx, map(_name, order))
+            self._refuse_spread_list(ctx, order, rest)
             _refuse_repeated(order)
             _refuse_empty(order, values)
             if not all(part.strip() for part in rest):  # of a command that hands its arguments on
@@ -77,6 +80,16 @@ class StrictCommand(TyperCommand):
             return rest
         return super().parse_args(ctx, args)
 
+    def _refuse_spread_list(self, ctx: Any, order: Iterable[Any], rest: Sequence[str]) -> None:
+        """Refuse what follows a list where its next value was meant: `--tasks nano_math nano_qa`."""
+        takes_arguments = any(param.param_type_name == "argument" for param in self.get_params(ctx))
+        lists = [name for name in map(_name, order) if name in _LISTS]
+        if rest and lists and not takes_arguments and not ctx.allow_extra_args:
+            raise UsageError(
+                f"{ctx.info_name} takes options alone, got {one_line(rest[0], 60)!r} behind them. Values of a list "
+                f"have commas and no spaces between them: {lists[-1]} FIRST,{one_line(rest[0], 60)}."
+            )
+
     def largest(self, param: Any) -> int:
         """The largest whole number that an option takes; one that says none of its own takes what can be counted."""
         return getattr(param, "max", None) or LARGEST_COUNT
@@ -90,6 +103,8 @@ def _shown_with_usage(ctx: Any) -> Iterator[None]:
     except typer.TyperException as error:
         if getattr(error, "ctx", ctx) is None:
             error.ctx = ctx  # type: ignore[attr-defined]
+        if _LOOKS_LIKE_TEXT.match(getattr(error, "option_name", "")):
+            error.message += '. An argument that begins with a hyphen stands behind --: `-- "-5 + 3"`.'
         raise
 
 

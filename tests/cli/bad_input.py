@@ -38,6 +38,8 @@ REPEATED = [
         for option in _RUN_OPTIONS
     ),
     (("run", "--methods=dense", "--methods", "mod"), USAGE, "a list has commas"),
+    (("run", "--tasks", "nano_math", "nano_qa"), USAGE, "no spaces between them: --tasks FIRST,nano_qa"),
+    (("generate", "last", "-5 + 3"), PARSER, "An argument that begins"),
     (("run", "--seeds", "1", "--seeds", "2", "--seeds", "3"), USAGE, "got it 3 times"),
     (("list", "methods", "--model", "a", "--model", "b"), USAGE, "--model takes one value"),
     (("list", "runs", "--out", "a", "--out", "b"), USAGE, "--out takes one value"),
