@@ -44,8 +44,16 @@ def _installed(group: Group) -> dict[str, EntryPoint]:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the closest known name, or lists the known ones."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1)
+    initials = [one for one in known if _initials(one) == name]  # before what merely looks like it: lr, learning_rate
+    close = initials or difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known) or 'none'}."
+
+
+def _initials(name: str) -> str:
+    """Of the words of a name, below what it lies in: `train.learning_rate` -> `train.lr`; of one word nothing."""
+    above, dot, last = name.rpartition(".")
+    words = last.split("_")
+    return f"{above}{dot}{''.join(word[:1] for word in words)}" if len(words) > 1 else ""
 
 
 def names(group: Group) -> list[str]:

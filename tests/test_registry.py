@@ -196,3 +196,12 @@ def test_a_module_beside_a_plugin_is_told_where_it_is_found(line, tmp_path):
     (tmp_path / "mine.py").write_text(line + "\n")
     with pytest.raises(PluginFault, match=rf"modules beside it are found on PYTHONPATH.* PYTHONPATH={tmp_path}; "):
         registry.load_plugin(tmp_path / "mine.py")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("train.lr", "train.learning_rate"), ("evaluation.bs", "evaluation.batch_size"), ("train.lorra", "train.lora")],
+)
+def test_a_name_by_its_initials_is_told_in_full(given, meant):
+    known = ["train.learning_rate", "train.lora", "train.batch_size", "evaluation.batch_size"]
+    assert registry.did_you_mean(given, known) == f"Did you mean {meant!r}?"
