@@ -1,0 +1,102 @@
+"""The files of a model folder in Hugging Face layout: which belong to it, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
+
+_MOST_LAYERS = 1000  # each is made before it is looked at
+# What decides how a model computes and reads text; a README beside it does not.
+_WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that a model is made of."""
+    return [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern) if file.is_file()]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that no model can be read from. Of weights the heads alone are read.
+
+    Raises:
+        EnvironmentProblem: A file is missing or damaged, or describes what cannot be measured.
+    """
+    if not (folder / "config.json").is_file():
+        raise EnvironmentProblem(
+            f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
+            f"{str(folder)!r}. Name another folder."
+        )
+    _check_config(folder / "config.json")
+    if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
+        raise EnvironmentProblem(
+            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
+            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and "
+            f"name the merged model."
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise EnvironmentProblem(
+            f"Weights are read from *.safetensors only, but there are none in {str(folder)!r}. Convert the "
+            f"weights with save_pretrained, or name another folder."
+        )
+    for file in sorted(folder.glob("*.index.json")):
+        _check_index(file)
+    for file in sorted(folder.glob("*.safetensors")):
+        _check_weights(file)
+
+
+def _check_index(file: Path) -> None:
+    """The list of a model's weight files names files beside it, and no others."""
+    try:
+        names = json.loads(file.read_text(encoding="utf-8"))["weight_map"].values()
+        strange = [name for name in names if not isinstance(name, str) or not (file.parent / name).is_file()]
+        strange += [name for name in names if name != Path(name).name]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must list the weight files of a model in JSON, but cannot be read: "
+            f"{type(error).__name__}: {message_of(error)}. Copy or save the model again."
+        ) from error
+    if strange:
+        raise EnvironmentProblem(
+            f"The weights of a model are files of its folder, but {str(file)!r} names {one_line(repr(strange[0]), 100)}"
+            f", which is none. Copy or save the model again."
+        )
+
+
+def _check_config(file: Path) -> None:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        family = config.get("model_type")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. Copy or "
+            f"save the model again."
+        ) from error
+    layers = config.get("num_hidden_layers", 0)
+    if isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= _MOST_LAYERS:
+        raise EnvironmentProblem(
+            f"A model has at most {_MOST_LAYERS} layers, got {one_line(repr(layers), 60)} in {str(file)!r}. Correct "
+            f"the file, or name another folder."
+        )
+    known = registry.names("families")
+    if family not in known:
+        raise EnvironmentProblem(
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
+            f"Name another folder, or register the family (see docs/models.md)."
+        )
+
+
+def _check_weights(file: Path) -> None:
+    """Look at the head of a file: it says how long the file has to be."""
+    try:
+        with safe_open(file, "pt"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise EnvironmentProblem(
+            f"The weights in {str(file)!r} cannot be read: {message_of(error)}. The file is cut off or damaged; copy "
+            f"or save the model again."
+        ) from error
