@@ -52,8 +52,8 @@ class Backbone:
         model: A Hugging Face causal language model of a supported family.
 
     Raises:
-        UsageError: The family is not supported or needs another attention implementation, or the model has no head or
-            lacks a part of a layer.
+        UsageError: The family is not supported or needs another attention implementation, or the model is quantized,
+            has no head, or lacks a part of a layer.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -63,6 +63,13 @@ class Backbone:
             raise UsageError(
                 f"A backbone is a causal language model, which has a head over its vocabulary, got "
                 f"{type(model).__name__}. Load it with transformers.AutoModelForCausalLM."
+            )
+        # transformers' own mark; what `quantize` of a backbone changes later does not set it.
+        if (quantized := getattr(model, "quantization_method", None)) is not None:
+            raise UsageError(
+                f"A backbone has unquantized weights, got a model quantized by "
+                f"{getattr(quantized, 'value', quantized)}. Load it without a quantization_config; `run --quantize` "
+                f"evaluates a plain model with quantized weights."
             )
         if config._attn_implementation not in ATTENTION:
             raise UsageError(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils.quantization_config import QuantizationMethod
 
 from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
@@ -76,6 +77,13 @@ def test_dense_and_gateskip_on_llama_1b():
 def test_windows(family, windows, shared_backbone):
     """X10: which layers see how far."""
     assert Backbone(shared_backbone(family)).windows == windows
+
+
+def test_a_model_that_transformers_quantized_is_refused(make_backbone):
+    model = make_backbone("llama")
+    model.quantization_method = QuantizationMethod.BITS_AND_BYTES
+    with pytest.raises(UsageError, match="unquantized weights, got a model quantized by bitsandbytes"):
+        AdaptiveModel.build(model, "dense")
 
 
 def test_gemma_runs_eager(make_backbone):

@@ -1,3 +1,4 @@
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -10,6 +11,19 @@ from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.hub import HubAnswer
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
+
+
+@pytest.fixture
+def copied(model_folder, tmp_path):
+    """`copied(**config)`: a copy of the tiny model with other values in its config.json."""
+
+    def make(**changes):
+        folder = shutil.copytree(model_folder, tmp_path / "copied")
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        return folder
+
+    return make
 
 
 def test_a_folder_is_found_by_what_is_in_it(model_folder, tmp_path):
@@ -81,3 +95,32 @@ def test_an_adapter_is_no_model(model_folder, tmp_path):
     (copy / "adapter_config.json").write_text("{}")
     with pytest.raises(EnvironmentProblem, match=r"adapter_config\.json .* merge"):
         find_backbone(str(copy))
+
+
+@pytest.mark.parametrize(
+    "method", ["bitsandbytes", "gptq", "awq", "fp8", "compressed-tensors", "torchao", "hqq", "new"]
+)
+def test_a_quantized_model_is_no_backbone(copied, method):
+    folder = copied(quantization_config={"quant_method": method, "load_in_4bit": True})
+    with pytest.raises(
+        EnvironmentProblem, match=rf"quant_method '{method}'.*Dequantize.*remove that entry.*--quantize"
+    ):
+        find_backbone(folder)
+
+
+@pytest.mark.parametrize(("entry", "said"), [({}, "without a quant_method"), (None, None)])
+def test_an_entry_without_a_method_is_refused_and_none_is_no_entry(copied, entry, said):
+    folder = copied(quantization_config=entry)
+    if said is None:
+        assert find_backbone(folder).load_model()
+        return
+    with pytest.raises(EnvironmentProblem, match=said):
+        find_backbone(folder)
+
+
+def test_of_the_hub_no_quantized_model_is_taken_either(copied, monkeypatch):
+    file = copied(quantization_config={"quant_method": "gptq"}) / "config.json"
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: str(file))
+    monkeypatch.setattr("adaptive_bench.hub.ask", lambda: HubAnswer("https://hub", True, "status 200"))
+    with pytest.raises(EnvironmentProblem, match=r"of 'some/quantized' has a quantization_config .*'gptq'"):
+        find_backbone("some/quantized")

@@ -15,7 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, o
 from adaptive_bench.faults import explained
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
-from adaptive_bench.runs.planning.model_folder import check_folder, files_of
+from adaptive_bench.runs.planning.model_folder import check_config, check_folder, files_of
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
 from adaptive_bench.validation import as_path, called_as, can_take
@@ -211,6 +211,7 @@ def _from_hub(name: str) -> BackboneSource:
             config = Path(hf_hub_download(name, "config.json"))
     except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
         raise EnvironmentProblem(_unreachable(name, error)) from error
+    check_config(config, name)
     # The cache keeps files at snapshots/<commit>/config.json.
     revision = config.parent.name
     return BackboneSource(name, name, revision, f"{name}@{revision}", None)

@@ -31,7 +31,7 @@ def check_folder(folder: Path) -> None:
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
             f"{str(folder)!r}. Name another folder."
         )
-    _check_config(folder / "config.json")
+    check_config(folder / "config.json", str(folder))
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
             f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
@@ -67,7 +67,15 @@ def _check_index(file: Path) -> None:
         )
 
 
-def _check_config(file: Path) -> None:
+def check_config(file: Path, model: str) -> None:
+    """Refuse a config.json of what cannot be measured.
+
+    Args:
+        model: Whose it is, as the user knows it.
+
+    Raises:
+        EnvironmentProblem: It cannot be read, or describes no model that a run takes.
+    """
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
         family = config.get("model_type")
@@ -80,13 +88,29 @@ def _check_config(file: Path) -> None:
     if isinstance(layers, bool) or not isinstance(layers, int) or not 0 <= layers <= _MOST_LAYERS:
         raise EnvironmentProblem(
             f"A model has at most {_MOST_LAYERS} layers, got {one_line(repr(layers), 60)} in {str(file)!r}. Correct "
-            f"the file, or name another folder."
+            f"the file, or name another model."
         )
+    _check_family(family, file)
+    # Beside plain weights too: by the entry alone transformers builds quantized maps, which cannot be trained.
+    if (quantized := config.get("quantization_config")) is not None:
+        raise EnvironmentProblem(
+            f"A backbone has unquantized weights, but the config.json of {model!r} has a quantization_config "
+            f"({_method_of(quantized)}). Dequantize the model and save it again, or remove that entry if its weights "
+            f"are plain; `--quantize` evaluates a plain model with quantized weights."
+        )
+
+
+def _method_of(quantized: object) -> str:
+    method = quantized.get("quant_method") if isinstance(quantized, dict) else None
+    return f"quant_method {one_line(repr(method), 60)}" if method else "without a quant_method"
+
+
+def _check_family(family: object, file: Path) -> None:
     known = registry.names("families")
     if family not in known:
         raise EnvironmentProblem(
             f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
-            f"Name another folder, or register the family (see docs/models.md)."
+            f"Name another model, or register the family (see docs/models.md)."
         )
 
 
