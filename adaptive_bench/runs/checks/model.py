@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from adaptive_bench import guard, registry
 from adaptive_bench.backbone import Backbone, quantization
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
 from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
@@ -22,6 +23,7 @@ from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone
+from adaptive_bench.runs.planning.tensors import check_heads
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -35,10 +37,12 @@ class ModelFacts:
 
     Attributes:
         empty: The model with tensors that have shapes but no values.
+        unused: Names of tensors in its folder that stand beside the decoder and its head.
     """
 
     source: BackboneSource
     empty: PreTrainedModel
+    unused: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
@@ -85,7 +89,19 @@ def _facts(source: BackboneSource) -> ModelFacts:
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
             f"the model again, or name another one."
         )
+    if source.is_local:
+        return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
     return facts
+
+
+def note_unused(facts: ModelFacts, findings: Findings) -> None:
+    """Tell of tensors that are no part of what is measured."""
+    if facts.unused:
+        count = f"{len(facts.unused)} tensor{'s' if len(facts.unused) > 1 else ''}"
+        findings.note(
+            f"The weights of {facts.source.name!r} have {count} beside the language model (the "
+            f"first: {one_line(facts.unused[0], 200)}): no part of what is measured."
+        )
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:

@@ -16,6 +16,7 @@ from adaptive_bench.faults import explained
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.runs.planning.model_folder import check_config, check_folder, files_of
+from adaptive_bench.runs.planning.tensors import check_loaded
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
 from adaptive_bench.validation import as_path, called_as, can_take
@@ -56,12 +57,9 @@ class BackboneSource:
         from transformers import AutoModelForCausalLM
 
         options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
-        model, found = self.load(AutoModelForCausalLM, "weights", **options)
-        if missing := sorted(found["missing_keys"]):
-            raise EnvironmentProblem(
-                f"The weights of a model have every tensor that its config.json asks for, but those of {self.name!r} "
-                f"lack {len(missing)} (the first: {missing[0]}). Copy or save the model again."
-            )
+        # Other shapes are refused below, by name.
+        model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
+        check_loaded(self.name, model, found)
         return model
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:

@@ -20,6 +20,26 @@ def files_of(folder: Path) -> list[Path]:
     return [file for pattern in (*_WEIGHT_FILES, *_OTHER_FILES) for file in folder.glob(pattern) if file.is_file()]
 
 
+def loaded_files(folder: Path, named: str | None = None) -> list[Path]:
+    """The weight files that transformers reads of a folder: it may hold others, in another layout.
+
+    Args:
+        named: The file that config.json names (`transformers_weights`), if it does.
+
+    Raises:
+        EnvironmentProblem: There are none.
+    """
+    single, index = (folder / (named or file) for file in ("model.safetensors", "model.safetensors.index.json"))
+    if single.is_file() and single.suffix == ".safetensors":
+        return [single]
+    if index.is_file():
+        return sorted({folder / file for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    raise EnvironmentProblem(
+        f"Weights are read from {single.name}, or from the files that {index.name} lists, but there is neither in "
+        f"{str(folder)!r}. Save the model again with save_pretrained, or name another folder."
+    )
+
+
 def check_folder(folder: Path) -> None:
     """Refuse a folder that no model can be read from. Of weights the heads alone are read.
 
