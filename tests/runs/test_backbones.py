@@ -10,7 +10,7 @@ from huggingface_hub.errors import GatedRepoError
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.hub import HubAnswer
-from adaptive_bench.runs.planning.backbones import find_backbone, find_device
+from adaptive_bench.runs.planning.backbones import empty_model, find_backbone, find_device
 
 
 @pytest.fixture
@@ -124,3 +124,16 @@ def test_of_the_hub_no_quantized_model_is_taken_either(copied, monkeypatch):
     monkeypatch.setattr("adaptive_bench.hub.ask", lambda: HubAnswer("https://hub", True, "status 200"))
     with pytest.raises(EnvironmentProblem, match=r"of 'some/quantized' has a quantization_config .*'gptq'"):
         find_backbone("some/quantized")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"hidden_act": "foo"}, r"KeyError: 'foo' \(hidden_act\)\. Correct the file"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": "two"}}, r"TypeError: .*\. Correct the file"),
+    ],
+)
+def test_a_config_that_transformers_cannot_build_is_no_defect_of_ours(copied, entry, said):
+    with pytest.raises(EnvironmentProblem, match=said) as raised:
+        empty_model(find_backbone(copied(**entry)))
+    assert "report" not in str(raised.value) and "--debug" not in str(raised.value)

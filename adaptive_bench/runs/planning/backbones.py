@@ -12,7 +12,7 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
-from adaptive_bench.faults import explained
+from adaptive_bench.faults import explained, place
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.runs.planning.model_folder import check_config, check_folder, files_of
@@ -141,10 +141,15 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
     try:
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    except Exception as error:
+    except Exception as error:  # what transformers makes of a foreign config.json may raise anything
+        if isinstance(error, MemoryError) or ran_out_of_memory(error) or place(error) is not None:
+            raise explained(error) from error
+        # A KeyError says no more than the value that no table has.
+        described = config.to_dict().items() if isinstance(error, KeyError) else ()
+        entries = "".join(f" ({entry})" for entry, value in described if (value,) == error.args)
         raise EnvironmentProblem(
-            f"The config.json of the model {source.name!r} describes no model that can be built: {explained(error)} "
-            "Name another one."
+            f"A config.json describes a model that transformers can build, but that of {source.name!r} does not: "
+            f"{type(error).__name__}: {message_of(error)[:300]}{entries}. Correct the file, or name another model."
         ) from error
     return model
 
