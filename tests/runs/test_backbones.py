@@ -137,3 +137,14 @@ def test_a_config_that_transformers_cannot_build_is_no_defect_of_ours(copied, en
     with pytest.raises(EnvironmentProblem, match=said) as raised:
         empty_model(find_backbone(copied(**entry)))
     assert "report" not in str(raised.value) and "--debug" not in str(raised.value)
+
+
+@pytest.mark.parametrize("entry", ["attn_implementation", "_attn_implementation"])
+def test_a_config_that_asks_for_other_attention_says_what_to_set(copied, entry):
+    with pytest.raises(EnvironmentProblem, match=f"flash-attn, .* {entry} 'flash_attention_2'. Set .* or remove"):
+        find_backbone(copied(**{entry: "flash_attention_2"}))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_config_may_ask_for_attention_that_takes_any_mask(copied, attention):
+    assert empty_model(find_backbone(copied(attn_implementation=attention))).config._attn_implementation == attention

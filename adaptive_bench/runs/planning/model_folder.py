@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
+from adaptive_bench.backbone import ATTENTION
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 
 _MOST_LAYERS = 1000  # each is made before it is looked at
@@ -111,6 +112,13 @@ def check_config(file: Path, model: str) -> None:
             f"the file, or name another model."
         )
     _check_family(family, file)
+    for entry in ("attn_implementation", "_attn_implementation"):  # transformers obeys both
+        if (attention := config.get(entry)) is not None and attention not in ATTENTION:
+            raise EnvironmentProblem(
+                f"A backbone runs attention as one of {', '.join(ATTENTION)}, which need no package such as "
+                f"flash-attn, but the config.json of {model!r} says {entry} {one_line(repr(attention), 60)}. Set that "
+                f"entry to 'sdpa', or remove it."
+            )
     # Beside plain weights too: by the entry alone transformers builds quantized maps, which cannot be trained.
     if (quantized := config.get("quantization_config")) is not None:
         raise EnvironmentProblem(
