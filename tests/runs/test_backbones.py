@@ -148,3 +148,11 @@ def test_a_config_that_asks_for_other_attention_says_what_to_set(copied, entry):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_a_config_may_ask_for_attention_that_takes_any_mask(copied, attention):
     assert empty_model(find_backbone(copied(attn_implementation=attention))).config._attn_implementation == attention
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_file_that_git_lfs_has_not_fetched(copied, name):
+    folder = copied()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 123\n")
+    with pytest.raises(EnvironmentProblem, match=rf"{name}' is a pointer of Git LFS .*`git lfs pull`"):
+        find_backbone(folder)

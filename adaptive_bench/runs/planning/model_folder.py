@@ -14,6 +14,7 @@ from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 _MOST_LAYERS = 1000  # each is made before it is looked at
 # What decides how a model computes and reads text; a README beside it does not.
 _WEIGHT_FILES, _OTHER_FILES = ("*.safetensors",), ("*.json", "*.model", "*.txt", "*.jinja")
+_POINTER = b"version https://git-lfs"
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -52,6 +53,7 @@ def check_folder(folder: Path) -> None:
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
             f"{str(folder)!r}. Name another folder."
         )
+    _check_fetched(folder)
     check_config(folder / "config.json", str(folder))
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
@@ -68,6 +70,17 @@ def check_folder(folder: Path) -> None:
         _check_index(file)
     for file in sorted(folder.glob("*.safetensors")):
         _check_weights(file)
+
+
+def _check_fetched(folder: Path) -> None:
+    """Refuse what a clone holds in place of large files until they are fetched: a few lines of text for each."""
+    for file in sorted(files_of(folder)):
+        with file.open("rb") as opened:
+            if opened.read(len(_POINTER)) == _POINTER:
+                raise EnvironmentProblem(
+                    f"A model folder holds the files themselves, but {str(file)!r} is a pointer of Git LFS to one. "
+                    f"Call `git lfs pull` in {str(folder)!r}."
+                )
 
 
 def _check_index(file: Path) -> None:
