@@ -156,3 +156,27 @@ def test_a_file_that_git_lfs_has_not_fetched(copied, name):
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 123\n")
     with pytest.raises(EnvironmentProblem, match=rf"{name}' is a pointer of Git LFS .*`git lfs pull`"):
         find_backbone(folder)
+
+
+@pytest.mark.parametrize("models", [("checkpoint-5",), ("checkpoint-20", "checkpoint-100", "checkpoint-30")])
+def test_above_checkpoints_the_newest_is_pointed_at(model_folder, tmp_path, models):
+    trained = tmp_path / "trained"
+    for name in models:
+        shutil.copytree(model_folder, trained / name)
+    said = "/checkpoint-5'\\.$" if len(models) == 1 else "/checkpoint-100', the newest of 3 below it"
+    with pytest.raises(EnvironmentProblem, match=said):
+        find_backbone(trained)
+
+
+@pytest.mark.parametrize("above", [".", "models--x--y"])
+def test_in_the_cache_of_the_hub_the_snapshot_is_pointed_at(model_folder, tmp_path, above):
+    cache = tmp_path / "hub"
+    shutil.copytree(model_folder, cache / "models--x--y" / "snapshots" / "0123")
+    with pytest.raises(EnvironmentProblem, match=r"Name '.*/models--x--y/snapshots/0123'\.$"):
+        find_backbone(cache / above)
+
+
+def test_a_saved_adaptive_model_is_no_plain_one(shared_model, tmp_path):
+    shared_model("dense").save_pretrained(tmp_path / "saved")
+    with pytest.raises(EnvironmentProblem, match=r"a saved adaptive model.*name the one that this was trained from"):
+        find_backbone(tmp_path / "saved")

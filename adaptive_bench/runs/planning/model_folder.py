@@ -51,7 +51,7 @@ def check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise EnvironmentProblem(
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
-            f"{str(folder)!r}. Name another folder."
+            f"{str(folder)!r}. {_instead_of(folder)}"
         )
     _check_fetched(folder)
     check_config(folder / "config.json", str(folder))
@@ -70,6 +70,29 @@ def check_folder(folder: Path) -> None:
         _check_index(file)
     for file in sorted(folder.glob("*.safetensors")):
         _check_weights(file)
+
+
+def _instead_of(folder: Path) -> str:
+    """What to name in place of a folder that has no config.json."""
+    if (folder / "adaptive.json").is_file():
+        return (
+            "It is a saved adaptive model, as export-model writes them: a method on a backbone, which `adaptive-bench "
+            "generate` and AdaptiveModel.from_pretrained read. A run puts methods on a plain model itself: name the "
+            "one that this was trained from."
+        )
+    # What transformers.Trainer writes, and the cache of the hub, whose folder lies above those of its models.
+    places = (place for pattern in ("*", "snapshots/*", "models--*/snapshots/*") for place in folder.glob(pattern))
+    models = [place for place in places if (place / "config.json").is_file() and any(place.glob("*.safetensors"))]
+    if not models:
+        return "Name another folder."
+    others = f", the newest of {len(models)} below it" if len(models) > 1 else ""
+    return f"Name {str(max(models, key=_age))!r}{others}."
+
+
+def _age(model: Path) -> tuple[int, float]:
+    """Larger is newer: by the number of a Trainer's checkpoint, which a copy keeps, else by the time of the folder."""
+    step = model.name.removeprefix("checkpoint-")
+    return int(step) if step.isdecimal() and step != model.name else -1, model.stat().st_mtime
 
 
 def _check_fetched(folder: Path) -> None:
