@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from adaptive_bench.backbone.quantization import plain_parts
 from adaptive_bench.errors import NotFinite
 from adaptive_bench.model.generation import Choose
 
@@ -28,24 +29,24 @@ class Watched:
         self._finite = finite if self._finite is None else self._finite & finite
         return chosen
 
-    def check(self, what: str) -> None:
-        """Refuse what was written from such logits.
+    def check(self, what: str, model: nn.Module) -> None:
+        """Refuse what `model` wrote from such logits.
 
         Raises:
             NotFinite: Some were no numbers.
         """
         if self._finite is not None and not bool(self._finite):
-            raise _not_finite(what)
+            raise _not_finite(what, model)
 
 
-def check_scores(scores: Iterable[float], what: str) -> None:
-    """Refuse log-likelihoods that are no numbers. A text that the model rules out has the log-likelihood -inf.
+def check_scores(scores: Iterable[float], what: str, model: nn.Module) -> None:
+    """Refuse log-likelihoods of `model` that are no numbers. A text that it rules out has the log-likelihood -inf.
 
     Raises:
         NotFinite: There is one.
     """
     if any(math.isnan(score) or score == math.inf for score in scores):
-        raise _not_finite(what)
+        raise _not_finite(what, model)
 
 
 def check_metrics(values: Mapping[str, float], what: str) -> None:
@@ -62,9 +63,27 @@ def check_metrics(values: Mapping[str, float], what: str) -> None:
             )
 
 
-def _not_finite(what: str) -> NotFinite:
+def _not_finite(what: str, model: nn.Module) -> NotFinite:
+    """The error, with what follows from whether the weights are numbers: it is looked at once something went wrong."""
+    rule = f"A model must give finite logits, but gave NaN or infinity in {what}"
+    if (weight := _not_a_number(model)) is not None:
+        return NotFinite(
+            f"{rule}: its weights are not finite themselves (the first: {weight}). If it was trained, the training "
+            f"diverged: lower its rates, or train in fp32. If it was not, --model has these weights: copy or save that "
+            f"model again, or name another one."
+        )
     return NotFinite(
-        f"A model must give finite logits, but gave NaN or infinity in {what}. If the losses in its train.jsonl grow "
-        f"towards the end, the training diverged: lower its rates, or train in fp32. If they do not, look at what the "
-        f"method scales branches by: `adaptive-bench check` tries it."
+        f"{rule}, with finite weights. If it was trained and the losses in its train.jsonl grow towards the end, the "
+        f"training diverged: lower its rates, or train in fp32. If a method is on it, look at what that scales "
+        f"branches by: `adaptive-bench check` tries it. If neither is so, numbers grow too large in the model itself: "
+        f"name another one."
     )
+
+
+def _not_a_number(model: nn.Module) -> str | None:
+    """The first weight with a NaN or an infinity. Buffers may have one: a threshold that nothing passes, say."""
+    for name, weight in model.named_parameters():
+        floats = [part for part in plain_parts(weight.detach()) if part.is_floating_point()]
+        if not all(bool(part.isfinite().all()) for part in floats):
+            return name
+    return None

@@ -192,7 +192,7 @@ class AdaptiveLM(TemplateLM):
             def score_part() -> list[tuple[int, float, bool]]:
                 found = []
                 for batch in scorer.score(scored):
-                    check_scores((score for _, score, _ in batch), self.label)
+                    check_scores((score for _, score, _ in batch), self.label, self.model)
                     found += batch
                     task.advance(len(batch) * group.count)
                 return found
@@ -295,7 +295,7 @@ class AdaptiveLM(TemplateLM):
                 documents=[member.document for member in mine],
             )
             written: list[list[int]] = self._timed(write) if mine else []
-            choose.check(self.label)
+            choose.check(self.label, self.model)
             self._count(mine, written)
             return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
 
@@ -331,7 +331,7 @@ class AdaptiveLM(TemplateLM):
                 documents=[member.document for member in batch],
             )
             written = self._timed(call)
-            choose.check(self.label)
+            choose.check(self.label, self.model)
             self._count(batch, written)
             task.advance(len(batch) * group.count)
             return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]

@@ -223,9 +223,9 @@ def test_logits_that_are_no_numbers_are_a_failure(dense: AdaptiveModel, tokenize
     with torch.no_grad():
         broken.backbone_model.model.norm.weight.fill_(float("nan"))
     lm = AdaptiveLM(broken, tokenizer, batch_size=2)
-    with pytest.raises(NotFinite):
+    with pytest.raises(NotFinite, match=r"model\.norm\.weight"):
         lm.loglikelihood(_requests("loglikelihood", PAIRS[:2]))
-    with pytest.raises(NotFinite):
+    with pytest.raises(NotFinite, match=r"model\.norm\.weight"):
         lm.generate_until(_writing())
 
 
