@@ -51,6 +51,14 @@ def test_the_tensors_of_a_sound_model_are_all_known(model_folder):
     assert model_facts(str(model_folder)).unused == ()
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_of_every_family(make_backbone, tmp_path, family, tied):
+    make_backbone(family, tie_word_embeddings=tied).save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1 and model_facts(str(tmp_path)).unused == ()
+    assert find_backbone(tmp_path).load_model()
+
+
 @pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.mlp.up_proj.weight"])
 def test_a_tensor_that_is_missing(edited, name):
     refused(edited(without(name)), rf"lack 1 \(the first: {name}\)")
