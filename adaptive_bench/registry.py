@@ -164,6 +164,13 @@ def has_source(group: Group, name: str) -> bool:
     return (group, name) not in _registered or origin(group, name) in _used
 
 
+def needs_main() -> bool:
+    """Whether another process has all that is registered only after it ran the program's main file: that, or what it
+    imports, registers something itself.
+    """
+    return any(where not in _used for _, where in _registered.values())
+
+
 def plugin_files(methods: Iterable[str] | None = None) -> list[Path]:
     """Files given with `--plugin`, in the order in which they were loaded.
 

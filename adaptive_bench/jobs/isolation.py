@@ -41,7 +41,7 @@ def call_isolated(function: Callable[..., T], *arguments: Any, plugin: str, meth
         ProcessEnded: The process ended before the function did, or the function takes too long.
         AdaptiveBenchError: What it raised, explained.
     """
-    context = fork_server.context()
+    context = fork_server.context(runs_main=registry.needs_main())
     listener, speaker = context.Pipe(duplex=False)
     files = registry.plugin_files(methods)
     process = context.Process(
@@ -60,6 +60,7 @@ def call_isolated(function: Callable[..., T], *arguments: Any, plugin: str, meth
         given, error = listener.recv()
     except EOFError:
         process.join()
+        fork_server.check_guarded(process)
         raise ProcessEnded(
             f"a small trial of {plugin} ended its process ({_how(process.exitcode)}). Correct the plugin; "
             "`adaptive-bench check` tries all that a method does."

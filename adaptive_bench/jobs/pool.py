@@ -51,7 +51,7 @@ def in_parallel(
     Args:
         limits: Of each job.
     """
-    context = fork_server.context()  # they share what is loaded, and start at once
+    context = fork_server.context(runs_main=registry.needs_main())  # they share what is loaded, and start at once
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // workers)
     grace_s = 0.0
@@ -91,11 +91,16 @@ class _Worker:
         self._start()
 
     def ending(self) -> str:
-        """How its process ended, as far as is known."""
+        """How its process ended, as far as is known.
+
+        Raises:
+            UsageError: It ran the program's main file again, and that begins a run whoever runs it.
+        """
         # The thread of a pool that broke is about to end. It takes the exit code from a pipe, which says it once:
         # whoever asked beside it would be told 255.
         if self.process is not None and wait_for([self.process.sentinel], 0):
             self.pool.shutdown(wait=True)
+        fork_server.check_guarded(self.process)
         code = None if self.process is None else self.process.exitcode
         if code is None or code < 0:
             return "" if code is None else f" by the signal {signal.Signals(-code).name}"

@@ -42,8 +42,7 @@ def start_worker(sender: Connection, alive: Connection, threads: int, plugins: l
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
     torch.set_num_threads(threads)
-    for path in plugins:
-        registry.load_plugin(path)
+    registry.load_plugins(plugins)
     _reporter = RemoteReporter(sender)
     sys.stdout = sys.stderr = StdoutForwarder(_reporter)
     return _reporter

@@ -7,7 +7,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import processes
+from adaptive_bench import fork_server, processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
@@ -56,6 +56,7 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
+    fork_server.check_main()
     overwrite, world = _checked(config, jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
     reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None
     if reads and world.is_main_process and (found := finished_elsewhere(config)) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from adaptive_bench import registry, stopping
+from adaptive_bench import fork_server, registry, stopping
 from adaptive_bench.errors import message_of
 from adaptive_bench.jobs.progress_queue import ProgressQueue
 from adaptive_bench.jobs.worker import at_work, start_worker
@@ -28,7 +27,7 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
     Args:
         work: Can be pickled, as can its arguments.
     """
-    context = multiprocessing.get_context("spawn")
+    context = fork_server.spawning(runs_main=registry.needs_main())
     alive, keep_alive = context.Pipe(duplex=False)
     threads = torch.get_num_threads()
     share = max(1, threads // (count + 1))
@@ -45,6 +44,7 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
             yield
             for process in processes:
                 process.join()
+                fork_server.check_guarded(process)
         finally:
             torch.set_num_threads(threads)
             keep_alive.close()

@@ -38,7 +38,7 @@ def tell():
 
 if __name__ == "__main__":
     fork_server._PRELOADED[1:] = []  # what comes later takes seconds, and is loaded by then
-    process = fork_server.context().Process(target=tell)
+    process = fork_server.context(runs_main=True).Process(target=tell)
     process.start()
     process.join()
 """

@@ -137,7 +137,7 @@ def test_tasks_of_a_worker_that_is_gone_are_closed():
 def test_how_a_process_ended_is_known_while_its_pool_finds_out_too(lines, monkeypatch):
     read = forkserver.read_signed
     monkeypatch.setattr(forkserver, "read_signed", lambda descriptor: time.sleep(0.3) or read(descriptor))
-    context = fork_server.context()
+    context = fork_server.context(runs_main=False)
     alive, _keep_alive = context.Pipe(duplex=False)
     with ProgressQueue(lines) as queue:
         worker = _Worker(context, queue, (alive, 1, []))
