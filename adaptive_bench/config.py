@@ -103,6 +103,12 @@ class RunConfig(Strict):
         found._controls = specs
         return found
 
+    def with_controls_of(self, other: RunConfig) -> RunConfig:
+        """The same; of its methods those are controls that are controls of the other one."""
+        found = self.model_copy()
+        found._controls = other.controls
+        return found
+
     @property
     def is_quick(self) -> bool:
         """Whether it is a first look, whose numbers are not to be quoted."""

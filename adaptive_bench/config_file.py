@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE, RunConfig, keys
@@ -70,6 +70,25 @@ def load_config(
     if reads_data:
         check_data_folder(config.data_dir)
     return config
+
+
+def validated(config: RunConfig) -> RunConfig:
+    """A config as it is, or what its values mean: `model_copy` takes any keys and values.
+
+    Raises:
+        UsageError: They are none that `load_config` would take.
+    """
+    values = _values_of(config)
+    try:
+        found = type(config).model_validate(values)
+    except ValidationError as error:
+        raise UsageError(_Explanation(values, {}, Path()).of(error)) from error
+    return found.with_controls_of(config)
+
+
+def _values_of(part: BaseModel) -> dict[str, Any]:
+    """What stands in a config and its parts, unknown keys too, which `model_dump` leaves out."""
+    return {key: _values_of(value) if isinstance(value, BaseModel) else value for key, value in vars(part).items()}
 
 
 def check_data_folder(folder: Path | None) -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.config_file import default_presets, load_config, preset_naming
+from adaptive_bench.config_file import default_presets, load_config, preset_naming, validated
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.recipe import EvalRecipe
 
 
 @pytest.mark.parametrize("name", registry.names("configs"))
@@ -131,3 +132,24 @@ def test_presets_that_extend_each_other_in_a_circle_are_refused(tmp_path, monkey
     monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))
     with pytest.raises(UsageError, match="mine -> mine"):
         load_config("mine")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": "ab"}, "seeds"),
+        ({"levels": (0, 10, 20)}, "levels.*0.05 for 5 %"),
+        ({"methdos": ("gateskip",)}, "No config key is called 'methdos'. Did you mean 'methods'"),
+        ({"evaluation": EvalRecipe().model_copy(update={"limit": -3})}, "evaluation.limit.*got -3"),
+        ({"evaluation": EvalRecipe().model_copy(update={"limits": 3})}, "'evaluation.limits'. Did you mean 'limit'"),
+    ],
+)
+def test_a_copy_with_what_no_config_has_is_refused(changes, message):
+    with pytest.raises(UsageError, match=message):
+        validated(load_config("nano").model_copy(update=changes))
+
+
+def test_a_copy_that_is_sound_stays_as_it_is():
+    config = load_config("nano", {"methods": "gateskip"}).with_controls(("dense",))
+    assert validated(config) == config and validated(config).controls == config.controls
+    assert validated(config.model_copy(update={"seeds": [1, 2]})).seeds == (1, 2)

@@ -16,7 +16,7 @@ from adaptive_bench.registry import check_name
 from adaptive_bench.runs.computation import compute
 from adaptive_bench.runs.outcome.naming import run_folder
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
-from adaptive_bench.runs.planning.plan import check_config, without_groups
+from adaptive_bench.runs.planning.plan import checked_config, without_groups
 from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
@@ -57,7 +57,8 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     fork_server.check_main()
-    overwrite, world = _checked(config, jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
+    config = checked_config(config)
+    overwrite, world = _checked(jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
     reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None
     if reads and world.is_main_process and (found := finished_elsewhere(config)) is not None:
         return found
@@ -78,15 +79,12 @@ def run(
         world.shutdown()
 
 
-def _checked(
-    config: Any, jobs: Any, shard: Any, launcher: Any, resources: Any, overwrite: Any, wait_s: Any
-) -> Overwrite:
-    """What becomes of results, where all arguments of a run are what they have to be.
+def _checked(jobs: Any, shard: Any, launcher: Any, resources: Any, overwrite: Any, wait_s: Any) -> Overwrite:
+    """What becomes of results, where the other arguments of a run are what they have to be.
 
     Raises:
         UsageError: With the rule of the first that is not.
     """
-    check_config(config)
     check_name("launchers", launcher)
     choices = ", ".join(map(repr, map(str, Overwrite)))
     is_wait = isinstance(wait_s, Real) and not isinstance(wait_s, bool) and float(wait_s) >= 0

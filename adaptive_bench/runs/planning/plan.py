@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
+from adaptive_bench.config_file import validated
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
@@ -143,21 +144,22 @@ class _Questions:
         return sweeps
 
 
-def check_config(config: Any) -> None:
-    """Refuse what does not describe a run.
+def checked_config(config: Any) -> RunConfig:
+    """A config as it is; what does not describe a run is refused.
 
     Raises:
-        UsageError: It is no config.
+        UsageError: It is no config, or one with keys or values that no config has.
     """
     if not isinstance(config, RunConfig):
         raise UsageError(
             f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
         )
+    return validated(config)
 
 
 def without_groups(config: RunConfig) -> RunConfig:
     """The config with every group of tasks replaced by its tasks."""
-    check_config(config)
+    config = checked_config(config)
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
