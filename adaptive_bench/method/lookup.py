@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import PluginFault, UsageError, message_of, one_line
@@ -62,12 +64,7 @@ def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
         PluginFault: What a plugin registered is no method, or one that takes parameters of the backbone for its own.
     """
     found = method_class(spec)
-    method = found(config_of(spec), backbone, spec.semantics, seed)
-    if "listeners" not in vars(method):
-        raise PluginFault(
-            f"The __init__ of a method calls that of its base class first, but that of {in_plugin(found)} does not. "
-            f"Begin it with super().__init__(config, backbone, semantics, seed)."
-        )
+    method = _made(found, config_of(spec), backbone, spec.semantics, seed)
     own = {id(parameter) for parameter in backbone.model.parameters()}
     if borrowed := [name for name, parameter in method.named_parameters() if id(parameter) in own]:
         raise PluginFault(
@@ -75,6 +72,28 @@ def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
             f"backbone. Never make modules of the backbone attributes of the method: in decide they are reached "
             f"through view.call.backbone."
         )
+    return method
+
+
+def _made(kind: type[Method], *arguments: Any) -> Method:
+    """A method of its class.
+
+    Raises:
+        PluginFault: Its `__init__` leaves out that of the base class.
+    """
+    method = kind.__new__(kind)  # apart, to be looked at where `__init__` raises
+    error = None
+    try:
+        method.__init__(*arguments)  # type: ignore[misc]
+    except Exception as raised:
+        if "_modules" in vars(method):  # `torch.nn.Module` was set up: it raised for a reason of its own
+            raise
+        error = raised  # torch refuses modules and parameters of what is no module yet
+    if error is not None or "listeners" not in vars(method):
+        raise PluginFault(
+            f"The __init__ of a method calls that of its base class first, but that of {in_plugin(kind)} does not. "
+            f"Begin it with super().__init__(config, backbone, semantics, seed)."
+        ) from error
     return method
 
 

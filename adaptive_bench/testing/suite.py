@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from adaptive_bench import faults
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
 from adaptive_bench.testing.checks import CHECKS
@@ -77,7 +78,7 @@ class Suite:
             if self.debug:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{last.filename}:{last.lineno}"
+            where = faults.place(error) or f"{last.filename}:{last.lineno}"  # a plugin's line, before a library's
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
 

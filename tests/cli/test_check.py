@@ -50,6 +50,16 @@ def test_a_plugin_that_skips_nothing_fails(check, tmp_path):
     assert failed == {("lazy", "effect"), ("lazy@paper", "effect")}
 
 
+def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
+    forgets = "    def __init__(self, *given):\n        self.gates = []  # as torch takes it\n        self.gates = Linear(2, 2)\n"
+    plugin = PLUGIN.replace("    dial = ", f"{forgets}\n    dial = ", 1)
+    (tmp_path / "lazy.py").write_text(f"from torch.nn import Linear\n{plugin}")
+    result = check("lazy", "--plugin", "lazy.py", "--family", "llama")
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "lazy.py, line 14, in __init__" in said and "Begin it with super().__init__(config, backbone" in said
+
+
 def test_the_last_line_is_the_verdict(check):
     assert check("static_depth@bench").stdout.rstrip().splitlines()[-1].startswith("1 of 1 specs pass")
 

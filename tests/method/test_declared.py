@@ -102,6 +102,8 @@ def test_what_a_method_makes_of_its_spec_and_itself_is_held_to_it(monkeypatch):
     kinds = {
         "no_config": {"parse_config": classmethod(lambda cls, spec: None)},
         "no_super": {"__init__": lambda self, config, backbone, semantics, seed: nn.Module.__init__(self)},
+        "none_at_all": {"__init__": lambda self, *_: setattr(self, "router", nn.Linear(2, 2))},
+        "ill": {"__init__": lambda self, *given: Mine.__init__(self, *given) or self.absent},
     }
     for name, parts in kinds.items():
         registry.register("methods", name)(type(name, (Mine,), parts))
@@ -109,6 +111,10 @@ def test_what_a_method_makes_of_its_spec_and_itself_is_held_to_it(monkeypatch):
         method_of(MethodSpec("no_config"), BACKBONE)
     with pytest.raises(PluginFault, match="calls that of its base class first, but that of no_super does not"):
         method_of(MethodSpec("no_super"), BACKBONE)
+    with pytest.raises(PluginFault, match="calls that of its base class first, but that of none_at_all does not"):
+        method_of(MethodSpec("none_at_all"), BACKBONE)
+    with pytest.raises(AttributeError, match="absent"):
+        method_of(MethodSpec("ill"), BACKBONE)
 
 
 class Frozen(Mine):
